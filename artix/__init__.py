@@ -1,7 +1,8 @@
 """artix: the dynamics of articulations in JAX, for one robot or for thousands.
 
-``__all__`` lists the names that most users need first. All other public names belong to a room, such as
-``artix.kinematics.joint_jacobians_rate`` or ``artix.constraints.delassus_matrix``, with ``artix.<name>`` as an alias.
+``__all__`` lists the names that most users need first. All other public names belong to a room,
+such as ``artix.kinematics.joint_jacobians_rate`` or ``artix.constraints.delassus_matrix``, with
+``artix.<name>`` as an alias.
 """
 
 from functools import cache as _cache
@@ -138,7 +139,8 @@ _OLD_ROOMS = ("evaluation",)
 def _load_rooms() -> None:
     """Imports the rooms, and JAX with them, as soon as one of their names is used.
 
-    ``import artix`` alone takes a few milliseconds, so that the command line answers without waiting for JAX.
+    ``import artix`` alone takes a few milliseconds, so that the command line answers without
+    waiting for JAX.
     """
     modules = {room: _import_module(f"artix.{room}") for room in (*_ROOMS, *_OTHER_ROOMS)}
     for room in _ROOMS:
@@ -163,4 +165,9 @@ def __dir__() -> list[str]:
     """What completion offers: ``__all__`` and the rooms, without the aliases."""
     _load_rooms()
     modules = {name: value for name, value in globals().items() if isinstance(value, ModuleType)}
-    return sorted({*__all__, *(name for name, value in modules.items() if value.__name__.startswith("artix."))})
+    return sorted(
+        {
+            *__all__,
+            *(name for name, value in modules.items() if value.__name__.startswith("artix.")),
+        }
+    )

@@ -1,4 +1,5 @@
-"""``python -m benchmarks``: artix beside its peers on the same robots and states, as JSON, Markdown and plots."""
+"""``python -m benchmarks``: artix beside its peers on the same robots and states, as JSON, Markdown
+and plots."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one GPU
+    os.environ.setdefault(
+        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+    )  # several processes share one GPU
     if not options.small_pages:
         memory.ask_for_huge_pages()
     earlier = [Run.read(Path(file)) for file in options.add]
@@ -61,14 +64,48 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("--robot", nargs="+", choices=ROBOTS, metavar="KEY", help=f"of {', '.join(ROBOTS)} (default: all)")
-    add("--quantity", nargs="+", choices=tuple(QUANTITIES), metavar="NAME", help=f"of {', '.join(QUANTITIES)}")
-    add("--library", nargs="+", choices=tuple(LIBRARIES), metavar="NAME", help=f"of {', '.join(LIBRARIES)}")
-    add("--batch", nargs="+", type=int, metavar="N", help="articulations per call (default: 1 64 4096 32768)")
+    add(
+        "--robot",
+        nargs="+",
+        choices=ROBOTS,
+        metavar="KEY",
+        help=f"of {', '.join(ROBOTS)} (default: all)",
+    )
+    add(
+        "--quantity",
+        nargs="+",
+        choices=tuple(QUANTITIES),
+        metavar="NAME",
+        help=f"of {', '.join(QUANTITIES)}",
+    )
+    add(
+        "--library",
+        nargs="+",
+        choices=tuple(LIBRARIES),
+        metavar="NAME",
+        help=f"of {', '.join(LIBRARIES)}",
+    )
+    add(
+        "--batch",
+        nargs="+",
+        type=int,
+        metavar="N",
+        help="articulations per call (default: 1 64 4096 32768)",
+    )
     add("--repeats", type=int, help="timed calls, interleaved; the median counts (default: 15)")
     add("--quick", action="store_true", help="few robots and quantities, batch 64, 5 repeats")
-    add("--guard", action="store_true", help="only compare ratios to their floors; status 1 below one")
-    add("--time-limit", type=float, default=120.0, metavar="S", help="to compile a program (default: %(default)s s)")
+    add(
+        "--guard",
+        action="store_true",
+        help="only compare ratios to their floors; status 1 below one",
+    )
+    add(
+        "--time-limit",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="to compile a program (default: %(default)s s)",
+    )
     add(
         "--memory-limit",
         type=float,
@@ -77,11 +114,24 @@ def _parser() -> argparse.ArgumentParser:
         help="a program's (default: half of all)",
     )
     add("--small-pages", action="store_true", help="do not ask the C library for huge pages")
-    add("--add", nargs="+", default=[], metavar="JSON", help="show these earlier results, too, where none are new")
     add(
-        "--output", default="benchmark-results", metavar="FOLDER", help="for JSON, tables, plots (default: %(default)s)"
+        "--add",
+        nargs="+",
+        default=[],
+        metavar="JSON",
+        help="show these earlier results, too, where none are new",
     )
-    add("--page", metavar="FILE", help="write the tables below the mark in this page, the plots beside it")
+    add(
+        "--output",
+        default="benchmark-results",
+        metavar="FOLDER",
+        help="for JSON, tables, plots (default: %(default)s)",
+    )
+    add(
+        "--page",
+        metavar="FILE",
+        help="write the tables below the mark in this page, the plots beside it",
+    )
     return parser
 
 
@@ -90,7 +140,8 @@ def _half_of_memory() -> float:
 
 
 def _write(made: Run, folder: Path, page: Path | None) -> None:
-    """Writes the tables to standard output, to the folder of the results, and to a page if one is given."""
+    """Writes the tables to standard output, to the folder of the results, and to a page if one is
+    given."""
     text = f"{made.heading()}\n\n{report(made.table(), made.machine)}"
     print(text)
     (folder / "report.md").write_text(text, encoding="utf-8")
@@ -100,7 +151,9 @@ def _write(made: Run, folder: Path, page: Path | None) -> None:
         return
     plots = page.with_suffix("")
     plots.mkdir(exist_ok=True)
-    images = [f"![{file.stem}]({plots.name}/{file.name})" for file in draw(Table(made.results), plots)]
+    images = [
+        f"![{file.stem}]({plots.name}/{file.name})" for file in draw(Table(made.results), plots)
+    ]
     above, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise ValueError(f"{page} has no line {MARK!r} below which the tables could go")

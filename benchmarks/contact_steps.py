@@ -1,10 +1,11 @@
 """Steps on level ground beside MuJoCo's, in C and in JAX: ``python -m benchmarks.contact_steps``.
 
-A quadruped on four spheres and a humanoid on two boxes, eight contacts, as their tasks have them: drives, dry friction,
-joint limits, steps of 4 ms. MuJoCo takes one Newton iteration (Playground's setting) on the same model: in C through
-``mujoco.rollout`` with a thread for each core, in double precision, the only one that it has. artix begins with the
-contacts of the step before, and takes what the tasks ask for. Rows take turns, so that other load on the machine
-affects all of them alike. Take ratios.
+A quadruped on four spheres and a humanoid on two boxes, eight contacts, as their tasks have them:
+drives, dry friction, joint limits, steps of 4 ms. MuJoCo takes one Newton iteration (Playground's
+setting) on the same model: in C through ``mujoco.rollout`` with a thread for each core, in double
+precision, the only one that it has. artix begins with the contacts of the step before, and takes
+what the tasks ask for. Rows take turns, so that other load on the machine affects all of them
+alike. Take ratios.
 """
 
 from __future__ import annotations
@@ -47,11 +48,22 @@ def rows_of(task: str, batch: int) -> dict[str, tuple[Callable[..., Any], tuple[
 
     functions: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         "artix": (on_ground, (state, memory)),
-        "artix, no ground": (lambda state: artix.step(robot, state, control, dt, options), (state,)),
-        "MJX": (lambda data: mjx.step(model, data), (jax.vmap(pushed)(jax.random.split(jax.random.key(1), batch)),)),
+        "artix, no ground": (
+            lambda state: artix.step(robot, state, control, dt, options),
+            (state,),
+        ),
+        "MJX": (
+            lambda data: mjx.step(model, data),
+            (jax.vmap(pushed)(jax.random.split(jax.random.key(1), batch)),),
+        ),
     }
-    rows = {name: (jax.jit(jax.vmap(function)), arguments) for name, (function, arguments) in functions.items()}
-    return rows | {"MuJoCo C": (mujoco_step(environment), (mujoco_states(environment, state, batch),))}
+    rows = {
+        name: (jax.jit(jax.vmap(function)), arguments)
+        for name, (function, arguments) in functions.items()
+    }
+    return rows | {
+        "MuJoCo C": (mujoco_step(environment), (mujoco_states(environment, state, batch),))
+    }
 
 
 def mujoco_states(environment: Any, state: artix.State, batch: int) -> np.ndarray:
@@ -80,16 +92,35 @@ def mujoco_step(environment: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", nargs="+", default=["quadruped_velocity", "humanoid_stand"])
     parser.add_argument("--batches", type=int, nargs="+", default=[1024, 4096])
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        default=[],
+        help="rows to leave out, such as MJX, which takes minutes",
+    )
     options = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
     print("| task | batch | | us a step of one robot | first call [s] |\n|---|---|---|---|---|")
     for task in options.tasks:
         for batch in options.batches:
-            for name, (first, least) in best_times(rows_of(task, batch), seconds=4.0).items():
-                print(f"| {task} | {batch:,} | {name} | {1e6 * least / batch:.3f} | {first:.1f} |", flush=True)
+            rows = {
+                name: row
+                for name, row in rows_of(task, batch).items()
+                if name not in options.without
+            }
+            for name, (first, least) in best_times(rows, seconds=4.0).items():
+                print(
+                    f"| {task} | {batch:,} | {name} | {1e6 * least / batch:.3f} | {first:.1f} |",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

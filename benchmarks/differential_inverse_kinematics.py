@@ -1,9 +1,11 @@
-"""Differential inverse kinematics of the seven-axis arm at 1 kHz beside mink and pink: time, error, joint motion.
+"""Differential inverse kinematics of the seven-axis arm at 1 kHz beside mink and pink: time, error,
+joint motion.
 
-Usage: ``python -m benchmarks.differential_inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is the Python of an
-environment with ``pip install "mink[daqp]" pin-pink daqp``. The tool follows a square of 0.2 m at 0.25 m/s, with
-the same tasks, costs, gains, damping and limits of position and speed in all three: once with speeds that suffice, and
-once with speeds that do not. mink and pink call DAQP.
+Usage: ``python -m benchmarks.differential_inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is
+the Python of an environment with ``pip install "mink[daqp]" pin-pink daqp``. The tool follows a
+square of 0.2 m at 0.25 m/s, with the same tasks, costs, gains, damping and limits of position and
+speed in all three: once with speeds that suffice, and once with speeds that do not. mink and pink
+call DAQP.
 """
 
 import itertools
@@ -26,10 +28,16 @@ POSTURE_COST = 1e-3
 
 def square() -> np.ndarray:
     """Offsets of the tool along y and z [m], [T, 3]."""
-    corners = SIDE * np.array([[0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]]) - [0, SIDE / 2, SIDE / 2]
+    corners = SIDE * np.array([[0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]]) - [
+        0,
+        SIDE / 2,
+        SIDE / 2,
+    ]
     count = round(SIDE / SPEED / DT)
     share = np.arange(count)[:, None] / count
-    return np.concatenate([a + share * (b - a) for a, b in itertools.pairwise(corners)] + [corners[-1:]])
+    return np.concatenate(
+        [a + share * (b - a) for a, b in itertools.pairwise(corners)] + [corners[-1:]]
+    )
 
 
 def ours(path: Path, limit: float) -> None:
@@ -98,7 +106,10 @@ def mink_tick(start: np.ndarray, limit: float):
     spec.compiler.fusestatic = False
     model = spec.compile()
     configuration = mink.Configuration(model, start.copy())
-    frame, posture = mink.FrameTask("tool", "body", **COSTS), mink.PostureTask(model, cost=POSTURE_COST)
+    frame, posture = (
+        mink.FrameTask("tool", "body", **COSTS),
+        mink.PostureTask(model, cost=POSTURE_COST),
+    )
     posture.set_target(start.copy())
     speeds = {model.joint(k).name: limit for k in range(model.njnt)}
     limits = [mink.ConfigurationLimit(model, gain=0.5), mink.VelocityLimit(model, speeds)]
@@ -106,7 +117,9 @@ def mink_tick(start: np.ndarray, limit: float):
     def tick(target: np.ndarray) -> np.ndarray:
         rotation = mink.SO3(np.r_[target[6], target[3:6]])
         frame.set_target(mink.SE3.from_rotation_and_translation(rotation, target[:3]))
-        velocity = mink.solve_ik(configuration, [frame, posture], DT, "daqp", damping=DAMPING, limits=limits)
+        velocity = mink.solve_ik(
+            configuration, [frame, posture], DT, "daqp", damping=DAMPING, limits=limits
+        )
         configuration.integrate_inplace(velocity, DT)
         return configuration.q.copy()
 
@@ -121,13 +134,18 @@ def pink_tick(start: np.ndarray, limit: float):
     model = pin.buildModelFromUrdf(str(URDF))
     model.velocityLimit[:] = limit
     configuration = pink.Configuration(model, model.createData(), start)
-    frame, posture = pink.tasks.FrameTask("tool", **COSTS), pink.tasks.PostureTask(cost=POSTURE_COST)
+    frame, posture = (
+        pink.tasks.FrameTask("tool", **COSTS),
+        pink.tasks.PostureTask(cost=POSTURE_COST),
+    )
     posture.set_target(start)
     limits = [pink.limits.ConfigurationLimit(model), pink.limits.VelocityLimit(model)]
 
     def tick(target: np.ndarray) -> np.ndarray:
         frame.set_target(pin.XYZQUATToSE3(target))
-        velocity = pink.solve_ik(configuration, [frame, posture], DT, "daqp", damping=DAMPING, limits=limits)
+        velocity = pink.solve_ik(
+            configuration, [frame, posture], DT, "daqp", damping=DAMPING, limits=limits
+        )
         configuration.integrate_inplace(velocity, DT)
         return configuration.q.copy()
 
@@ -140,10 +158,11 @@ def show(name: str, positions: list, times: list, targets: np.ndarray) -> None:
     error = np.linalg.norm(tool_of(q) - targets[:, :3], axis=1)
     steps = np.diff(q, axis=0)
     print(
-        f"{name:<6} {1e6 * wall:5.0f} us a tick (99 %: {1e6 * np.percentile(times, 99, axis=0)[0]:.0f}), "
-        f"CPU {1e6 * cpu:.0f}; error rms {1e3 * np.sqrt(np.mean(error**2)):.3f}, max {1e3 * error.max():.3f} mm; "
-        f"joints move {np.abs(steps).sum():.3f} rad, at most {np.abs(steps).max() / DT:.2f} rad/s, "
-        f"return within {1e3 * np.abs(q[-1] - q[0]).max():.2f} mrad",
+        f"{name:<6} {1e6 * wall:5.0f} us a tick (99 %: "
+        f"{1e6 * np.percentile(times, 99, axis=0)[0]:.0f}), CPU {1e6 * cpu:.0f}; error rms "
+        f"{1e3 * np.sqrt(np.mean(error**2)):.3f}, max {1e3 * error.max():.3f} mm; joints move "
+        f"{np.abs(steps).sum():.3f} rad, at most {np.abs(steps).max() / DT:.2f} rad/s, return "
+        f"within {1e3 * np.abs(q[-1] - q[0]).max():.2f} mrad",
         flush=True,
     )
 
@@ -177,4 +196,6 @@ def main(python: str) -> None:
 
 
 if __name__ == "__main__":
-    theirs(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])) if len(sys.argv) > 2 else main(sys.argv[1])
+    theirs(sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])) if len(sys.argv) > 2 else main(
+        sys.argv[1]
+    )

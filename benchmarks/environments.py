@@ -1,8 +1,9 @@
 """Environment steps per second: artix's quadruped beside the same task with MJX's physics.
 
-Both follow Playground's Go1 joystick: five physics steps of 4 ms, the same robot, drives, observations with noise,
-terms of the reward, commands and episodes. MJX takes one Newton iteration (Playground's setting) with four sphere feet,
-and starts episodes from cached states, as Playground's wrapper does. artix draws new ones.
+Both follow Playground's Go1 joystick: five physics steps of 4 ms, the same robot, drives,
+observations with noise, terms of the reward, commands and episodes. MJX takes one Newton iteration
+(Playground's setting) with four sphere feet, and starts episodes from cached states, as
+Playground's wrapper does. artix draws new ones.
 
 Usage: ``python -m benchmarks.environments [--batches 1024 4096] [--skip-mjx]``.
 """
@@ -40,7 +41,9 @@ class MjxQuadruped:
         self.environment = environment
         self.model = mujoco_model(environment)
         self.feet = np.array([self.model.body(name).id for name in FEET])
-        self.order = np.array([self.model.joint(name).dofadr[0] - 6 for name in _joints(environment)])
+        self.order = np.array(
+            [self.model.joint(name).dofadr[0] - 6 for name in _joints(environment)]
+        )
 
     @functools.cached_property
     def mjx(self) -> Any:
@@ -64,25 +67,46 @@ class MjxQuadruped:
         data = self.mjx.forward(self.mjx_model, data.replace(qpos=qpos))
         return data, memory, jnp.zeros((), jnp.int32), key
 
-    def step(self, state: tuple[Any, ...], first: tuple[Any, ...], action: Array) -> tuple[Any, ...]:
+    def step(
+        self, state: tuple[Any, ...], first: tuple[Any, ...], action: Array
+    ) -> tuple[Any, ...]:
         """A control step; an episode that is done restarts from ``first``."""
         task = self.environment
         data, memory, steps, key = state
         key, draw_key = jax.random.split(key)
         drawn = task.draw(draw_key)
-        data = data.replace(ctrl=task.target(action))  # actuators are in artix's order, joints in MuJoCo's
+        data = data.replace(
+            ctrl=task.target(action)
+        )  # actuators are in artix's order, joints in MuJoCo's
         data = jax.lax.fori_loop(0, 5, lambda _, now: self.mjx.step(self.mjx_model, now), data)
         signals = self.signals(data, memory, action)
-        gait, first_contact = memory["gait"].moved(signals["contact"], signals["feet_height"], task.dt)
-        signals |= {"first_contact": first_contact, "air_time": gait.air_time, "swing_peak": gait.swing_peak}
+        gait, first_contact = memory["gait"].moved(
+            signals["contact"], signals["feet_height"], task.dt
+        )
+        signals |= {
+            "first_contact": first_contact,
+            "air_time": gait.air_time,
+            "swing_peak": gait.swing_peak,
+        }
         up = signals["up"]
         signals["terminated"] = up[2] < 0
         terms = rewards.weighted_terms(task.rewards, signals)
         reward = jnp.maximum(sum(terms.values()) * task.dt, 0)
-        command, left = commands.next_command(memory["command"], memory["command_time_left"], drawn["command"], task.dt)
-        memory = {"command": command, "command_time_left": left, "last_action": action, "gait": gait.landed()}
+        command, left = commands.next_command(
+            memory["command"], memory["command_time_left"], drawn["command"], task.dt
+        )
+        memory = {
+            "command": command,
+            "command_time_left": left,
+            "last_action": action,
+            "gait": gait.landed(),
+        }
         obs = self.observe(signals, memory, drawn["noise"], data)
-        done = signals["terminated"] | (steps + 1 >= task.episode_length) | ~jnp.all(jnp.isfinite(data.qpos))
+        done = (
+            signals["terminated"]
+            | (steps + 1 >= task.episode_length)
+            | ~jnp.all(jnp.isfinite(data.qpos))
+        )
         end = (data, memory, steps + 1, key)
         end = jax.tree.map(lambda new, old: jnp.where(done, new, old), first[:3], end[:3])
         return (*end, key), obs, reward, done, terms
@@ -125,8 +149,11 @@ class MjxQuadruped:
             "max_foot_height": task.max_foot_height,
         }
 
-    def observe(self, signals: dict[str, Any], memory: dict[str, Any], errors: dict[str, Array], data: Any) -> Any:
-        """The environment's observations, but with MuJoCo's root accelerations instead of the accelerometer.
+    def observe(
+        self, signals: dict[str, Any], memory: dict[str, Any], errors: dict[str, Array], data: Any
+    ) -> Any:
+        """The environment's observations, but with MuJoCo's root accelerations instead of the
+        accelerometer.
 
         ``tests/envs/test_observations.py`` compares all others number by number.
         """
@@ -158,7 +185,8 @@ class MjxQuadruped:
 
 
 def mujoco_model(environment: Any) -> Any:
-    """The robot of an environment as a MuJoCo model with a floor, position actuators and Playground's options."""
+    """The robot of an environment as a MuJoCo model with a floor, position actuators and
+    Playground's options."""
     import mujoco
 
     robot = environment.articulation
@@ -166,15 +194,25 @@ def mujoco_model(environment: Any) -> Any:
         path = Path(folder) / "robot.xml"
         artix.save(robot, path)
         spec = mujoco.MjSpec.from_file(str(path))
-    spec.option.timestep, spec.option.iterations, spec.option.ls_iterations = environment.physics_dt, 1, 5
+    spec.option.timestep, spec.option.iterations, spec.option.ls_iterations = (
+        environment.physics_dt,
+        1,
+        5,
+    )
     for geom in spec.geoms:
         geom.contype, geom.conaffinity = 0, 1
-    floor = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[0.8, 0.005, 0.0001])
+    floor = spec.worldbody.add_geom(
+        type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], friction=[0.8, 0.005, 0.0001]
+    )
     floor.contype, floor.conaffinity = 1, 0
     for actuator in list(spec.actuators):
         spec.delete(actuator)
     for name, stiffness, damping, limit in zip(
-        _joints(environment), robot.drive.stiffness, robot.drive.damping, robot.drive.max_force, strict=True
+        _joints(environment),
+        robot.drive.stiffness,
+        robot.drive.damping,
+        robot.drive.max_force,
+        strict=True,
     ):
         joint = spec.joint(name)
         joint.damping = np.asarray(joint.damping) + float(damping)
@@ -188,7 +226,9 @@ def _joints(environment: Any) -> tuple[str, ...]:
     return environment.articulation.topology.dof_names
 
 
-def best_times(rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], seconds: float = 8.0) -> dict[str, Any]:
+def best_times(
+    rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], seconds: float = 8.0
+) -> dict[str, Any]:
     """For each row, the time to its first result [s] and the shortest time of a call [s].
 
     Rows take turns, so that other load on the machine affects all of them alike.
@@ -211,7 +251,9 @@ def best_times(rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], seco
 
 def measure(batch: int, with_mjx: bool) -> None:
     """Prints the rows of one batch."""
-    inner = envs.make("quadruped_velocity", gait_frequency=None, rewards=ROUGH_REWARDS)  # the peer has no clock
+    inner = envs.make(
+        "quadruped_velocity", gait_frequency=None, rewards=ROUGH_REWARDS
+    )  # the peer has no clock
     environment = envs.autoreset(inner)
     keys = jax.random.split(jax.random.key(0), batch)
     action = jax.random.uniform(jax.random.key(1), (batch, 12), minval=-1, maxval=1)
@@ -229,16 +271,25 @@ def measure(batch: int, with_mjx: bool) -> None:
         start = state.articulation_state.replace(contact_memory=state.info["contact_memory"])
         return jax.lax.fori_loop(0, 5, step, start)
 
-    rows = {"artix, physics alone": (physics, (state, action)), "artix": (environment.step, (state, action))}
+    rows = {
+        "artix, physics alone": (physics, (state, action)),
+        "artix": (environment.step, (state, action)),
+    }
     if with_mjx:
         peer = MjxQuadruped(inner)
         assert peer.mjx_model is not None  # made here, not while JAX traces
         first = jax.jit(jax.vmap(peer.reset))(keys)
         rows["mjx"] = (functools.partial(_mjx_step, peer), (first, first, action))
-    compiled = {name: (jax.jit(jax.vmap(function)), arguments) for name, (function, arguments) in rows.items()}
+    compiled = {
+        name: (jax.jit(jax.vmap(function)), arguments)
+        for name, (function, arguments) in rows.items()
+    }
     for name, (compile_time, step_time) in best_times(compiled).items():
         rate = batch / step_time
-        print(f"| {batch:,} | {name} | {1e6 / rate:.2f} | {rate:,.0f} | {compile_time:.1f} |", flush=True)
+        print(
+            f"| {batch:,} | {name} | {1e6 / rate:.2f} | {rate:,.0f} | {compile_time:.1f} |",
+            flush=True,
+        )
 
 
 def _mjx_step(peer: MjxQuadruped, state: Any, first: Any, action: Array) -> Any:
@@ -247,12 +298,20 @@ def _mjx_step(peer: MjxQuadruped, state: Any, first: Any, action: Array) -> Any:
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batches", type=int, nargs="+", default=[1024, 4096])
     parser.add_argument("--skip-mjx", action="store_true")
     options = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, load {os.getloadavg()[0]:.1f}")
-    print("| batch | | us a control step of one robot | control steps/s | first call [s] |\n|---|---|---|---|---|")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, JAX {jax.__version__}, load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
+    print(
+        "| batch | | us a control step of one robot | control steps/s | first call [s] "
+        "|\n|---|---|---|---|---|"
+    )
     for batch in options.batches:
         measure(batch, not options.skip_mjx)
 

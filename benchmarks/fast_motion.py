@@ -1,8 +1,9 @@
 """Energy of fast motion without contact: ``python -m benchmarks.fast_motion``.
 
-Robots, chains and single bodies start from random states: speeds, masses and time steps are spread evenly over their
-logarithms. After 100 steps without gravity, states must be finite, and the kinetic energy must never have been above
-that of the start. Rows are by the largest angle by which a link turns in the first step.
+Robots, chains and single bodies start from random states: speeds, masses and time steps are spread
+evenly over their logarithms. After 100 steps without gravity, states must be finite, and the
+kinetic energy must never have been above that of the start. Rows are by the largest angle by which
+a link turns in the first step.
 """
 
 from __future__ import annotations
@@ -69,8 +70,11 @@ def _free(robot: artix.Articulation) -> artix.Articulation:
     )
 
 
-def measured(robot: artix.Articulation, count: int, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Angles per step, whether all is finite, and the largest ratio of kinetic energies to the one at the start."""
+def measured(
+    robot: artix.Articulation, count: int, steps: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Angles per step, whether all is finite, and the largest ratio of kinetic energies to the one
+    at the start."""
     dtype, dofs = robot.dtype, robot.topology.num_dofs
 
     def one(key: jax.Array) -> tuple[jax.Array, ...]:
@@ -78,10 +82,14 @@ def measured(robot: artix.Articulation, count: int, steps: int, seed: int) -> tu
         speed = 10 ** jax.random.uniform(keys[0], (), dtype, -1.0, 3.0)
         scale = 10 ** jax.random.uniform(keys[1], (), dtype, -4.0, 4.0)
         dt = 10 ** jax.random.uniform(keys[2], (), dtype, -4.0, float(np.log10(0.05)))
-        heavy = robot.replace(link_mass=scale * robot.link_mass, link_inertia=scale * robot.link_inertia)
+        heavy = robot.replace(
+            link_mass=scale * robot.link_mass, link_inertia=scale * robot.link_inertia
+        )
         start = artix.random_state(robot, keys[3]).replace(
             joint_velocity=speed * jax.random.normal(keys[4], (dofs,), dtype),
-            root_velocity=speed * jax.random.normal(keys[5], (6,), dtype) * (not robot.topology.fixed_base),
+            root_velocity=speed
+            * jax.random.normal(keys[5], (6,), dtype)
+            * (not robot.topology.fixed_base),
         )
 
         def step(state: artix.State, _: None) -> tuple[artix.State, jax.Array]:
@@ -100,7 +108,9 @@ def measured(robot: artix.Articulation, count: int, steps: int, seed: int) -> tu
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,10 +1,12 @@
-"""First calls: the processor time and memory from a function to its first result, in processes without kernels on disk.
+"""First calls: the processor time and memory from a function to its first result, in processes
+without kernels on disk.
 
     python -m benchmarks.first_calls
     python -m benchmarks.first_calls --robot path/to/robot.urdf step gradient_of_step
 
-prints, for each row, what JAX takes to trace it, what artix takes to trace derivatives and to build kernels, what XLA
-takes for the rest, and what the process needs in memory. Each row has a process of its own; imports are not counted.
+prints, for each row, what JAX takes to trace it, what artix takes to trace derivatives and to build
+kernels, what XLA takes for the rest, and what the process needs in memory. Each row has a process
+of its own; imports are not counted.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def _distance(robot: artix.Articulation, steps: int) -> Callable[..., jax.Array]
     """The squared joint positions after some steps."""
 
     def after(state: artix.State, force: jax.Array) -> jax.Array:
-        end, _ = jax.lax.scan(lambda state, _: (_advance(robot, state, force), None), state, None, length=steps)
+        end, _ = jax.lax.scan(
+            lambda state, _: (_advance(robot, state, force), None), state, None, length=steps
+        )
         return jnp.sum(end.joint_position**2)
 
     return after
@@ -67,7 +71,9 @@ def functions(robot: artix.Articulation) -> dict[str, Callable[..., Any]]:
 def measure(name: str, row: str) -> dict[str, float]:
     """The seconds of one row, and the peak memory [MB]."""
     robot = _robot(name)
-    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), BATCH))
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(0), BATCH)
+    )
     forces = jnp.zeros((BATCH, robot.topology.nv), robot.dtype)
     jax.block_until_ready((states, forces))
     times = [time.process_time()]
@@ -89,7 +95,9 @@ def measure(name: str, row: str) -> dict[str, float]:
 
 def main() -> None:
     """Prints the table, or the numbers of one row in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("rows", nargs="*", help="rows of the table; by default all")
     parser.add_argument("--robot", default="quadruped", help="a robot of artix, or a file")
     parser.add_argument("--measure", action="store_true", help="measure the row in this process")
@@ -100,14 +108,27 @@ def main() -> None:
     print(f"CPU seconds, {options.robot}, batch {BATCH}, load {os.getloadavg()[0]:.1f}")
     rows = options.rows or list(functions(_robot(options.robot)))
     for number, row in enumerate(rows):
-        command = [sys.executable, "-m", "benchmarks.first_calls", "--measure", "--robot", options.robot, row]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.first_calls",
+            "--measure",
+            "--robot",
+            options.robot,
+            row,
+        ]
         environment = os.environ | {"ARTIX_CACHE": "0", "JAX_PLATFORMS": "cpu"}
-        output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        output = subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
         numbers = json.loads(output.splitlines()[-1])
         if not number:
             print("|", " | ".join(["", *numbers]), "|\n|---|" + "---:|" * len(numbers))
         print(
-            "|", " | ".join([row, *(f"{x:.2f}" if x < 100 else f"{x:.0f}" for x in numbers.values())]), "|", flush=True
+            "|",
+            " | ".join([row, *(f"{x:.2f}" if x < 100 else f"{x:.0f}" for x in numbers.values())]),
+            "|",
+            flush=True,
         )
 
 

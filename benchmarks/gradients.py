@@ -1,7 +1,9 @@
-"""The gradient of a walking quadruped's return: its size, its noise, and whether it says what happens.
+"""The gradient of a walking quadruped's return: its size, its noise, and whether it says what
+happens.
 
-``python -m benchmarks.gradients`` trains ``quadruped_velocity`` for a while with SHAC, then, from the states that
-its robots are in, plays horizons of several lengths. It prints a table and saves a picture.
+``python -m benchmarks.gradients`` trains ``quadruped_velocity`` for a while with SHAC, then, from
+the states that its robots are in, plays horizons of several lengths. It prints a table and saves a
+picture.
 """
 
 from __future__ import annotations
@@ -38,10 +40,16 @@ def trained(steps: int) -> tuple[envs.Environment, shac.Config, shac.Training]:
     return environment, config, training
 
 
-def measure(environment: envs.Environment, config: shac.Config, training: shac.Training, horizon: int) -> dict:
-    """Norms of the gradients, how well two halves of the robots agree, and slopes foretold and found."""
+def measure(
+    environment: envs.Environment, config: shac.Config, training: shac.Training, horizon: int
+) -> dict:
+    """Norms of the gradients, how well two halves of the robots agree, and slopes foretold and
+    found."""
     config = dataclasses.replace(config, horizon=horizon)
-    play, shape = shac.make_play(environment, config), (horizon, config.num_envs, environment.action_size)
+    play, shape = (
+        shac.make_play(environment, config),
+        (horizon, config.num_envs, environment.action_size),
+    )
     policy, _ = shac.networks(config, environment)
     parameters, still = training.parameters["policy"], jnp.zeros(shape, jnp.float32)
     normalize = training.observed.normalize
@@ -54,7 +62,8 @@ def measure(environment: envs.Environment, config: shac.Config, training: shac.T
         return jnp.concatenate([leaf.reshape(-1) for leaf in jax.tree.leaves(tree)])
 
     def by_trials(experience: Any) -> Array:
-        """The gradients of actions by likelihood ratios, as PPO has them: noise that paid off was good."""
+        """The gradients of actions by likelihood ratios, as PPO has them: noise that paid off was
+        good."""
 
         def back(later: Array, now: tuple[Array, ...]) -> tuple[Array, Array]:
             reward, done, terminated, value = now
@@ -68,7 +77,8 @@ def measure(environment: envs.Environment, config: shac.Config, training: shac.T
 
     @jax.jit
     def estimates(key: Array) -> tuple[Array, dict[str, tuple[Array, Array]], Array]:
-        """Norms by robot, gradients of two halves of the robots, and how far the limited one moves actions."""
+        """Norms by robot, gradients of two halves of the robots, and how far the limited one moves
+        actions."""
         gradient, (_, _, experience, _) = jax.grad(play, has_aux=True)(still, training, key)
         norms = jnp.sqrt(jnp.sum(gradient**2, axis=(0, 2)))
         every = {
@@ -80,7 +90,10 @@ def measure(environment: envs.Environment, config: shac.Config, training: shac.T
         for name, each in every.items():
             parts = [slice(0, half), slice(half, None)]
             obs = [jax.tree.map(lambda x, part=part: x[:, part], experience.obs) for part in parts]
-            grads = [flat(by_parameters(each[:, part], one)) for part, one in zip(parts, obs, strict=True)]
+            grads = [
+                flat(by_parameters(each[:, part], one))
+                for part, one in zip(parts, obs, strict=True)
+            ]
             halves[name] = (grads[0], grads[1])
         act = lambda p: policy.at(p, normalize(experience.obs)[0])  # noqa: E731
         moved = jax.jvp(act, (parameters,), (unflat(halves["limited"]),))[1]
@@ -93,7 +106,9 @@ def measure(environment: envs.Environment, config: shac.Config, training: shac.T
     def found(change: Array, direction: Any, key: Array) -> Array:
         def at(sign: float) -> Array:
             moved = jax.tree.map(lambda p, d: p + sign * change * d, parameters, direction)
-            return play(still, training._replace(parameters=training.parameters | {"policy": moved}), key)[0]
+            return play(
+                still, training._replace(parameters=training.parameters | {"policy": moved}), key
+            )[0]
 
         return (at(1.0) - at(-1.0)) / (2 * change)
 
@@ -110,11 +125,17 @@ def measure(environment: envs.Environment, config: shac.Config, training: shac.T
         slopes.append(float(found(jnp.float32(change / scales[0]), direction, keys[0])) / foretold)
     norms = np.concatenate([np.asarray(each) for each in norms])
     quantiles = np.quantile(norms[np.isfinite(norms)], (0.5, 0.99, 1.0))
-    return {"norms": quantiles, "lost": int(np.sum(~np.isfinite(norms))), "agree": agree, "slopes": slopes}
+    return {
+        "norms": quantiles,
+        "lost": int(np.sum(~np.isfinite(norms))),
+        "agree": agree,
+        "slopes": slopes,
+    }
 
 
 def share_at_the_floor(noise: float) -> float:
-    """The share of steps of random robots whose reward is the bound of the task's own rewards, and has no slope."""
+    """The share of steps of random robots whose reward is the bound of the task's own rewards, and
+    has no slope."""
     environment = envs.autoreset(envs.make("quadruped_velocity"))
 
     @jax.jit
@@ -149,10 +170,17 @@ def draw(found: dict[int, dict], path: str) -> None:
         "trials": "trials (likelihood ratios)",
     }
     for name in ESTIMATES:
-        noise.semilogx(horizons, [found[h]["agree"][name] for h in horizons], "o-", label=labels[name])
+        noise.semilogx(
+            horizons, [found[h]["agree"][name] for h in horizons], "o-", label=labels[name]
+        )
     noise.set_title("Cosine between the gradients of two halves", fontsize=10)
     for k, change in enumerate(CHANGES):
-        truth.semilogx(horizons, [found[h]["slopes"][k] for h in horizons], "o-", label=f"actions moved by {change}")
+        truth.semilogx(
+            horizons,
+            [found[h]["slopes"][k] for h in horizons],
+            "o-",
+            label=f"actions moved by {change}",
+        )
     truth.axhline(1.0, color="black", linewidth=0.8)
     truth.set_title("Slope found / slope foretold", fontsize=10)
     truth.set_ylim(-0.5, 2.0)
@@ -167,11 +195,17 @@ def draw(found: dict[int, dict], path: str) -> None:
 def main() -> None:
     """Prints the table and saves the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=float, default=204_800, help="environment steps of training before")
+    parser.add_argument(
+        "--steps", type=float, default=204_800, help="environment steps of training before"
+    )
     parser.add_argument("--output", default="gradients.png")
     options = parser.parse_args()
     for noise in (0.0, 0.2, 0.3, 0.6):
-        print(f"noise {noise}: {100 * share_at_the_floor(noise):.0f} % of steps at the floor of the reward", flush=True)
+        print(
+            f"noise {noise}: {100 * share_at_the_floor(noise):.0f} % of steps at the floor of the "
+            "reward",
+            flush=True,
+        )
     environment, config, training = trained(int(options.steps))
     found = {}
     for horizon in HORIZONS:
@@ -180,7 +214,8 @@ def main() -> None:
         agree = ", ".join(f"{name} {x:.2f}" for name, x in each["agree"].items())
         slopes = ", ".join(f"{x:.2f}" for x in each["slopes"])
         print(
-            f"horizon {horizon}: norm {size} ({each['lost']} not finite); halves agree: {agree}; slopes {slopes}",
+            f"horizon {horizon}: norm {size} ({each['lost']} not finite); halves agree: {agree}; "
+            f"slopes {slopes}",
             flush=True,
         )
     draw(found, options.output)

@@ -1,7 +1,9 @@
-"""A guard against regressions of speed: ratios of artix to its peers in one run, never absolute times.
+"""A guard against regressions of speed: ratios of artix to its peers in one run, never absolute
+times.
 
-Each floor is a quarter to a half of the ratio measured when it was set (for the arm, before functions became kernels).
-Another machine, perhaps with shorter vectors, or a noisy one should not trip it.
+Each floor is a quarter to a half of the ratio measured when it was set (for the arm, before
+functions became kernels). Another machine, perhaps with shorter vectors, or a noisy one should not
+trip it.
 """
 
 from __future__ import annotations
@@ -37,10 +39,17 @@ def broken(table: Table) -> list[str]:
         ratio = table.ratio(robot, quantity, BATCH, peer)
         if ratio is None:
             results = [table.result(robot, quantity, BATCH, name) for name in ("artix", peer)]
-            reasons = [result.failure for result in results if result is not None and result.failure is not None]
-            lines.append(f"{robot}, {quantity}: no ratio to {peer}: {'; '.join(reasons) or 'not measured'}")
+            reasons = [
+                result.failure
+                for result in results
+                if result is not None and result.failure is not None
+            ]
+            lines.append(
+                f"{robot}, {quantity}: no ratio to {peer}: {'; '.join(reasons) or 'not measured'}"
+            )
         elif ratio < floor:
             lines.append(
-                f"{robot}, {quantity}: {peer} takes {ratio:.2f} times as long as artix; the floor is {floor:g}"
+                f"{robot}, {quantity}: {peer} takes {ratio:.2f} times as long as artix; the floor "
+                f"is {floor:g}"
             )
     return lines

@@ -1,12 +1,13 @@
 """Grasps and stacks beside MuJoCo and Drake: ``python -m benchmarks.held_bodies``.
 
-Each scene is described once and built for artix, MuJoCo and, if it is installed, Drake's SAP. After two seconds in
-steps of 5 ms the table says how far anything has moved, how fast it still creeps, and what a step takes. MuJoCo steps
-a batch by its ``rollout`` on all cores, artix by ``vmap``; Drake steps one world. Times are processor times of all
-threads, the best of several turns.
+Each scene is described once and built for artix, MuJoCo and, if it is installed, Drake's SAP. After
+two seconds in steps of 5 ms the table says how far anything has moved, how fast it still creeps,
+and what a step takes. MuJoCo steps a batch by its ``rollout`` on all cores, artix by ``vmap``;
+Drake steps one world. Times are processor times of all threads, the best of several turns.
 
-MuJoCo runs with its defaults, and "stiff": elliptic cones, ``impratio`` 100, contacts with a time constant of twice the
-step, and ten iterations without slip. Drake's boxes are compliant hydroelastic bodies of 1e9 Pa.
+MuJoCo runs with its defaults, and "stiff": elliptic cones, ``impratio`` 100, contacts with a time
+constant of twice the step, and ten iterations without slip. Drake's boxes are compliant
+hydroelastic bodies of 1e9 Pa.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ GRAVITY, DT, STEPS = 9.81, 0.005, 400
 
 @dataclasses.dataclass(frozen=True)
 class Body:
-    """A box (or a sphere, of one size): free, or on a slide along an axis and pushed by a force along it."""
+    """A box (or a sphere, of one size): free, or on a slide along an axis and pushed by a force
+    along it."""
 
     name: str
     size: tuple[float, ...]
@@ -87,7 +89,10 @@ def _fingers(factor: float) -> World:
 def _stack(masses: tuple[float, ...], half: float = 0.05) -> World:
     names = [f"box{k}" for k in range(len(masses))]
     places = [(0.003 * (-1) ** k, 0.001 * k, half * (2 * k + 1)) for k in range(len(masses))]
-    boxes = tuple(Body(name, (half,) * 3, mass, place) for name, mass, place in zip(names, masses, places, strict=True))
+    boxes = tuple(
+        Body(name, (half,) * 3, mass, place)
+        for name, mass, place in zip(names, masses, places, strict=True)
+    )
     return World(boxes, tuple(zip(names[1:], names, strict=False)), 0.6, ("box0",))
 
 
@@ -100,7 +105,9 @@ def _cards(angle: float = 0.35, friction: float = 0.3) -> World:
         Body("middle", size, 0.1, (0, 0, high)),
         Body("right", size, 0.1, (reach, 0, above), -angle),
     )
-    return World(cards, (("left", "middle"), ("right", "middle")), friction, ("left", "middle", "right"))
+    return World(
+        cards, (("left", "middle"), ("right", "middle")), friction, ("left", "middle", "right")
+    )
 
 
 def worlds() -> dict[str, World]:
@@ -119,7 +126,8 @@ def worlds() -> dict[str, World]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How far the bodies moved [m], their greatest speed at the end [m/s], and functions that take all steps."""
+    """How far the bodies moved [m], their greatest speed at the end [m/s], and functions that take
+    all steps."""
 
     moved: float
     creep: float
@@ -131,14 +139,18 @@ def in_artix(world: World, dtype: str, batch: int) -> Result:
     """The world in artix, with default options."""
     members, states, controls = {}, {}, {}
     for body in world.bodies:
-        builder = artix.ArticulationBuilder(fixed_base=body.axis is not None, gravity=(0, 0, -GRAVITY), name=body.name)
+        builder = artix.ArticulationBuilder(
+            fixed_base=body.axis is not None, gravity=(0, 0, -GRAVITY), name=body.name
+        )
         joint = ()
         if body.axis is not None:
             builder.add_link(name="rail")
             angle = np.arctan2(body.axis[1], body.axis[0]) / 2
             pose = (*body.place, 0, 0, np.sin(angle), np.cos(angle))
             joint = ("rail", artix.Joint.prismatic(artix.Axis.X, parent_pose=pose))
-        builder.add_link(*joint, mass=body.mass, inertia=body.inertia, name=body.name, angular_damping=0.0)
+        builder.add_link(
+            *joint, mass=body.mass, inertia=body.inertia, name=body.name, angular_damping=0.0
+        )
         turned = (0, 0, 0, 1)
         if body.axis is not None and len(body.size) == 3:
             turned = (0, 0, -np.sin(angle), np.cos(angle))
@@ -162,7 +174,9 @@ def in_artix(world: World, dtype: str, batch: int) -> Result:
 
     def run(states: dict[str, artix.State]) -> tuple[jax.Array, jax.Array]:
         start = artix.remember_contacts(scene, states, controls, DT)
-        end = jax.lax.fori_loop(0, STEPS, lambda _, state: artix.step(scene, state, controls, DT), start)
+        end = jax.lax.fori_loop(
+            0, STEPS, lambda _, state: artix.step(scene, state, controls, DT), start
+        )
         moved = jnp.stack([end[name].root_pose[:3] - states[name].root_pose[:3] for name in free])
         return moved, jnp.stack([end[name].root_velocity[:3] for name in free])
 
@@ -190,13 +204,17 @@ def in_mujoco(world: World, stiff: bool, batch: int) -> Result:
         kind = "sphere" if len(body.size) == 1 else "box"
         x, y, z, w = body.quaternion
         inertia = f'<inertial pos="0 0 0" mass="{body.mass}" diaginertia="{_words(body.inertia)}"/>'
-        shape = f'<geom name="{body.name}" type="{kind}" size="{_words(body.size)}" contype="0" conaffinity="0"/>'
+        form = f'type="{kind}" size="{_words(body.size)}" contype="0" conaffinity="0"'
+        shape = f'<geom name="{body.name}" {form}/>'
         place = f'pos="{_words(body.place)}" quat="{_words((w, x, y, z))}"'
         bodies.append(f'<body name="{body.name}" {place}>{joint}{inertia}{shape}</body>')
     solref = f'solref="{2 * DT} 1"' if stiff else ""
     friction = f"{world.friction} {world.friction} 0.005 0.0001 0.0001"
     touching = [*world.pairs, *((name, "floor") for name in world.grounded)]
-    pairs = "".join(f'<pair geom1="{a}" geom2="{b}" condim="3" friction="{friction}" {solref}/>' for a, b in touching)
+    pairs = "".join(
+        f'<pair geom1="{a}" geom2="{b}" condim="3" friction="{friction}" {solref}/>'
+        for a, b in touching
+    )
     option = 'cone="elliptic" impratio="100" noslip_iterations="10"' if stiff else ""
     floor = '<geom name="floor" type="plane" size="0 0 1" contype="0" conaffinity="0"/>'
     text = f"""<mujoco><option timestep="{DT}" gravity="0 0 -{GRAVITY}" {option}/>
@@ -247,7 +265,9 @@ def in_drake(world: World) -> Result:
 
     builder = framework.DiagramBuilder()
     config = plants.MultibodyPlantConfig(
-        time_step=DT, discrete_contact_approximation="sap", contact_model="hydroelastic_with_fallback"
+        time_step=DT,
+        discrete_contact_approximation="sap",
+        contact_model="hydroelastic_with_fallback",
     )
     plant, scene_graph = plants.AddMultibodyPlant(config, builder)
     plant.mutable_gravity_field().set_gravity_vector([0, 0, -GRAVITY])
@@ -268,7 +288,11 @@ def in_drake(world: World) -> Result:
         unit = tree.RotationalInertia(*body.inertia)
         inertia = tree.SpatialInertia.MakeFromCentralInertia(body.mass, [0, 0, 0], unit)
         rigid = plant.AddRigidBody(body.name, inertia)
-        shape = geometry.Sphere(*body.size) if len(body.size) == 1 else geometry.Box(*(2 * half for half in body.size))
+        shape = (
+            geometry.Sphere(*body.size)
+            if len(body.size) == 1
+            else geometry.Box(*(2 * half for half in body.size))
+        )
         shapes[body.name] = plant.RegisterCollisionGeometry(
             rigid, math.RigidTransform(), shape, body.name, properties()
         )
@@ -277,12 +301,18 @@ def in_drake(world: World) -> Result:
                 f"{body.name}_rail", plant.world_frame(), math.RigidTransform(list(body.place))
             )
             frame = plant.AddFrame(frame)
-            plant.AddJoint(tree.PrismaticJoint(f"{body.name}_slide", frame, rigid.body_frame(), body.axis))
+            plant.AddJoint(
+                tree.PrismaticJoint(f"{body.name}_slide", frame, rigid.body_frame(), body.axis)
+            )
     if world.grounded:
         floor = geometry.Box(4, 4, 1)
         pose = math.RigidTransform([0, 0, -0.5])
-        shapes["floor"] = plant.RegisterCollisionGeometry(plant.world_body(), pose, floor, "floor", properties())
-    touching = {frozenset(pair) for pair in (*world.pairs, *((name, "floor") for name in world.grounded))}
+        shapes["floor"] = plant.RegisterCollisionGeometry(
+            plant.world_body(), pose, floor, "floor", properties()
+        )
+    touching = {
+        frozenset(pair) for pair in (*world.pairs, *((name, "floor") for name in world.grounded))
+    }
     manager = scene_graph.collision_filter_manager()
     for a in shapes:
         for b in shapes:
@@ -308,7 +338,9 @@ def in_drake(world: World) -> Result:
             if body.axis is None:
                 turn = math.RotationMatrix.MakeYRotation(body.turn)
                 plant.SetFreeBodyPose(
-                    inner, plant.GetBodyByName(body.name), math.RigidTransform(turn, list(body.place))
+                    inner,
+                    plant.GetBodyByName(body.name),
+                    math.RigidTransform(turn, list(body.place)),
                 )
             else:
                 plant.GetJointByName(f"{body.name}_slide").set_translation(inner, 0.0)
@@ -317,10 +349,14 @@ def in_drake(world: World) -> Result:
         simulator.AdvanceTo(STEPS * DT)
 
     once()
-    poses = [plant.EvalBodyPoseInWorld(inner, plant.GetBodyByName(body.name)).translation() for body in free]
+    poses = [
+        plant.EvalBodyPoseInWorld(inner, plant.GetBodyByName(body.name)).translation()
+        for body in free
+    ]
     moved = np.array(poses) - [body.place for body in free]
     speeds = [
-        plant.EvalBodySpatialVelocityInWorld(inner, plant.GetBodyByName(body.name)).translational() for body in free
+        plant.EvalBodySpatialVelocityInWorld(inner, plant.GetBodyByName(body.name)).translational()
+        for body in free
     ]
     return Result(_largest(moved), _largest(np.array(speeds)), once)
 
@@ -345,13 +381,18 @@ def peers(world: World, batch: int) -> Iterator[tuple[str, Callable[[], Result]]
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--worlds", type=int, nargs="+", help="numbers of scenes; all by default")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    print("| | | moved in 2 s [m] | speed at the end [m/s] | us a step | us in a batch |\n|---|---|---|---|---|---|")
+    print(
+        "| | | moved in 2 s [m] | speed at the end [m/s] | us a step | us in a batch "
+        "|\n|---|---|---|---|---|---|"
+    )
     for number, (name, world) in enumerate(worlds().items()):
         if options.worlds and number not in options.worlds:
             continue
@@ -359,7 +400,9 @@ def main() -> None:
         times = {peer: [np.inf, np.inf] for peer in results}
         for _ in range(options.repetitions):
             for peer, result in results.items():
-                for place, (run, worth) in enumerate(((result.single, 1), (result.batch, options.batch))):
+                for place, (run, worth) in enumerate(
+                    ((result.single, 1), (result.batch, options.batch))
+                ):
                     if run is not None:
                         begin = time.process_time()
                         run()
@@ -367,7 +410,11 @@ def main() -> None:
                         times[peer][place] = min(times[peer][place], took)
         for peer, result in results.items():
             single, batch = (f"{1e6 * one:.1f}" if np.isfinite(one) else "" for one in times[peer])
-            print(f"| {name} | {peer} | {result.moved:.1e} | {result.creep:.1e} | {single} | {batch} |", flush=True)
+            print(
+                f"| {name} | {peer} | {result.moved:.1e} | {result.creep:.1e} | {single} | "
+                f"{batch} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Inverse kinematics of the seven-axis arm beside mink and pink: targets solved and time, in one run.
+"""Inverse kinematics of the seven-axis arm beside mink and pink: targets solved and time, in one
+run.
 
-Usage: ``python -m benchmarks.inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is the Python of an environment with
-``pip install "mink[daqp]" pin-pink daqp``. All get the same targets, the same random seeds within the limits, and the
-same tolerances of 1e-4 m and 1e-3 rad. The peers take differential steps by a quadratic program with the joint limits,
-and try one seed after another until they reach a target. PyRoki is not on PyPI.
+Usage: ``python -m benchmarks.inverse_kinematics PEERS_PYTHON``, where PEERS_PYTHON is the Python of
+an environment with ``pip install "mink[daqp]" pin-pink daqp``. All get the same targets, the same
+random seeds within the limits, and the same tolerances of 1e-4 m and 1e-3 rad. The peers take
+differential steps by a quadratic program with the joint limits, and try one seed after another
+until they reach a target. PyRoki is not on PyPI.
 """
 
 import subprocess
@@ -28,9 +30,9 @@ def ours(path: Path) -> None:
 
     arm = artix.robots.load("arm7")
     random = jax.vmap(lambda key: artix.random_state(arm, key))
-    targets = jax.jit(lambda keys: jax.vmap(lambda state: artix.frame_pose(arm, state, "tool"))(random(keys)))(
-        jax.random.split(jax.random.key(0), TARGETS)
-    )
+    targets = jax.jit(
+        lambda keys: jax.vmap(lambda state: artix.frame_pose(arm, state, "tool"))(random(keys))
+    )(jax.random.split(jax.random.key(0), TARGETS))
     seeds = random(jax.random.split(jax.random.key(1), SEEDS))
     np.savez(path, targets=targets, seeds=seeds.joint_position)
 
@@ -73,7 +75,9 @@ def mink_attempt():
         task.set_target(mink.SE3.from_rotation_and_translation(rotation, target[:3]))
         configuration.update(seed.copy())
         for _ in range(ITERATIONS):
-            velocity = mink.solve_ik(configuration, [task], 1.0, "daqp", damping=1e-6, limits=limits)
+            velocity = mink.solve_ik(
+                configuration, [task], 1.0, "daqp", damping=1e-6, limits=limits
+            )
             configuration.integrate_inplace(velocity, 1.0)
             if reached(task.compute_error(configuration)):
                 return True
@@ -98,7 +102,9 @@ def pink_attempt():
             model, data, np.clip(seed, model.lowerPositionLimit, model.upperPositionLimit)
         )
         for _ in range(ITERATIONS):
-            velocity = pink.solve_ik(configuration, [task], 1.0, "daqp", damping=1e-6, limits=limits)
+            velocity = pink.solve_ik(
+                configuration, [task], 1.0, "daqp", damping=1e-6, limits=limits
+            )
             configuration.integrate_inplace(velocity, 1.0)
             if reached(task.compute_error(configuration)):
                 return True
@@ -109,13 +115,17 @@ def pink_attempt():
 
 def reached(error: np.ndarray) -> bool:
     """Whether the error of a task, position then rotation, is within the tolerances."""
-    return bool(np.linalg.norm(error[:3]) <= TOLERANCE[0] and np.linalg.norm(error[3:]) <= TOLERANCE[1])
+    return bool(
+        np.linalg.norm(error[:3]) <= TOLERANCE[0] and np.linalg.norm(error[3:]) <= TOLERANCE[1]
+    )
 
 
 def show(name: str, solved: np.ndarray, wall: float, cpu: float) -> None:
     """Prints a row."""
     print(
-        f"{name:<6} {100 * np.mean(solved):5.1f} % of {len(solved)} solved, {wall:.3f} s, CPU {cpu:.3f} s", flush=True
+        f"{name:<6} {100 * np.mean(solved):5.1f} % of {len(solved)} solved, {wall:.3f} s, CPU "
+        f"{cpu:.3f} s",
+        flush=True,
     )
 
 

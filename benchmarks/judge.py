@@ -21,10 +21,15 @@ def prepared(
     if quantity not in library.quantities:
         raise NotImplementedError("not offered")
     program = library.program(quantity, batch)
-    return program, {**program.facts, "error": _error(library, reference, states, quantity, batch, program.value())}
+    return program, {
+        **program.facts,
+        "error": _error(library, reference, states, quantity, batch, program.value()),
+    }
 
 
-def _error(library: Library, reference: Any, states: Any, quantity: str, batch: int, value: Any) -> float:
+def _error(
+    library: Library, reference: Any, states: Any, quantity: str, batch: int, value: Any
+) -> float:
     """The largest difference from Pinocchio, relative to the largest entry of the quantity."""
     import jax
 

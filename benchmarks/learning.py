@@ -1,7 +1,9 @@
-"""PPO beside SHAC: environment steps and seconds until a policy without noise reaches the goal of a task.
+"""PPO beside SHAC: environment steps and seconds until a policy without noise reaches the goal of a
+task.
 
-``python -m benchmarks.learning [--task quadruped_velocity]`` prints a table. Seconds include compilation but not
-evaluations: of the clock, and of the processor, which count alike while other programs run.
+``python -m benchmarks.learning [--task quadruped_velocity]`` prints a table. Seconds include
+compilation but not evaluations: of the clock, and of the processor, which count alike while other
+programs run.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Goal(NamedTuple):
     """What to learn."""
 
     measure: str
-    """What of the statistics of episodes counts: the name of a metric, :func:`artix.examples.policies.evaluate`."""
+    """What of the statistics of episodes counts: the name of a metric,
+    :func:`artix.examples.policies.evaluate`."""
     is_reached: Callable[[float, int], bool]
     """Of the mean of that, and of the number of episodes that ended early."""
     says: str
@@ -81,8 +84,11 @@ class Progress(NamedTuple):
         return f"{self.steps:,} steps, {spent}: {self.measure:.3g}, {self.falls} ended early"
 
 
-def learn(task: str, method: str, seed: int, options: argparse.Namespace) -> tuple[Progress | None, bool]:
-    """Trains until the goal is reached, with the task's options for the method ``options.rewards``; and whether it is.
+def learn(
+    task: str, method: str, seed: int, options: argparse.Namespace
+) -> tuple[Progress | None, bool]:
+    """Trains until the goal is reached, with the task's options for the method ``options.rewards``;
+    and whether it is.
 
     With ``options.all`` training continues to its end, and the first time at the goal counts.
     """
@@ -99,7 +105,9 @@ def learn(task: str, method: str, seed: int, options: argparse.Namespace) -> tup
     progress, first, following = None, None, goal.period[method]
     spent = [0.0, 0.0]
     since = time.perf_counter(), time.process_time()
-    for training, report in learner.train(environment, config, steps=int(options.most or goal.most[method])):
+    for training, report in learner.train(
+        environment, config, steps=int(options.most or goal.most[method])
+    ):
         if report["steps"] < following:
             continue
         following += goal.period[method]
@@ -107,7 +115,10 @@ def learn(task: str, method: str, seed: int, options: argparse.Namespace) -> tup
         here = time.perf_counter(), time.process_time()
         spent = [total + end - begin for total, begin, end in zip(spent, since, here, strict=True)]
         statistics = evaluated(learner.policy_of(training, config))
-        measure, falls = float(np.mean(statistics[goal.measure])), int(np.sum(statistics["terminated"]))
+        measure, falls = (
+            float(np.mean(statistics[goal.measure])),
+            int(np.sum(statistics["terminated"])),
+        )
         progress = Progress(int(report["steps"]), *spent, measure, falls)
         print(f"  {progress}", flush=True)
         if first is None and goal.is_reached(measure, falls):
@@ -124,17 +135,25 @@ def main() -> None:
     parser.add_argument("--task", choices=GOALS, default="cart_pole")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--rewards", choices=METHODS, help="the rewards and starts of this method for all of them")
+    parser.add_argument(
+        "--rewards", choices=METHODS, help="the rewards and starts of this method for all of them"
+    )
     parser.add_argument("--episodes", type=int, default=256, help="episodes of an evaluation")
     parser.add_argument("--all", action="store_true", help="go on when the goal is reached")
     parser.add_argument("--most", type=float, help="environment steps after which to give up")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="seconds after which to give up")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="seconds after which to give up"
+    )
     options = parser.parse_args()
     print(f"{options.task}: until {GOALS[options.task].says}, of {options.episodes} episodes")
     for seed in options.seeds:
         for method in options.methods:
             progress, is_reached = learn(options.task, method, seed, options)
-            print(f"{method}, seed {seed}: {'reached' if is_reached else 'NOT reached'} after {progress}", flush=True)
+            print(
+                f"{method}, seed {seed}: {'reached' if is_reached else 'NOT reached'} after "
+                f"{progress}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""Fleets of many topologies: first calls, later calls and memory, in a first and in a second process.
+"""Fleets of many topologies: first calls, later calls and memory, in a first and in a second
+process.
 
     python -m benchmarks.many_kinds mechanisms 40
     python -m benchmarks.many_kinds legged 100
 
-prints, for mass matrices and for a step (of legged robots on the ground), the seconds until the first result of a fleet
-with a member of each kind, in a process without and in one with the kernels on disk; the seconds after one member was
-replaced by a robot of a new kind; the time of a call for 40 members of each kind; and the memory of the process.
+prints, for mass matrices and for a step (of legged robots on the ground), the seconds until the
+first result of a fleet with a member of each kind, in a process without and in one with the kernels
+on disk; the seconds after one member was replaced by a robot of a new kind; the time of a call for
+40 members of each kind; and the memory of the process.
 """
 
 from __future__ import annotations
@@ -39,15 +41,22 @@ COLUMNS = (
 
 
 def legged_robot(number: int) -> artix.Articulation:
-    """A robot of 4 to 8 legs of 2 to 4 joints each, its sizes and masses at random, with a sphere at each foot."""
+    """A robot of 4 to 8 legs of 2 to 4 joints each, its sizes and masses at random, with a sphere
+    at each foot."""
     rng = np.random.default_rng(number)
     legs = 4 + number % 5
     builder = artix.ArticulationBuilder(fixed_base=False, name=f"legged_{number}")
     length, width = rng.uniform(0.5, 0.9), rng.uniform(0.2, 0.4)
-    trunk = builder.add_link(mass=rng.uniform(5, 15), inertia=rng.uniform(0.1, 0.4, 3) + 0.2, name="trunk")
+    trunk = builder.add_link(
+        mass=rng.uniform(5, 15), inertia=rng.uniform(0.1, 0.4, 3) + 0.2, name="trunk"
+    )
     for leg in range(legs):
         angle = 2 * np.pi * (leg + 0.5) / legs
-        above, place, joints = trunk, (length * np.cos(angle), width * np.sin(angle), 0.0), int(rng.integers(2, 5))
+        above, place, joints = (
+            trunk,
+            (length * np.cos(angle), width * np.sin(angle), 0.0),
+            int(rng.integers(2, 5)),
+        )
         for joint in range(joints):
             reach, name = rng.uniform(0.15, 0.3), f"leg_{leg}_{joint}"
             hinge = artix.Joint.revolute(
@@ -87,7 +96,10 @@ def function_of(name: str, quantity: str) -> tuple[Callable[..., Any], tuple[Any
     if name != "legged":
         return artix.step, (None, 0.005)
     ground = artix.Ground.flat()
-    return lambda robot, *arguments: artix.step(artix.Scene(robot, ground=ground), *arguments), (None, 0.005)
+    return lambda robot, *arguments: artix.step(artix.Scene(robot, ground=ground), *arguments), (
+        None,
+        0.005,
+    )
 
 
 def measured(name: str, count: int, quantity: str) -> dict[str, float]:
@@ -105,7 +117,10 @@ def measured(name: str, count: int, quantity: str) -> dict[str, float]:
         start, cpu = time.perf_counter(), time.process_time()
         other = fleet.replace_member(0, new)
         jax.block_until_ready(other.evaluate(function, other.neutral_state(), *arguments))
-        found["new_kind"], found["new_kind_cpu"] = time.perf_counter() - start, time.process_time() - cpu
+        found["new_kind"], found["new_kind_cpu"] = (
+            time.perf_counter() - start,
+            time.process_time() - cpu,
+        )
     many = artix.Fleet(members * MEMBERS)
     states = many.random_state(jax.random.key(0))
     times = []
@@ -132,8 +147,18 @@ def main() -> None:
     print("| | process |", " | ".join(title for title, _ in COLUMNS), "|")
     for quantity in ("mass matrix", "step") if options.quantity is None else (options.quantity,):
         with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": folder, "JAX_PLATFORMS": "cpu"}
-            command = [sys.executable, "-m", "benchmarks.many_kinds", options.name, str(options.count)]
+            environment = {
+                **os.environ,
+                "JAX_COMPILATION_CACHE_DIR": folder,
+                "JAX_PLATFORMS": "cpu",
+            }
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.many_kinds",
+                options.name,
+                str(options.count),
+            ]
             for process in ("first", "second"):
                 done = subprocess.run(
                     [*command, "--quantity", quantity, "--worker"],

@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.worker import Failure, Worker
 
 FEWEST_REPEATS = 3
-#: Rounds that only warm up. In the first ones the C library still fetches pages for the results of a new program: a
-#: call of 1.2 ms then takes 10 to 30 ms.
+#: Rounds that only warm up. In the first ones the C library still fetches pages for the results of
+#: a new program: a call of 1.2 ms then takes 10 to 30 ms.
 WARM_ROUNDS = 3
 PATIENCE = 10.0  # seconds after which a slow program gets no further repeats
 
@@ -51,8 +51,11 @@ class Result:
         return float(np.median(self.samples)) if self.samples else None
 
 
-def compare(workers: Sequence[Worker], robot: str, quantity: str, batch: int, repeats: int) -> list[Result]:
-    """Measures one quantity in all libraries, with interleaved runs, so that noise affects all of them alike."""
+def compare(
+    workers: Sequence[Worker], robot: str, quantity: str, batch: int, repeats: int
+) -> list[Result]:
+    """Measures one quantity in all libraries, with interleaved runs, so that noise affects all of
+    them alike."""
     results, ready = [], []
     for worker in workers:
         result = Result(robot, quantity, batch, worker.name)
@@ -75,7 +78,9 @@ def _interleaved(ready: list[tuple[Worker, Result]], repeats: int) -> list[list[
     spent = [0.0] * len(ready)
     for repeat in range(repeats + WARM_ROUNDS):
         for k, (worker, result) in enumerate(ready):
-            if result.failure is not None or (len(times[k]) >= FEWEST_REPEATS and spent[k] > PATIENCE):
+            if result.failure is not None or (
+                len(times[k]) >= FEWEST_REPEATS and spent[k] > PATIENCE
+            ):
                 continue
             try:
                 seconds = worker.seconds()

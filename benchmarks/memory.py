@@ -1,12 +1,14 @@
 """Memory pages: the same for every measured library, and stated in the record.
 
-The GNU C library returns blocks of more than 32 MB to the system when they are freed, so a program with larger results
-page-faults in every call. With 4 kB pages, this takes most of its time: the dense Jacobian of a 29-DOF humanoid with a
-floating base takes 8.5 us per state, and 2.8 us with 2 MB pages.
+The GNU C library returns blocks of more than 32 MB to the system when they are freed, so a program
+with larger results page-faults in every call. With 4 kB pages, this takes most of its time: the
+dense Jacobian of a 29-DOF humanoid with a floating base takes 8.5 us per state, and 2.8 us with 2
+MB pages.
 
-Keeping the blocks instead (``glibc.malloc.mmap_threshold``, ``trim_threshold`` or ``mmap_max``) is as fast in some
-processes and three times slower than the default in others. With ``arena_max=1`` as well, there are no page faults:
-derivatives of a 29-DOF humanoid take 4.6 us instead of 5.6 to 11.8, but those of constrained dynamics 64 instead of 29.
+Keeping the blocks instead (``glibc.malloc.mmap_threshold``, ``trim_threshold`` or ``mmap_max``) is
+as fast in some processes and three times slower than the default in others. With ``arena_max=1`` as
+well, there are no page faults: derivatives of a 29-DOF humanoid take 4.6 us instead of 5.6 to 11.8,
+but those of constrained dynamics 64 instead of 29.
 """
 
 from __future__ import annotations

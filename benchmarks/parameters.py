@@ -1,9 +1,10 @@
 """What unknown parameters cost: ``python -m benchmarks.parameters quadruped humanoid``.
 
-Each row evaluates a batch of states of a robot that a compiled function closes over, of one that is its argument, and
-of as many robots as states, whose parameters all differ; the latter two with their zeros kept (``artix.keep_zeros``)
-and as they were loaded. Operations are those of ``artix.explain``, once for all robots and for each. Times are the
-least processor times of interleaved calls, as multiples of the known robot's.
+Each row evaluates a batch of states of a robot that a compiled function closes over, of one that is
+its argument, and of as many robots as states, whose parameters all differ; the latter two with
+their zeros kept (``artix.keep_zeros``) and as they were loaded. Operations are those of
+``artix.explain``, once for all robots and for each. Times are the least processor times of
+interleaved calls, as multiples of the known robot's.
 """
 
 from __future__ import annotations
@@ -50,13 +51,25 @@ def calls(
     shared = jax.jit(jax.vmap(function, in_axes=(None, 0)))
     varied = jax.jit(jax.vmap(function))
     kept = artix.keep_zeros(robot)
-    many = [jax.tree.map(lambda leaf: jnp.repeat(leaf[None], batch, axis=0), one) for one in (kept, robot)]
+    many = [
+        jax.tree.map(lambda leaf: jnp.repeat(leaf[None], batch, axis=0), one)
+        for one in (kept, robot)
+    ]
     arguments = [(states,), (kept, states), (many[0], states), (robot, states), (many[1], states)]
-    return dict(zip(COLUMNS, zip((known, shared, varied, shared, varied), arguments, strict=True), strict=True))
+    return dict(
+        zip(
+            COLUMNS,
+            zip((known, shared, varied, shared, varied), arguments, strict=True),
+            strict=True,
+        )
+    )
 
 
-def seconds(measured: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], rounds: int) -> dict[str, float]:
-    """The least processor time of a call of each, which other processes disturb less than the clock."""
+def seconds(
+    measured: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], rounds: int
+) -> dict[str, float]:
+    """The least processor time of a call of each, which other processes disturb less than the
+    clock."""
     shortest = dict.fromkeys(measured, float("inf"))
     for function, arguments in measured.values():
         jax.block_until_ready(function(*arguments))
@@ -70,7 +83,9 @@ def seconds(measured: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], rou
 
 def main() -> None:
     """Prints a table for each robot."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("robots", nargs="+")
     parser.add_argument("--quantity", action="append", choices=QUANTITIES)
     parser.add_argument("--batch", type=int, default=4096)
@@ -84,11 +99,17 @@ def main() -> None:
             function = QUANTITIES[quantity]
             counts = [_operations(function, robot, state)]
             for one in (kept, robot):
-                counts.append(_operations(lambda _, varied, state, f=function: f(varied, state), robot, one, state))
+                counts.append(
+                    _operations(
+                        lambda _, varied, state, f=function: f(varied, state), robot, one, state
+                    )
+                )
             times = seconds(calls(function, robot, options.batch), options.rounds)
             first = times[COLUMNS[0]]
             cells = [f"{counts[0]}; {1e6 * first / options.batch:.3f} us"]
-            for column, count in zip(COLUMNS[1:], (counts[1], counts[1], counts[2], counts[2]), strict=True):
+            for column, count in zip(
+                COLUMNS[1:], (counts[1], counts[1], counts[2], counts[2]), strict=True
+            ):
                 operations = f"{count}; " if "batched" in column else ""
                 cells.append(f"{operations}x {times[column] / first:.2f}")
             print(f"| {quantity} | {' | '.join(cells)} |", flush=True)

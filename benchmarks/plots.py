@@ -1,4 +1,5 @@
-"""Plots of a run: throughput over the batch; compile time and cost over the number of links of a chain."""
+"""Plots of a run: throughput over the batch; compile time and cost over the number of links of a
+chain."""
 
 from __future__ import annotations
 
@@ -59,13 +60,18 @@ def _over_links(
     batch: int, value: Callable[[Result], float | None]
 ) -> Callable[[Result], tuple[float, float | None] | None]:
     def point(result: Result) -> tuple[float, float | None] | None:
-        return (_CHAINS[result.robot], value(result)) if result.robot in _CHAINS and result.batch == batch else None
+        return (
+            (_CHAINS[result.robot], value(result))
+            if result.robot in _CHAINS and result.batch == batch
+            else None
+        )
 
     return point
 
 
 def _panels(table: Table, file: Path, point: Callable[[Result], Any], across: str, up: str) -> bool:
-    """Draws one panel per quantity and one line per library, on logarithmic axes; returns whether it drew any."""
+    """Draws one panel per quantity and one line per library, on logarithmic axes; returns whether
+    it drew any."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4 * len(PANELS), 3.6), layout="constrained")
@@ -75,7 +81,13 @@ def _panels(table: Table, file: Path, point: Callable[[Result], Any], across: st
             chosen = [r for r in table.results if r.quantity == quantity and r.library == library]
             points = sorted((x, y) for x, y in filter(None, map(point, chosen)) if y)
             if points:
-                axes.plot(*zip(*points, strict=True), "o-", label=library, color=f"C{index}", zorder=3 - index / 10)
+                axes.plot(
+                    *zip(*points, strict=True),
+                    "o-",
+                    label=library,
+                    color=f"C{index}",
+                    zorder=3 - index / 10,
+                )
                 drawn, measured = True, measured | {x for x, _ in points}
         axes.set(title=quantity, xlabel=across, xscale="log", yscale="log")
         axes.grid(alpha=0.3)

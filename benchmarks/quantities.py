@@ -1,4 +1,5 @@
-"""The rows of the tables. To add one: a line here, its value in ``reference.py``, and a function in each library."""
+"""The rows of the tables. To add one: a line here, its value in ``reference.py``, and a function in
+each library."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ class Quantity:
 
     Attributes:
       name: as in the tables.
-      joint_axes: axes, counted from the end, along which entries are generalised coordinates in the library's order.
+      joint_axes: axes, counted from the end, along which entries are generalised coordinates in the
+        library's order.
       joints_only: whether those axes omit the six entries of the root.
       robots: keys of the robots that have it; empty for all.
     """
@@ -30,7 +32,8 @@ _ALL = (
     Quantity("bias force", (-1,)),
     Quantity("inverse dynamics", (-1,)),
     Quantity("forward dynamics", (-1,)),
-    # [n, 2, n]: of each joint's force or acceleration, by the joints' positions and by their velocities.
+    # [n, 2, n]: of each joint's force or acceleration, by the joints' positions and by their
+    # velocities.
     Quantity("inverse dynamics derivatives", (-1, -3), joints_only=True),
     Quantity("forward dynamics derivatives", (-1, -3), joints_only=True),
     # Of the sum of the joints' accelerations, by the joints' positions, in reverse mode.
@@ -39,11 +42,18 @@ _ALL = (
     Quantity("Jacobian of forward dynamics", (-1, -2), joints_only=True),
     # A position servo on every joint, no contacts, no active limit.
     Quantity("step", (-1,), joints_only=True),
-    # Of the sum of the joints' mean accelerations during that step, by the joints' positions, in reverse mode.
+    # Of the sum of the joints' mean accelerations during that step, by the joints' positions, in
+    # reverse mode.
     Quantity("gradient of step", (-1,), joints_only=True),
-    # Four feet held where they are; and the derivatives of the joints' accelerations, [n, 2, n] as above.
+    # Four feet held where they are; and the derivatives of the joints' accelerations, [n, 2, n] as
+    # above.
     Quantity("constrained forward dynamics", (-1,), robots=("quadruped",)),
-    Quantity("constrained forward dynamics derivatives", (-1, -3), joints_only=True, robots=("quadruped",)),
+    Quantity(
+        "constrained forward dynamics derivatives",
+        (-1, -3),
+        joints_only=True,
+        robots=("quadruped",),
+    ),
 )
 
 QUANTITIES: dict[str, Quantity] = {quantity.name: quantity for quantity in _ALL}

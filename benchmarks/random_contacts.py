@@ -1,10 +1,11 @@
 """Falls from random states, with contact: ``python -m benchmarks.random_contacts``.
 
-Robots start just above level ground, and twelve balls in a box, with random poses. Speeds (0.1 to 1,000 m/s and rad/s),
-masses (1e-4 to 1e4 times their own) and steps (1e-4 to 0.05 s) are spread evenly over their logarithms. Over 100 steps
-without drives, states must be finite, and the energy (kinetic and potential) must never rise above that of the start,
-but for what undoing a penetration at 0.1 m/s adds. What the solver did not solve must be reported. Rows are by the
-largest angle by which a link turns in the first step: at more than a radian a step, limbs turn into the ground.
+Robots start just above level ground, and twelve balls in a box, with random poses. Speeds (0.1 to
+1,000 m/s and rad/s), masses (1e-4 to 1e4 times their own) and steps (1e-4 to 0.05 s) are spread
+evenly over their logarithms. Over 100 steps without drives, states must be finite, and the energy
+(kinetic and potential) must never rise above that of the start, but for what undoing a penetration
+at 0.1 m/s adds. What the solver did not solve must be reported. Rows are by the largest angle by
+which a link turns in the first step: at more than a radian a step, limbs turn into the ground.
 """
 
 from __future__ import annotations
@@ -57,11 +58,16 @@ def scenes() -> dict[str, artix.Scene]:
     level = artix.Ground.flat(friction=0.7)
     found = {name: artix.Scene(_undriven(robot), ground=level) for name, robot in robots.items()}
     sides = ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
-    walls = [artix.Plane.of(normal=(x, y, 0.0), point=(-0.25 * x, -0.25 * y, 0.0), friction=0.7) for x, y in sides]
+    walls = [
+        artix.Plane.of(normal=(x, y, 0.0), point=(-0.25 * x, -0.25 * y, 0.0), friction=0.7)
+        for x, y in sides
+    ]
     ball, names = _ball(), [f"ball{k}" for k in range(12)]
     pairs = [(f"{a}/ball", f"{b}/ball") for a, b in itertools.combinations(names, 2)]
     members = dict.fromkeys(names, ball)
-    found["12 balls in a box"] = artix.Scene(members, artix.Ground((*level.surfaces, *walls)), pairs)
+    found["12 balls in a box"] = artix.Scene(
+        members, artix.Ground((*level.surfaces, *walls)), pairs
+    )
     return found
 
 
@@ -70,7 +76,9 @@ def _scaled(scene: artix.Scene, scale: jax.Array) -> artix.Scene:
     parts = "link_mass", "link_inertia", "armature", "friction"
     members = []
     for one in scene.articulations:
-        scaled = {name: jax.tree.map(lambda leaf: scale * leaf, getattr(one, name)) for name in parts}
+        scaled = {
+            name: jax.tree.map(lambda leaf: scale * leaf, getattr(one, name)) for name in parts
+        }
         members.append(one.replace(**scaled))
     return scene.replace(articulations=tuple(members))
 
@@ -87,7 +95,9 @@ def _start(scene: artix.Scene, key: jax.Array, speed: jax.Array) -> Any:
         )
         if scene.names:
             row = jnp.array([number % 4, number // 4 % 4, 0.0], dtype)
-            place = 0.115 * (row - jnp.array([1.5, 1.0, 0.0], dtype)) + jnp.array([0.0, 0.0, 0.06], dtype)
+            place = 0.115 * (row - jnp.array([1.5, 1.0, 0.0], dtype)) + jnp.array(
+                [0.0, 0.0, 0.06], dtype
+            )
             pose = state.root_pose.at[:3].set(place)
         else:
             above = 0.05 * jax.random.uniform(keys[3], (), dtype)
@@ -97,7 +107,9 @@ def _start(scene: artix.Scene, key: jax.Array, speed: jax.Array) -> Any:
     return scene.by_name(states)
 
 
-def measured(scene: artix.Scene, count: int, steps: int, seed: int, chunk: int) -> dict[str, np.ndarray]:
+def measured(
+    scene: artix.Scene, count: int, steps: int, seed: int, chunk: int
+) -> dict[str, np.ndarray]:
     """Numbers of each state by name."""
     dtype = scene.dtype
 
@@ -123,10 +135,17 @@ def measured(scene: artix.Scene, count: int, steps: int, seed: int, chunk: int) 
         def step(state: Any, _: None) -> tuple[Any, tuple[jax.Array, ...]]:
             end, report = artix.step_and_report(here, state, None, dt)
             parts = report if not here.names else next(iter(report.members.values()))
-            return end, (energy(here, end)[1], parts.is_solved, parts.velocity_residual.max, depth(here, end))
+            return end, (
+                energy(here, end)[1],
+                parts.is_solved,
+                parts.velocity_residual.max,
+                depth(here, end),
+            )
 
         remembering = artix.remember_contacts(here, start)
-        end, (energies, is_solved, residual, depths) = jax.lax.scan(step, remembering, None, length=steps)
+        end, (energies, is_solved, residual, depths) = jax.lax.scan(
+            step, remembering, None, length=steps
+        )
         turning = [
             jnp.max(jnp.sum(artix.frame_velocity(*member, offset="com")[:, 3:] ** 2, axis=1))
             for member in zip(here.articulations, here.check_state(start), strict=True)
@@ -150,7 +169,9 @@ def measured(scene: artix.Scene, count: int, steps: int, seed: int, chunk: int) 
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--chunk", type=int, default=500)
     parser.add_argument("--steps", type=int, default=100)
@@ -160,15 +181,17 @@ def main() -> None:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", options.dtype == "float64")
     print(
-        "| | angle per step [rad] | states | not finite | gain at most | gain > 0.1 % | steps not solved |"
-        " residual of those, of the speed | of solved ones | deepest [m] |"
+        "| | angle per step [rad] | states | not finite | gain at most | gain > 0.1 % | steps not "
+        "solved | residual of those, of the speed | of solved ones | deepest [m] |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, scene in scenes().items():
         if options.scenes and name not in options.scenes:
             continue
         begin = time.perf_counter()
-        every = measured(scene.astype(options.dtype), options.count, options.steps, options.seed, options.chunk)
+        every = measured(
+            scene.astype(options.dtype), options.count, options.steps, options.seed, options.chunk
+        )
         for least, most in itertools.pairwise(_ANGLES):
             chosen = (every["angle"] >= least) & (every["angle"] < most)
             part = {key: values[chosen] for key, values in every.items()}
@@ -177,9 +200,10 @@ def main() -> None:
             gain, bad = part["gain"], int(np.sum(~part["finite"]))
             unsolved = np.mean(part["unsolved"]) / options.steps
             print(
-                f"| {name} | {least:g} to {most:g} | {len(gain):,} | {bad} | {np.max(gain):+.1e} | "
-                f"{np.sum(gain > _GAINS)} | {100 * unsolved:.3f} % | {np.max(part['residual']):.1e} | "
-                f"{np.max(part['hidden']):.1e} | {np.max(part['depth']):.2g} |",
+                f"| {name} | {least:g} to {most:g} | {len(gain):,} | {bad} | {np.max(gain):+.1e} "
+                f"| {np.sum(gain > _GAINS)} | {100 * unsolved:.3f} % | "
+                f"{np.max(part['residual']):.1e} | {np.max(part['hidden']):.1e} | "
+                f"{np.max(part['depth']):.2g} |",
                 flush=True,
             )
         print(f"<!-- {time.perf_counter() - begin:.0f} s -->", flush=True)

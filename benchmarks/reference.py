@@ -25,7 +25,8 @@ class States:
     Attributes:
       root_position: [N, 3] m.
       root_quaternion: xyzw, [N, 4].
-      root_velocity: the root's twist in its own axes at its frame's origin, [N, 6]; zero for a fixed base.
+      root_velocity: the root's twist in its own axes at its frame's origin, [N, 6]; zero for a
+        fixed base.
       q: joint positions [N, n].
       v: joint velocities [N, n].
       acceleration: v' of the whole robot [N, nv].
@@ -42,16 +43,19 @@ class States:
 #: States of a batch that are judged, from the first.
 JUDGED_STATES = 32
 
-#: From a rotation of the root [3, 3], its twist [6] and its centre of mass in its frame [3]: X [6, 6] and drift [6].
+#: From a rotation of the root [3, 3], its twist [6] and its centre of mass in its frame [3]: X
+#: [6, 6] and drift [6].
 Coordinates = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-#: The quantity "step": a servo towards the middle of each range, limits, no contacts, MuJoCo's default step.
+#: The quantity "step": a servo towards the middle of each range, limits, no contacts, MuJoCo's
+#: default step.
 STEP, STIFFNESS, DAMPING = 2e-3, 10.0, 0.5
 
 
 def within(q, middle, reach):
-    """Maps joint positions within [-1, 1] to the inner part of their ranges, where no limit acts."""
+    """Maps joint positions within [-1, 1] to the inner part of their ranges, where no limit
+    acts."""
     return middle + 0.3 * reach * q
 
 
@@ -68,12 +72,15 @@ class Reference:
         leaves = set(self.joint_names) - {self.model.names[k] for k in self.model.parents}
         self.feet = tuple(sorted(leaves)) if robot.key == "quadruped" else ()
         self.scalar = [self.model.joints[k].nq == 1 for k in range(self.first, self.model.njoints)]
-        self.levers = np.array([self.model.inertias[k].lever for k in range(self.first, self.model.njoints)])
+        self.levers = np.array(
+            [self.model.inertias[k].lever for k in range(self.first, self.model.njoints)]
+        )
         self.root_center = np.array(self.model.inertias[1].lever) if self.base else np.zeros(3)
         self.limits = self._limits()
 
     def random_states(self, count: int, seed: int = 0) -> States:
-        """States of joint angles within [-1, 1] rad, normal velocities and accelerations, any attitude of the root."""
+        """States of joint angles within [-1, 1] rad, normal velocities and accelerations, any
+        attitude of the root."""
         random = np.random.default_rng(seed)
         n = len(self.joint_names)
         floating = float(self.base > 0)
@@ -89,13 +96,17 @@ class Reference:
             acceleration=random.normal(size=(count, self.base + n)),
         )
 
-    def _coordinates(self, states: States, k: int, coordinates: Coordinates) -> tuple[np.ndarray, np.ndarray]:
+    def _coordinates(
+        self, states: States, k: int, coordinates: Coordinates
+    ) -> tuple[np.ndarray, np.ndarray]:
         """X and drift of state k for the whole robot."""
         nv = self.model.nv
         transform, drift = np.eye(nv), np.zeros(nv)
         if self.base:
             rotation = pinocchio.Quaternion(states.root_quaternion[k]).toRotationMatrix()
-            transform[:6, :6], drift[:6] = coordinates(rotation, states.root_velocity[k], self.root_center)
+            transform[:6, :6], drift[:6] = coordinates(
+                rotation, states.root_velocity[k], self.root_center
+            )
         return transform, drift
 
     def values(self, states: States, k: int, coordinates: Coordinates) -> dict[str, np.ndarray]:
@@ -128,7 +139,9 @@ class Reference:
             "mass matrix": transform.T @ matrix @ transform,
             "bias force": transform.T @ (bias + matrix @ drift),
             "inverse dynamics": transform.T @ (bias + matrix @ states.acceleration[k]),
-            "link poses": np.stack([np.c_[data.oMi[j].translation, data.oMi[j].rotation] for j in joints]),
+            "link poses": np.stack(
+                [np.c_[data.oMi[j].translation, data.oMi[j].rotation] for j in joints]
+            ),
             "dense Jacobian": np.stack([self._center_jacobian(j) @ transform for j in joints]),
             "poses and velocities": np.stack([self._center_velocity(j) for j in joints]),
         }
@@ -138,10 +151,14 @@ class Reference:
         held = HeldFeet(self)
         rate = np.linalg.solve(transform, np.array(held.accelerations(q, v, force)) - drift)
         derivatives = self._joints(*held.derivatives(q, v, force))
-        return {"constrained forward dynamics": rate, "constrained forward dynamics derivatives": derivatives}
+        return {
+            "constrained forward dynamics": rate,
+            "constrained forward dynamics derivatives": derivatives,
+        }
 
     def _step(self, states: States, k: int, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean joint accelerations of one step with implicit springs and dampers towards the middles of the ranges.
+        """Mean joint accelerations of one step with implicit springs and dampers towards the
+        middles of the ranges.
 
         Their derivatives by the joints' positions are the second result, [n, n].
         """
@@ -152,9 +169,12 @@ class Reference:
         matrix = np.triu(matrix) + np.triu(matrix, 1).T
         force = -np.array(pinocchio.nonLinearEffects(model, data, q, v))
         force[self.base :] -= (
-            STIFFNESS * (moved.q[k] - self.limits[0] + STEP * v[self.base :]) + DAMPING * v[self.base :]
+            STIFFNESS * (moved.q[k] - self.limits[0] + STEP * v[self.base :])
+            + DAMPING * v[self.base :]
         )
-        matrix[range(self.base, model.nv), range(self.base, model.nv)] += STEP * (DAMPING + STEP * STIFFNESS)
+        matrix[range(self.base, model.nv), range(self.base, model.nv)] += STEP * (
+            DAMPING + STEP * STIFFNESS
+        )
         rate = np.linalg.solve(matrix, force)
         pinocchio.computeRNEADerivatives(model, data, q, v, rate)
         change = -np.array(data.dtau_dq)
@@ -162,7 +182,8 @@ class Reference:
         return rate[self.base :], np.linalg.solve(matrix, change)[self.base :, self.base :]
 
     def _limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """Middles and half widths of the joints' ranges, a half turn to either side where there is no limit."""
+        """Middles and half widths of the joints' ranges, a half turn to either side where there is
+        no limit."""
         ranges = []
         for joint, scalar in zip(range(self.first, self.model.njoints), self.scalar, strict=True):
             at = self.model.idx_qs[joint]
@@ -190,7 +211,9 @@ class Reference:
 
     def _center_jacobian(self, joint: int) -> np.ndarray:
         jacobian = np.array(
-            pinocchio.getJointJacobian(self.model, self.data, joint, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED)
+            pinocchio.getJointJacobian(
+                self.model, self.data, joint, pinocchio.ReferenceFrame.LOCAL_WORLD_ALIGNED
+            )
         )
         arm = self.data.oMi[joint].rotation @ self.model.inertias[joint].lever
         jacobian[:3] -= pinocchio.skew(arm) @ jacobian[3:]
@@ -199,7 +222,9 @@ class Reference:
     def _center_velocity(self, joint: int) -> np.ndarray:
         twist, rotation = self.data.v[joint], self.data.oMi[joint].rotation
         lever = self.model.inertias[joint].lever
-        return np.concatenate([rotation @ (twist.linear + np.cross(twist.angular, lever)), rotation @ twist.angular])
+        return np.concatenate(
+            [rotation @ (twist.linear + np.cross(twist.angular, lever)), rotation @ twist.angular]
+        )
 
 
 class HeldFeet:
@@ -215,18 +240,29 @@ class HeldFeet:
         place = pinocchio.SE3(np.eye(3), np.array(FOOT))
         joints = [self._model.getJointId(foot) for foot in reference.feet]
         self._feet = pinocchio.StdVec_RigidConstraintModel()
-        self._feet.extend(pinocchio.RigidConstraintModel(kind, self._model, joint, place, axes) for joint in joints)
+        self._feet.extend(
+            pinocchio.RigidConstraintModel(kind, self._model, joint, place, axes)
+            for joint in joints
+        )
         self._held = pinocchio.StdVec_RigidConstraintData()
         self._held.extend(foot.createData() for foot in self._feet)
-        self._settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)  # independent feet: exact in one iteration
+        self._settings = pinocchio.ProximalSettings(
+            0.0, 0.0, 0.0, 1
+        )  # independent feet: exact in one iteration
         pinocchio.initConstraintDynamics(self._model, self.data, self._feet, self._held)
 
     def accelerations(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> np.ndarray:
         """v', [nv]."""
-        return pinocchio.constraintDynamics(self._model, self.data, q, v, force, self._feet, self._held, self._settings)
+        return pinocchio.constraintDynamics(
+            self._model, self.data, q, v, force, self._feet, self._held, self._settings
+        )
 
-    def derivatives(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def derivatives(
+        self, q: np.ndarray, v: np.ndarray, force: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Of v' by configuration and velocity, [nv, nv] each."""
         self.accelerations(q, v, force)
-        pinocchio.computeConstraintDynamicsDerivatives(self._model, self.data, self._feet, self._held, self._settings)
+        pinocchio.computeConstraintDynamicsDerivatives(
+            self._model, self.data, self._feet, self._held, self._settings
+        )
         return self.data.ddq_dq, self.data.ddq_dv

@@ -14,7 +14,8 @@ CPP = "Pinocchio (C++)"
 #: How many times faster artix should compile than the JAX peer that compiles fastest.
 COMPILE_AIM = 3.0
 
-#: Quantity: how many times faster artix should be than the best JAX peer, and than Pinocchio in C++ on all cores.
+#: Quantity: how many times faster artix should be than the best JAX peer, and than Pinocchio in C++
+#: on all cores.
 AIMS = {
     "link poses": (2.0, 0.7),
     "poses and velocities": (2.0, 0.7),
@@ -36,11 +37,15 @@ class Table:
         self._found = {(r.robot, r.quantity, r.batch, r.library): r for r in self.results}
         names = _unique(r.library for r in self.results)
         order = tuple(LIBRARIES)
-        self.libraries = sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+        self.libraries = sorted(
+            names, key=lambda name: order.index(name) if name in order else len(order)
+        )
         self.batches = sorted(_unique(r.batch for r in self.results))
         self.rows = _unique((r.robot, r.quantity) for r in self.results)
         #: the batch of tables that show only one
-        self.batch = max((b for b in self.batches if b <= 4096), default=max(self.batches, default=0))
+        self.batch = max(
+            (b for b in self.batches if b <= 4096), default=max(self.batches, default=0)
+        )
         self.reasons = _unique(r.failure for r in self.results if r.failure is not None)
 
     def result(self, robot: str, quantity: str, batch: int, library: str) -> Result | None:
@@ -65,8 +70,14 @@ class Table:
         """The compile time of the JAX peer that compiles fastest, divided by artix's."""
         ours = self.result(robot, quantity, batch, "artix")
         peers = [self.result(robot, quantity, batch, name) for name in JAX_PEERS]
-        times = [peer.compile_seconds for peer in peers if peer is not None and peer.compile_seconds]
-        return min(times) / ours.compile_seconds if ours is not None and ours.compile_seconds and times else None
+        times = [
+            peer.compile_seconds for peer in peers if peer is not None and peer.compile_seconds
+        ]
+        return (
+            min(times) / ours.compile_seconds
+            if ours is not None and ours.compile_seconds and times
+            else None
+        )
 
 
 def report(table: Table, machine: Machine | None) -> str:
@@ -77,7 +88,10 @@ def report(table: Table, machine: Machine | None) -> str:
     if machine is not None:
         parts.append(_roofline(table, machine))
     if table.reasons:
-        parts.append("## Why numbers are missing\n\n" + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1)))
+        parts.append(
+            "## Why numbers are missing\n\n"
+            + "\n".join(f"{k}. {r}" for k, r in enumerate(table.reasons, 1))
+        )
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -93,7 +107,9 @@ def _times(table: Table) -> str:
         ]
 
     heads = [*table.libraries, "best JAX peer / artix", "C++ / artix"]
-    return f"## Microseconds for one articulation, batch {table.batch}\n\n" + _markdown(table, heads, cells)
+    return f"## Microseconds for one articulation, batch {table.batch}\n\n" + _markdown(
+        table, heads, cells
+    )
 
 
 def _aims(table: Table) -> str:
@@ -106,12 +122,19 @@ def _aims(table: Table) -> str:
             peers[robot] = None if best is None else best[1]
             cpp[robot] = table.ratio(robot, quantity, table.batch, CPP)
             compiling[robot] = table.compile_ratio(robot, quantity, table.batch)
-        shown = [_aim(*pair) for pair in ((peer_aim, peers), (cpp_aim, cpp), (COMPILE_AIM, compiling))]
+        shown = [
+            _aim(*pair) for pair in ((peer_aim, peers), (cpp_aim, cpp), (COMPILE_AIM, compiling))
+        ]
         if any(shown):
             lines.append(f"| {quantity} | {' | '.join(shown)} |")
     if not lines:
         return ""
-    heads = ("quantity", "best JAX peer / artix", "Pinocchio C++ / artix", "compiling: best JAX peer / artix")
+    heads = (
+        "quantity",
+        "best JAX peer / artix",
+        "Pinocchio C++ / artix",
+        "compiling: best JAX peer / artix",
+    )
     head = f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|"
     return "\n".join([f"## Targets, batch {table.batch}\n", head, *lines])
 
@@ -147,14 +170,20 @@ def _batches(table: Table) -> str:
     def cells(robot: str, quantity: str) -> list[str]:
         return [
             " / ".join(
-                _cell(table, table.result(robot, quantity, batch, name), lambda r: _short(r.microseconds))
+                _cell(
+                    table,
+                    table.result(robot, quantity, batch, name),
+                    lambda r: _short(r.microseconds),
+                )
                 for batch in table.batches
             )
             for name in table.libraries
         ]
 
     batches = " / ".join(map(str, table.batches))
-    return f"## Microseconds for one articulation, batch {batches}\n\n" + _markdown(table, table.libraries, cells)
+    return f"## Microseconds for one articulation, batch {batches}\n\n" + _markdown(
+        table, table.libraries, cells
+    )
 
 
 def _roofline(table: Table, machine: Machine) -> str:
@@ -171,19 +200,23 @@ def _roofline(table: Table, machine: Machine) -> str:
     heads = ["operations", "bytes in and out", "bound by", "of the roofline"]
     return (
         f"## artix and the roofline, batch {table.batch}\n\nThis machine multiplies matrices at "
-        f"{machine.operations_per_second / 1e9:.0f} GFLOP/s and copies at {machine.bytes_per_second / 1e9:.1f} GB/s. "
-        "Operations and bytes are those of one articulation; XLA counts the operations of a loop once, so that "
-        "programs in blocks and those of deep trees have more, and reach a larger share.\n\n"
+        f"{machine.operations_per_second / 1e9:.0f} GFLOP/s and copies at "
+        f"{machine.bytes_per_second / 1e9:.1f} GB/s. Operations and bytes are those of one "
+        "articulation; XLA counts the operations of a loop once, so that programs in blocks and "
+        "those of deep trees have more, and reach a larger share.\n\n"
         + _markdown(table, heads, cells)
     )
 
 
-# --- cells ----------------------------------------------------------------------------------------------------------
+# --- cells --------------------------------------------------------------------------------------
 
 
 def _each_library(table: Table, batch: int, show: Callable[[Result], str]) -> str:
     def cells(robot: str, quantity: str) -> list[str]:
-        return [_cell(table, table.result(robot, quantity, batch, name), show) for name in table.libraries]
+        return [
+            _cell(table, table.result(robot, quantity, batch, name), show)
+            for name in table.libraries
+        ]
 
     return _markdown(table, table.libraries, cells)
 
@@ -191,7 +224,8 @@ def _each_library(table: Table, batch: int, show: Callable[[Result], str]) -> st
 def _markdown(table: Table, heads: Sequence[str], cells: Callable[[str, str], list[str]]) -> str:
     lines = ["| robot | quantity | " + " | ".join(heads) + " |", "|---|---|" + "---:|" * len(heads)]
     lines += [
-        f"| {robot} | {quantity} | " + " | ".join(cells(robot, quantity)) + " |" for robot, quantity in table.rows
+        f"| {robot} | {quantity} | " + " | ".join(cells(robot, quantity)) + " |"
+        for robot, quantity in table.rows
     ]
     return "\n".join(lines)
 

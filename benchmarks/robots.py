@@ -1,4 +1,5 @@
-"""The robots of the benchmark, each as one URDF text that every library reads with its own reader."""
+"""The robots of the benchmark, each as one URDF text that every library reads with its own
+reader."""
 
 from __future__ import annotations
 
@@ -44,9 +45,27 @@ class Robot:
 _DESCRIBED = (
     ("arm", "xArm 7 (7 DOFs, fixed)", "xarm_description/urdf/xarm7.urdf", "arm7", True),
     ("quadruped", "Go2 (12 DOFs, floating)", "go2_description/urdf/go2.urdf", "quadruped", False),
-    ("humanoid", "G1 (29 DOFs, fixed)", "g1_description/urdf/g1_29dof_rev_1_0.urdf", "humanoid", True),
-    ("humanoid-floating", "G1 (29 DOFs, floating)", "g1_description/urdf/g1_29dof_rev_1_0.urdf", "humanoid", False),
-    ("humanoid-44", "Talos (44 DOFs, floating)", "talos_data/robots/talos_full_v2.urdf", None, False),
+    (
+        "humanoid",
+        "G1 (29 DOFs, fixed)",
+        "g1_description/urdf/g1_29dof_rev_1_0.urdf",
+        "humanoid",
+        True,
+    ),
+    (
+        "humanoid-floating",
+        "G1 (29 DOFs, floating)",
+        "g1_description/urdf/g1_29dof_rev_1_0.urdf",
+        "humanoid",
+        False,
+    ),
+    (
+        "humanoid-44",
+        "Talos (44 DOFs, floating)",
+        "talos_data/robots/talos_full_v2.urdf",
+        None,
+        False,
+    ),
 )
 _FLEET = ("arm", "quadruped", "humanoid-floating")
 
@@ -54,7 +73,8 @@ ROBOTS = (*(row[0] for row in _DESCRIBED), *(f"chain-{n}" for n in CHAIN_LENGTHS
 
 
 def benchmark_robots() -> Iterator[Robot]:
-    """All robots: those of ``example-robot-data`` if installed, otherwise artix's own, of which none has 44 DOFs."""
+    """All robots: those of ``example-robot-data`` if installed, otherwise artix's own, of which
+    none has 44 DOFs."""
     folder = _example_robot_data()
     members = []
     for key, name, relative, own, fixed_base in _DESCRIBED:
@@ -62,14 +82,21 @@ def benchmark_robots() -> Iterator[Robot]:
         if path is None or not path.is_file():
             if own is None:
                 continue
-            name, path = f"artix {own} ({'fixed' if fixed_base else 'floating'})", Path(built_in.path(own))
+            name, path = (
+                f"artix {own} ({'fixed' if fixed_base else 'floating'})",
+                Path(built_in.path(own)),
+            )
         robot = Robot(key, name, _without_geometry(path.read_text(encoding="utf-8")), fixed_base)
         members += [robot] if key in _FLEET else []
         yield robot
     for links in CHAIN_LENGTHS:
         yield Robot(f"chain-{links}", f"chain ({links} links, fixed)", chain_urdf(links), True)
     yield Robot(
-        "fleet", "fleet of " + " + ".join(robot.name.split()[0] for robot in members), "", False, tuple(members)
+        "fleet",
+        "fleet of " + " + ".join(robot.name.split()[0] for robot in members),
+        "",
+        False,
+        tuple(members),
     )
 
 
@@ -79,7 +106,8 @@ def articulation(robot: Robot) -> artix.Articulation:
 
 
 def chain_urdf(links: int) -> str:
-    """A serial chain: ``links`` bodies of 10 cm and 0.5 kg on revolute joints about x, y and z in turn."""
+    """A serial chain: ``links`` bodies of 10 cm and 0.5 kg on revolute joints about x, y and z in
+    turn."""
     inertial = (
         '<inertial><origin xyz="0.01 0.0 0.05"/><mass value="0.5"/>'
         '<inertia ixx="6e-4" iyy="5e-4" izz="2e-4" ixy="0" ixz="0" iyz="0"/></inertial>'
@@ -88,7 +116,8 @@ def chain_urdf(links: int) -> str:
     for k in range(1, links + 1):
         axis = ("1 0 0", "0 1 0", "0 0 1")[k % 3]
         parts.append(
-            f'<link name="link{k}">{inertial}</link><joint name="joint{k}" type="revolute"><parent link="link{k - 1}"/>'
+            f'<link name="link{k}">{inertial}</link>'
+            f'<joint name="joint{k}" type="revolute"><parent link="link{k - 1}"/>'
             f'<child link="link{k}"/><origin xyz="0 0 {0.1 if k > 1 else 0}"/><axis xyz="{axis}"/>'
             '<limit lower="-3" upper="3" effort="100" velocity="10"/></joint>'
         )

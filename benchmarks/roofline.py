@@ -1,4 +1,5 @@
-"""The measured limits of the machine, and how close a program comes (Williams, Waterman and Patterson, 2009)."""
+"""The measured limits of the machine, and how close a program comes (Williams, Waterman and
+Patterson, 2009)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from benchmarks.measure import Result
 
-#: By platform: the side of the square matrices that are multiplied, and the bytes of the array that is copied.
+#: By platform: the side of the square matrices that are multiplied, and the bytes of the array that
+#: is copied.
 SIZES = {"cpu": (2048, 2**28), "gpu": (8192, 2**31)}
 
 
@@ -32,10 +34,14 @@ class Machine:
     bytes_per_second: float
 
     def least_seconds(self, result: Result) -> float | None:
-        """The shortest possible time of a call, given its operations or its arguments and results."""
+        """The shortest possible time of a call, given its operations or its arguments and
+        results."""
         if not result.operations or not result.moved_bytes:
             return None
-        return max(result.operations / self.operations_per_second, result.moved_bytes / self.bytes_per_second)
+        return max(
+            result.operations / self.operations_per_second,
+            result.moved_bytes / self.bytes_per_second,
+        )
 
     def fraction(self, result: Result) -> float | None:
         """The fraction of the roofline that a program reaches, at most 1."""
@@ -49,7 +55,9 @@ class Machine:
         assert result.operations is not None
         assert result.moved_bytes is not None
         by_operations = result.operations / self.operations_per_second
-        return "operations" if by_operations > result.moved_bytes / self.bytes_per_second else "bytes"
+        return (
+            "operations" if by_operations > result.moved_bytes / self.bytes_per_second else "bytes"
+        )
 
 
 def device_name() -> str:
@@ -59,7 +67,8 @@ def device_name() -> str:
 
 
 def measured_machine(repeats: int = 5) -> Machine:
-    """Times a product and a copy and takes the best of the repeats, which is a limit rather than an average.
+    """Times a product and a copy and takes the best of the repeats, which is a limit rather than an
+    average.
 
     It runs in a process of its own, like the libraries, with the same memory settings.
     """

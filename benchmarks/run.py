@@ -83,28 +83,37 @@ class Run:
 
     def table(self) -> Table:
         """The results by the robots' names in the tables."""
-        return Table(dataclasses.replace(result, robot=self.robots[result.robot]) for result in self.results)
+        return Table(
+            dataclasses.replace(result, robot=self.robots[result.robot]) for result in self.results
+        )
 
     def heading(self) -> str:
         """Where, when and with which versions it was measured."""
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         load = sorted(self.load)
         return (
-            f"{self.machine.device}, {self.cores} cores, {self.date}, load average {load[0]:.1f} to {load[-1]:.1f} "
-            f"(median {load[len(load) // 2]:.1f}). JAX libraries in float32, Pinocchio in float64. "
-            f"Medians of {self.repeats} interleaved calls. {self.memory}. {versions}."
+            f"{self.machine.device}, {self.cores} cores, {self.date}, load average {load[0]:.1f} "
+            f"to {load[-1]:.1f} (median {load[len(load) // 2]:.1f}). JAX libraries in float32, "
+            f"Pinocchio in float64. Medians of {self.repeats} interleaved calls. {self.memory}. "
+            f"{versions}."
         )
 
 
 def run(choice: Choice, file: Path, earlier: Sequence[Run] = ()) -> Run:
-    """Measures the choice. The record is written after every row, so an interrupted run is not lost.
+    """Measures the choice. The record is written after every row, so an interrupted run is not
+    lost.
 
     Args:
       choice: what to measure.
       file: where the record goes.
       earlier: runs on the same machine, whose results fill the gaps of this one.
     """
-    made = Run(measured_machine(), choice.repeats, os.cpu_count() or 1, date=time.strftime("%Y-%m-%d %H:%M"))
+    made = Run(
+        measured_machine(),
+        choice.repeats,
+        os.cpu_count() or 1,
+        date=time.strftime("%Y-%m-%d %H:%M"),
+    )
     made.versions = {"jax": metadata.version("jax"), "python": platform.python_version()}
     made.memory = memory.setting()
     made.load = [os.getloadavg()[0]]
@@ -133,7 +142,9 @@ def _rows(robot: Robot, choice: Choice, versions: dict[str, str]) -> Iterator[li
     with contextlib.ExitStack() as stack:
         for name in choice.libraries:
             try:
-                worker = Worker(name, robot, max(choice.batches), choice.time_limit, choice.memory_limit)
+                worker = Worker(
+                    name, robot, max(choice.batches), choice.time_limit, choice.memory_limit
+                )
             except Failure as failure:
                 missing[name] = str(failure)
                 continue
@@ -145,10 +156,12 @@ def _rows(robot: Robot, choice: Choice, versions: dict[str, str]) -> Iterator[li
                 continue
             for batch in choice.batches:
                 found = {
-                    result.library: result for result in compare(workers, robot.key, quantity, batch, choice.repeats)
+                    result.library: result
+                    for result in compare(workers, robot.key, quantity, batch, choice.repeats)
                 }
                 results = [
-                    found.get(name) or Result(robot.key, quantity, batch, name, failure=missing[name])
+                    found.get(name)
+                    or Result(robot.key, quantity, batch, name, failure=missing[name])
                     for name in choice.libraries
                 ]
                 print(_line(results), file=sys.stderr, flush=True)
@@ -156,14 +169,24 @@ def _rows(robot: Robot, choice: Choice, versions: dict[str, str]) -> Iterator[li
 
 
 def _line(results: list[Result]) -> str:
-    shown = [f"{r.library} {r.microseconds:.3g}" if r.microseconds else f"{r.library} fails" for r in results]
-    return f"{results[0].robot}, {results[0].quantity}, batch {results[0].batch}: {', '.join(shown)} us"
+    shown = [
+        f"{r.library} {r.microseconds:.3g}" if r.microseconds else f"{r.library} fails"
+        for r in results
+    ]
+    return (
+        f"{results[0].robot}, {results[0].quantity}, batch {results[0].batch}: {', '.join(shown)} "
+        "us"
+    )
 
 
 def _joined(new: list[Result], earlier: Sequence[Run]) -> list[Result]:
-    """The results of several runs, with robots in their usual order; the later run wins if two have the same cell."""
+    """The results of several runs, with robots in their usual order; the later run wins if two have
+    the same cell."""
     cells = {}
     for result in [*(result for other in earlier for result in other.results), *new]:
         cells[result.robot, result.quantity, result.batch, result.library] = result
     orders = [list(ROBOTS), list(QUANTITIES)]
-    return sorted(cells.values(), key=lambda r: (orders[0].index(r.robot), orders[1].index(r.quantity), r.batch))
+    return sorted(
+        cells.values(),
+        key=lambda r: (orders[0].index(r.robot), orders[1].index(r.quantity), r.batch),
+    )

@@ -1,11 +1,12 @@
-"""One tick of model-predictive control of a single robot by the clock, beside one iteration of Crocoddyl.
+"""One tick of model-predictive control of a single robot by the clock, beside one iteration of
+Crocoddyl.
 
-Usage: ``python -m benchmarks.ticks CROCODDYL_PYTHON [ROBOT]``, where CROCODDYL_PYTHON is the Python of
-an environment with Crocoddyl (``pip install crocoddyl==3.2.1 pin==4.0.0``), and ROBOT is ``arm7``, the
-built-in arm with seven joints, or ``panda`` of example-robot-data, which has two fingers as well. Both
-take one iteration of FDDP over 20 knots, and arrive at the same cost. They are measured alternately.
-The last row is ``artix.examples.trot.replan``: the quadruped, 25 knots with a contact schedule. On a
-busy machine, run it with the priority that a robot's controller has:
+Usage: ``python -m benchmarks.ticks CROCODDYL_PYTHON [ROBOT]``, where CROCODDYL_PYTHON is the Python
+of an environment with Crocoddyl (``pip install crocoddyl==3.2.1 pin==4.0.0``), and ROBOT is
+``arm7``, the built-in arm with seven joints, or ``panda`` of example-robot-data, which has two
+fingers as well. Both take one iteration of FDDP over 20 knots, and arrive at the same cost. They
+are measured alternately. The last row is ``artix.examples.trot.replan``: the quadruped, 25 knots
+with a contact schedule. On a busy machine, run it with the priority that a robot's controller has:
 ``chrt -f 10 python -m benchmarks.ticks CROCODDYL_PYTHON``.
 """
 
@@ -22,7 +23,8 @@ import numpy as np
 
 KNOTS, DT, ROUNDS, REPETITIONS = 20, 0.02, 5, 200
 TARGET = np.array([0.45, 0.2, 0.5])
-#: Weights of the distance from the target, of joint velocities and of torques; of the first two at the end.
+#: Weights of the distance from the target, of joint velocities and of torques; of the first two at
+#: the end.
 WEIGHTS, FINAL = (900.0, 0.01, 4e-4), (3600.0, 0.09)
 
 
@@ -53,13 +55,17 @@ def ours(one: Arm, dtype: str) -> tuple[Any, tuple[Any, ...]]:
     from artix import optimal_control
 
     def residual(knot: optimal_control.Knot, weights: tuple[float, ...]) -> jax.Array:
-        missed = optimal_control.frame_position(knot.articulation, knot.state, one.tool, knot.parameters)
+        missed = optimal_control.frame_position(
+            knot.articulation, knot.state, one.tool, knot.parameters
+        )
         parts = [
             missed,
             knot.state.joint_velocity,
             *([] if knot.control is None else [knot.control]),
         ]
-        return jnp.concatenate([weight**0.5 * part for weight, part in zip(weights, parts, strict=True)])
+        return jnp.concatenate(
+            [weight**0.5 * part for weight, part in zip(weights, parts, strict=True)]
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of attributes of the file that have no meaning

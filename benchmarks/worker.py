@@ -1,4 +1,5 @@
-"""Runs one library in a process of its own, with its own flags and memory and a time limit for compilation.
+"""Runs one library in a process of its own, with its own flags and memory and a time limit for
+compilation.
 
 The driver asks with ``Worker``; the other side of the pipe is ``_serve``.
 """
@@ -36,7 +37,9 @@ class Worker:
       version: the library's.
     """
 
-    def __init__(self, name: str, robot: Robot, batch: int, time_limit: float, memory_limit: float) -> None:
+    def __init__(
+        self, name: str, robot: Robot, batch: int, time_limit: float, memory_limit: float
+    ) -> None:
         self.name = name
         self._arguments = (name, robot, batch, memory_limit)
         self._limit = time_limit
@@ -51,7 +54,9 @@ class Worker:
           Failure: the library cannot.
         """
         if self._exceeded >= FORGIVEN:
-            raise Failure(f"given up after {FORGIVEN} programs that took longer than {self._limit:.0f} s")
+            raise Failure(
+                f"given up after {FORGIVEN} programs that took longer than {self._limit:.0f} s"
+            )
         if self._process is None:
             self._start()
         return self._ask(("prepare", quantity, batch), self._limit)
@@ -71,7 +76,9 @@ class Worker:
     def _start(self) -> str:
         self._connection, theirs = multiprocessing.Pipe()
         # Forking a process in which JAX runs is not safe.
-        self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, *self._arguments))
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(theirs, *self._arguments)
+        )
         self._process.start()
         theirs.close()
         try:
@@ -99,12 +106,18 @@ class Worker:
         return content
 
 
-def _serve(connection: Connection, name: str, robot: Robot, batch: int, memory_limit: float) -> None:
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share one GPU
+def _serve(
+    connection: Connection, name: str, robot: Robot, batch: int, memory_limit: float
+) -> None:
+    os.environ.setdefault(
+        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
+    )  # several processes share one GPU
     from benchmarks.judge import prepared
     from benchmarks.libraries import load
 
-    with contextlib.redirect_stdout(sys.stderr):  # some greet on import; the tables are alone on stdout
+    with contextlib.redirect_stdout(
+        sys.stderr
+    ):  # some greet on import; the tables are alone on stdout
         try:
             library, reference, states = load(name, robot, batch, memory_limit)
             connection.send(("done", library.version))
@@ -124,7 +137,7 @@ def _serve(connection: Connection, name: str, robot: Robot, batch: int, memory_l
                     connection.send(("done", facts))
                 else:
                     connection.send(("done", program.seconds()))
-            except Exception as error:  # whatever a library raises belongs in its cell, not in the way of the others
+            except Exception as error:  # Whatever a library raises belongs in its cell.
                 connection.send(("failure", _reason(error)))
 
 

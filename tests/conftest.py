@@ -14,8 +14,9 @@ from typing import Any
 FUSION_EMITTERS_ARE_OPTIONAL = importlib.metadata.version("jaxlib").startswith("0.10.")
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-# The suite compiles much and computes little: the first three cut compile time to a third. Set XLA_FLAGS (to "" for XLA's
-# defaults) to run the suite otherwise; tests of program size ask for the defaults themselves. Two devices, for sharding.
+# The suite compiles much and computes little: the first three cut compile time to a third. Set
+# XLA_FLAGS (to "" for XLA's defaults) to run the suite otherwise; tests of program size ask for the
+# defaults themselves. Two devices, for sharding.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
@@ -26,7 +27,8 @@ os.environ.setdefault(
 # Kernels likewise; tests of kernels ask for the default.
 os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
 
-# What a test compiles does not depend on what earlier runs have compiled; tests of kernels on disk name folders of their own.
+# What a test compiles does not depend on what earlier runs have compiled; tests of kernels on disk
+# name folders of their own.
 os.environ["ARTIX_CACHE"] = "0"
 
 import hypothesis
@@ -34,7 +36,8 @@ import jax
 import numpy as np
 import pytest
 
-# What JAX traces lives long. To search all of it after every 700 objects takes a twentieth of the suite's time.
+# What JAX traces lives long. To search all of it after every 700 objects takes a twentieth of the
+# suite's time.
 gc.set_threshold(100_000, 50, 100)
 
 jax.config.update("jax_enable_x64", True)
@@ -50,7 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before test modules are imported, as some draw their robots at once."""
     first = config.getoption("--seeds-from")
-    hypothesis.settings.register_profile("artix", deadline=None, derandomize=first == 0, print_blob=True)
+    hypothesis.settings.register_profile(
+        "artix", deadline=None, derandomize=first == 0, print_blob=True
+    )
     hypothesis.settings.load_profile("artix")
     if first:
         np.random.default_rng = _moved(np.random.default_rng, first)
@@ -75,8 +80,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-#: Modules that share what they compile, counted. Everything together would take gigabytes per worker; to forget it after
-#: each module takes an eighth of the everyday suite's time, because all of them compile the same small operations.
+#: Modules that share what they compile, counted. Everything together would take gigabytes per
+#: worker; to forget it after each module takes an eighth of the everyday suite's time, because all
+#: of them compile the same small operations.
 MODULES_THAT_SHARE = 8
 _modules = itertools.count(1)
 

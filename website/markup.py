@@ -1,4 +1,6 @@
-"""Docstrings as Markdown: the roles of Sphinx become links, and what only looks like a link is kept as it is."""
+"""Docstrings as Markdown: the roles of Sphinx become links, and what only looks like a link is kept
+as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ _ROLE = re.compile(r":(?:func|class|meth|mod|attr|data):`~?([\w.]+)`")
 
 
 def as_markdown(text: str, where: str, published: Collection[str]) -> str:
-    """A docstring with links for roles, indented code for literal blocks, and brackets that make no link.
+    """A docstring with links for roles, indented code for literal blocks, and brackets that make no
+    link.
 
     Args:
       text: the docstring.
@@ -28,11 +31,15 @@ def as_markdown(text: str, where: str, published: Collection[str]) -> str:
 def _link(name: str, where: str, published: Collection[str]) -> str:
     home = _home(name, where)
     owner = home and (home if home in published else home.rpartition(".")[0])
-    return f"[`{name.removeprefix('artix.')}`][{home}]" if home and owner in published else f"`{name}`"
+    return (
+        f"[`{name.removeprefix('artix.')}`][{home}]" if home and owner in published else f"`{name}`"
+    )
 
 
 def _home(name: str, where: str) -> str | None:
-    """Where the function, class or method called ``name`` in a class or module is defined; ``None`` if nowhere."""
+    """Where the function, class or method called ``name`` in a class or module is defined; ``None``
+    if nowhere.
+    """
     parts = where.split(".")
     scopes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
     for path in (name, *(f"{scope}.{name}" for scope in scopes)):

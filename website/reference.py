@@ -1,7 +1,7 @@
 """The pages of the API reference: every public name of artix, by the room that defines it.
 
-Nothing is listed by hand. Public names (``artix.X``, ``artix.physx.X``, ``artix.kinematics.X``) are found by
-inspection, and an object's room is where its code lives.
+Nothing is listed by hand. Public names (``artix.X``, ``artix.physx.X``, ``artix.kinematics.X``) are
+found by inspection, and an object's room is where its code lives.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def entries() -> tuple[Entry, ...]:
 
 
 def public_objects() -> Iterator[tuple[str, str, type | types.FunctionType]]:
-    """Namespace, name and object of all functions and classes of artix that its namespaces offer."""
+    """Namespace, name and object of all functions and classes of artix that its namespaces
+    offer.
+    """
     for label, module in _namespaces():
         homes = "artix." if hasattr(module, "__all__") else module.__name__
         for name in getattr(module, "__all__", vars(module)):
@@ -117,9 +119,9 @@ def _index(rooms: dict[str, list[Entry]]) -> str:
     lines = [
         "# Reference",
         "",
-        "Every public function and class, by the part of artix that defines it. Names are as you write them. The pages "
-        "have arguments, results, frames, units, errors, examples and sources. Tests run the examples and compare the "
-        "digits shown. The examples assume",
+        "Every public function and class, by the part of artix that defines it. Names are as you "
+        "write them. The pages have arguments, results, frames, units, errors, examples and "
+        "sources. Tests run the examples and compare the digits shown. The examples assume",
         "",
         "```python",
         "import jax",
@@ -147,13 +149,21 @@ def _page(room: str, of_room: list[Entry]) -> str:
             title = _title(module.removeprefix(f"artix.{room}").removeprefix("."))
             lines += [f"## {title}", "", _about(module), ""] if title else []
         short = entry.name.rpartition(".")[2]
-        lines += [f"::: {entry.home}", "    options:", f"      heading: {entry.name}", f"      toc_label: {short}", ""]
+        lines += [
+            f"::: {entry.home}",
+            "    options:",
+            f"      heading: {entry.name}",
+            f"      toc_label: {short}",
+            "",
+        ]
     return "\n".join(lines)
 
 
 def _title(name: str) -> str:
     """The name of a room or a module as a title: ``Mass matrix``, ``MJCF: reader``."""
-    words = name.removeprefix("common.").removeprefix("projected.").replace(".", ": ").replace("_", " ")
+    words = (
+        name.removeprefix("common.").removeprefix("projected.").replace(".", ": ").replace("_", " ")
+    )
     words = re.sub(r"\w+", lambda match: SPELLINGS.get(match[0], match[0]), words)
     return words[:1].upper() + words[1:]
 

@@ -26,11 +26,14 @@ def pages(folder: Path) -> dict[str, str | bytes]:
 
 
 def with_printed(text: str) -> str:
-    """Fences what cells printed, which nbconvert indents, so that it looks different from their code."""
+    """Fences what cells printed, which nbconvert indents, so that it looks different from their
+    code.
+    """
     parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     fence = "``` {{ .text .printed }}\n{}\n```\n\n"
     indented = re.compile(r"^(?: {4}.*\n(?:\n+(?= {4}))?)+", re.MULTILINE)
     parts[::2] = [
-        indented.sub(lambda match: fence.format(textwrap.dedent(match[0]).rstrip()), part) for part in parts[::2]
+        indented.sub(lambda match: fence.format(textwrap.dedent(match[0]).rstrip()), part)
+        for part in parts[::2]
     ]
     return "".join(parts)

@@ -1,4 +1,6 @@
-"""The ``artix`` command: demonstrates, inspects, checks and converts robot descriptions, and trains policies."""
+"""The ``artix`` command: demonstrates, inspects, checks and converts robot descriptions, and trains
+policies.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,14 @@ from artix import robots
 from artix.cli.names import check_output, did_you_mean, robot_file
 from artix.cli.text import CommandFailure, Interrupts, installed, printable_output
 
-#: Commands that share a module with another; each of the others has one of its own name. The function of a command is
-#: ``run_`` and its name, and takes the command's options by their names.
+#: Commands that share a module with another; each of the others has one of its own name. The
+#: function of a command is ``run_`` and its name, and takes the command's options by their names.
 _MODULES = {"check": "info"}
-#: What the function of a command does not take: options for this module, and the only other simulator.
+#: What the function of a command does not take: options for this module, and the only other
+#: simulator.
 _NOT_PASSED = ("command", "writes", "simulator")
-#: Of commands that read a robot: only the options that the user gives are passed on, so the readers' defaults hold.
+#: Of commands that read a robot: only the options that the user gives are passed on, so the
+#: readers' defaults hold.
 _READS: dict[str, Any] = {"argument_default": argparse.SUPPRESS}
 
 
@@ -29,16 +33,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
       arguments: what follows the command's name; ``sys.argv`` when ``None``.
 
     Returns:
-      The exit code: 0 for success, 1 for a failure that was explained on stderr (argparse itself exits with 2), 130
-      after Ctrl-C.
+      The exit code: 0 for success, 1 for a failure that was explained on stderr (argparse itself
+      exits with 2), 130 after Ctrl-C.
     """
     with printable_output(), Interrupts() as interrupts:
         try:
             options = _parser().parse_args(arguments)
             _check_names(options)
-            with interrupts.importing():  # Of JAX and Matplotlib, for which ``artix --help`` does not wait.
-                module = importlib.import_module(f"artix.cli.{_MODULES.get(options.command, options.command)}")
-            chosen = {name: value for name, value in vars(options).items() if name not in _NOT_PASSED}
+            with (
+                interrupts.importing()
+            ):  # Of JAX and Matplotlib, for which ``artix --help`` does not wait.
+                module = importlib.import_module(
+                    f"artix.cli.{_MODULES.get(options.command, options.command)}"
+                )
+            chosen = {
+                name: value for name, value in vars(options).items() if name not in _NOT_PASSED
+            }
             return getattr(module, f"run_{options.command}")(**chosen)
         except KeyboardInterrupt:
             message, code = "interrupted", 130
@@ -47,7 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         except Exception as error:
             # Ctrl-C may cause any error, but what a command says about its files is meant.
-            is_meant = isinstance(error, CommandFailure) and not isinstance(error.__cause__, ImportError)
+            is_meant = isinstance(error, CommandFailure) and not isinstance(
+                error.__cause__, ImportError
+            )
             if interrupts.seen and not is_meant:
                 message, code = "interrupted", 130
             elif (known := _message(error, options)) is not None:
@@ -69,7 +81,9 @@ def _check_names(options: argparse.Namespace) -> None:
 
 def _message(error: Exception, options: argparse.Namespace) -> str | None:
     """What a failure means to the user; ``None`` for a fault of artix."""
-    if isinstance(error, CommandFailure | OSError):  # The latter for a name that is too long or a full disk.
+    if isinstance(
+        error, CommandFailure | OSError
+    ):  # The latter for a name that is too long or a full disk.
         return str(error)
     if isinstance(error, ValueError):
         from artix import DescriptionError  # With JAX, which is loaded if a description was read.
@@ -103,24 +117,43 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="artix", description="Robot dynamics in JAX, for one robot or for thousands.")
+    parser = _Parser(
+        prog="artix", description="Robot dynamics in JAX, for one robot or for thousands."
+    )
     parser.add_argument("--version", action=_Version)
     parser.set_defaults(writes=())
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
-    demo = commands.add_parser("demo", help="compute, time and check every quantity for a mixed fleet, and draw it")
-    demo.add_argument("--members", type=_positive, default=4096, help="size of the fleet (default: %(default)s)")
-    demo.add_argument("--output", help="PNG file to write (default: artix_demo.png or artix_trajectories.png)")
-    demo.add_argument("--seed", type=_seed, default=0, help="seed for the random states (default: %(default)s)")
-    trajectory_help = "instead, optimise a swing-up by gradient descent and a reach by iLQR, and plot them"
+    demo = commands.add_parser(
+        "demo", help="compute, time and check every quantity for a mixed fleet, and draw it"
+    )
+    demo.add_argument(
+        "--members", type=_positive, default=4096, help="size of the fleet (default: %(default)s)"
+    )
+    demo.add_argument(
+        "--output", help="PNG file to write (default: artix_demo.png or artix_trajectories.png)"
+    )
+    demo.add_argument(
+        "--seed", type=_seed, default=0, help="seed for the random states (default: %(default)s)"
+    )
+    trajectory_help = (
+        "instead, optimise a swing-up by gradient descent and a reach by iLQR, and plot them"
+    )
     demo.add_argument("--trajectory-optimization", action="store_true", help=trajectory_help)
-    view_help = "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
+    view_help = (
+        "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
+    )
     demo.add_argument("--view", dest="show", action="store_true", help=view_help)
     demo.set_defaults(writes=("output",))
 
-    robot_help = f"a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: {', '.join(robots.names())}; or a name"
+    robot_help = (
+        "a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: "
+        f"{', '.join(robots.names())}; or a name"
+    )
     robot_help += " from example-robot-data, such as go2; or the folder of a training run"
-    info = commands.add_parser("info", help="print a robot's tree, degrees of freedom and masses", **_READS)
+    info = commands.add_parser(
+        "info", help="print a robot's tree, degrees of freedom and masses", **_READS
+    )
     info.add_argument("robot", help=robot_help)
     _add_reading_options(info)
 
@@ -132,28 +165,44 @@ def _parser() -> argparse.ArgumentParser:
     convert_help = "convert a description to another format and report what is lost"
     convert = commands.add_parser("convert", help=convert_help, **_READS)
     convert.add_argument("robot", help=robot_help)
-    convert.add_argument("output", help="file to write: .urdf, .xml (MJCF), .usda, or .npz, which keeps everything")
+    convert.add_argument(
+        "output", help="file to write: .urdf, .xml (MJCF), .usda, or .npz, which keeps everything"
+    )
     _add_reading_options(convert)
-    convert.add_argument("--merge-fixed-joints", action="store_true", help="merge links on fixed joints")
+    convert.add_argument(
+        "--merge-fixed-joints", action="store_true", help="merge links on fixed joints"
+    )
     convert.set_defaults(writes=("output",))
 
     view_help = "show a robot in a browser with a slider per joint, or save it"
     view = commands.add_parser("view", help=view_help, **_READS)
     view.add_argument("robot", help=robot_help)
-    view.add_argument("--html", metavar="FILE", help="instead, save one HTML file in which each joint moves in turn")
+    view.add_argument(
+        "--html",
+        metavar="FILE",
+        help="instead, save one HTML file in which each joint moves in turn",
+    )
     view.add_argument("--png", metavar="FILE", help="instead, save a picture")
     view.add_argument("--collision", action="store_true", help="also show the collision shapes")
     package_help = "folders to search for the meshes of package:// URLs"
     view.add_argument("--package-dirs", nargs="+", metavar="DIR", help=package_help)
     host_help = "address to listen on (default: %(default)s); 0.0.0.0 accepts other machines"
     view.add_argument("--host", default="127.0.0.1", help=host_help)
-    view.add_argument("--port", type=_whole, help="port to listen on (default: the first free one from 8080)")
-    view.add_argument("--no-browser", action="store_true", help="print the address without opening a browser")
+    view.add_argument(
+        "--port", type=_whole, help="port to listen on (default: the first free one from 8080)"
+    )
+    view.add_argument(
+        "--no-browser", action="store_true", help="print the address without opening a browser"
+    )
     _add_reading_options(view)
     view.set_defaults(writes=("html", "png"))
 
-    gpu = commands.add_parser("gpu", help="whether kernels run on this machine's GPU, with what error and how fast")
-    gpu.add_argument("--again", action="store_true", help="check once more, for instance if the GPU was busy")
+    gpu = commands.add_parser(
+        "gpu", help="whether kernels run on this machine's GPU, with what error and how fast"
+    )
+    gpu.add_argument(
+        "--again", action="store_true", help="check once more, for instance if the GPU was busy"
+    )
     json_help = "print everything as JSON, for a report of a bug"
     gpu.add_argument("--json", dest="as_json", action="store_true", help=json_help)
 
@@ -162,50 +211,100 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_training_commands(commands: Any) -> None:
-    train = commands.add_parser("train", help="train a policy for a task; Ctrl-C saves a checkpoint")
-    task_help = "the name of a task, or its beginning, such as quadruped (an unknown one lists all), or a Python file"
-    train.add_argument("task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)")
-    train.add_argument("--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2")
-    set_help = "change options: rewards.pose=1, tracking_sigma=0.5, ppo.epochs=2, robot.stiffness=40"
-    several = {"dest": "assignments", "nargs": "+", "action": "extend", "metavar": "KEY=VALUE", "default": []}
+    train = commands.add_parser(
+        "train", help="train a policy for a task; Ctrl-C saves a checkpoint"
+    )
+    task_help = (
+        "the name of a task, or its beginning, such as quadruped (an unknown one lists all), or a "
+        "Python file"
+    )
+    train.add_argument(
+        "task", nargs="?", help=f"{task_help} with one (default: the one that fits --robot)"
+    )
+    train.add_argument(
+        "--robot", help="a legged robot: URDF, MJCF, USD or .npz, or a name such as go2"
+    )
+    set_help = (
+        "change options: rewards.pose=1, tracking_sigma=0.5, ppo.epochs=2, robot.stiffness=40"
+    )
+    several = {
+        "dest": "assignments",
+        "nargs": "+",
+        "action": "extend",
+        "metavar": "KEY=VALUE",
+        "default": [],
+    }
     train.add_argument("--set", help=set_help, **several)
-    train.add_argument("--steps", type=_count, help="environment steps, such as 20M (default: the task's usual number)")
+    train.add_argument(
+        "--steps",
+        type=_count,
+        help="environment steps, such as 20M (default: the task's usual number)",
+    )
     envs_help = "number of environments (default: the task's usual one)"
     train.add_argument("--envs", dest="num_envs", type=_count, help=envs_help)
     train.add_argument("--seed", type=_seed, help="seed of all random numbers (default: 0)")
-    train.add_argument("--output", help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)")
-    train.add_argument("--resume", action="store_true", help="continue from the checkpoint in that folder")
-    from_help = "begin with what another training run learned: its folder, which also gives task, robot and settings"
+    train.add_argument(
+        "--output",
+        help="folder for checkpoints, curve and policy (default: runs/TASK or runs/ROBOT)",
+    )
+    train.add_argument(
+        "--resume", action="store_true", help="continue from the checkpoint in that folder"
+    )
+    from_help = (
+        "begin with what another training run learned: its folder, which also gives task, robot "
+        "and settings"
+    )
     train.add_argument("--from", dest="source", metavar="FOLDER", help=from_help)
-    method_help = "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
+    method_help = (
+        "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
+    )
     train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
-    tensorboard_help = "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
+    tensorboard_help = (
+        "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
+    )
     train.add_argument("--tensorboard", action="store_true", help=tensorboard_help)
 
-    play = commands.add_parser("play", help="print statistics of episodes of a trained policy, and animate one")
+    play = commands.add_parser(
+        "play", help="print statistics of episodes of a trained policy, and animate one"
+    )
     play.add_argument(
         "checkpoint",
-        help="a policy.npz or checkpoint.npz of artix train, its folder, or the name of a built-in policy "
-        "(an unknown one lists them)",
+        help="a policy.npz or checkpoint.npz of artix train, its folder, or the name of a built-in "
+        "policy (an unknown one lists them)",
     )
-    play.add_argument("--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)")
-    play.add_argument("--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)")
+    play.add_argument(
+        "--episodes", type=_positive, default=64, help="number of episodes (default: %(default)s)"
+    )
+    play.add_argument(
+        "--seed", type=_seed, default=1, help="seed of the episodes (default: %(default)s)"
+    )
     play.add_argument("--html", help="save the first episode as an animation in a single HTML file")
-    play.add_argument("--video", help="save 10 s of the first episode as a .gif, or as an .mp4 (needs artix[video])")
+    play.add_argument(
+        "--video",
+        help="save 10 s of the first episode as a .gif, or as an .mp4 (needs artix[video])",
+    )
     play.set_defaults(writes=("html", "video"))
 
-    verify_help = "run a policy in artix and in MuJoCo with the same commands, and compare (needs artix[mjcf])"
+    verify_help = (
+        "run a policy in artix and in MuJoCo with the same commands, and compare (needs "
+        "artix[mjcf])"
+    )
     verify = commands.add_parser("verify", help=verify_help)
     verify.add_argument("checkpoint", help="as for artix play")
     simulator_help = "the other simulator (default: %(default)s)"
-    verify.add_argument("--in", dest="simulator", choices=("mujoco",), default="mujoco", help=simulator_help)
+    verify.add_argument(
+        "--in", dest="simulator", choices=("mujoco",), default="mujoco", help=simulator_help
+    )
     seconds_help = "how long each command is followed (default: %(default)s)"
     verify.add_argument("--seconds", type=_seconds, default=10.0, help=seconds_help)
     plot_help = "PNG file for paths, height, feet and torques (default: %(default)s)"
     verify.add_argument("--output", default="verify.png", help=plot_help)
     verify.set_defaults(writes=("output",))
 
-    export_help = "write a policy as ONNX and StableHLO, with a JSON and a MuJoCo scene for the robot's runtime"
+    export_help = (
+        "write a policy as ONNX and StableHLO, with a JSON and a MuJoCo scene for the robot's "
+        "runtime"
+    )
     export = commands.add_parser("export", help=export_help)
     export.add_argument("checkpoint", help="as for artix play")
     export.add_argument("--output", help="folder for the files (default: exported/TASK)")
@@ -215,14 +314,21 @@ def _add_reading_options(command: argparse.ArgumentParser) -> None:
     base_help = "fix the root to the world or let it float (default: as the description says)"
     command.add_argument("--fixed-base", action=argparse.BooleanOptionalAction, help=base_help)
     command.add_argument(
-        "--body", help="child of the worldbody to read, for an MJCF with several (default: the only one)"
+        "--body",
+        help="child of the worldbody to read, for an MJCF with several (default: the only one)",
     )
-    root_help = "path of the articulation root prim, for a USD stage with several (default: the only one)"
+    root_help = (
+        "path of the articulation root prim, for a USD stage with several (default: the only one)"
+    )
     command.add_argument("--root", help=root_help)
     skip_help = "what --strict leaves out of an MJCF, such as actuator, or all"
     command.add_argument("--skip", nargs="+", metavar="KIND", help=skip_help)
-    command.add_argument("--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF")
-    strict_help = "reject what is otherwise read with a warning that says how, such as impossible inertias"
+    command.add_argument(
+        "--repair", nargs="+", metavar="KIND", help="what to repair: inertia, or mimic in a URDF"
+    )
+    strict_help = (
+        "reject what is otherwise read with a warning that says how, such as impossible inertias"
+    )
     command.add_argument("--strict", action="store_true", help=strict_help)
     meshes_help = "what to make of collision meshes (default: they are left out)"
     command.add_argument("--meshes", choices=("hull", "capsule"), help=meshes_help)
@@ -257,7 +363,9 @@ def _seconds(text: str) -> float:
 def _seed(text: str) -> int:
     value = _whole(text)
     if abs(value) >= 2**62:
-        raise argparse.ArgumentTypeError(f"must be below 2^62, the most that random keys take; found {value}")
+        raise argparse.ArgumentTypeError(
+            f"must be below 2^62, the most that random keys take; found {value}"
+        )
     return value
 
 
@@ -267,5 +375,7 @@ def _count(text: str) -> int:
     try:
         value = round(float(text if factor is None else text[:-1]) * (factor or 1))
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"must be a number such as 4096, 20k or 1.5M; found {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"must be a number such as 4096, 20k or 1.5M; found {text!r}"
+        ) from None
     return _positive(str(value))

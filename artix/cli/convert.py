@@ -1,4 +1,6 @@
-"""``artix convert``: converts a robot description to another format, and says what no conversion keeps."""
+"""``artix convert``: converts a robot description to another format, and says what no conversion
+keeps.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
       **options: options of the reader.
 
     Returns:
-      0, or 1 if the description has errors or the format cannot describe the robot; both are printed.
+      0, or 1 if the description has errors or the format cannot describe the robot; both are
+      printed.
 
     Raises:
       CommandFailure: the robot cannot be read, or the output cannot be written.
@@ -39,8 +42,8 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     if suffix not in SUFFIXES:
         known = [one for one in SUFFIXES if one != ".xacro"]
         raise CommandFailure(
-            f"{output}: no writer for the suffix {suffix!r}{did_you_mean(suffix, known)}; choose from: "
-            f"{', '.join(known)}"
+            f"{output}: no writer for the suffix {suffix!r}{did_you_mean(suffix, known)}; choose "
+            f"from: {', '.join(known)}"
         )
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
@@ -57,8 +60,13 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
             raise CommandFailure(str(error)) from error
     for issue in [*issues, *warnings]:
         print(issue)
-    print(f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs", end="")
-    lost = [f"{counted(len(warnings), 'feature')} cannot be expressed in {suffix}"] if warnings else []
+    print(
+        f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs",
+        end="",
+    )
+    lost = (
+        [f"{counted(len(warnings), 'feature')} cannot be expressed in {suffix}"] if warnings else []
+    )
     lost += [f"not converted: {', '.join(kept_out)}"] if kept_out else []
     print("; ".join(["", *lost]) if lost else ", nothing lost")
     return 0
@@ -86,7 +94,9 @@ _URDF = {
 
 
 def not_converted(path: Path) -> list[str]:
-    """What a description that loads has beyond its articulation, as counted nouns such as ``"9 visuals"``."""
+    """What a description that loads has beyond its articulation, as counted nouns such as
+    ``"9 visuals"``.
+    """
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return []
@@ -101,7 +111,10 @@ def not_converted(path: Path) -> list[str]:
 
 
 def _of_urdf(robot: Element) -> Iterator[str]:
-    for element in [*(part for link in robot.all("link") for part in link.children), *robot.children]:
+    for element in [
+        *(part for link in robot.all("link") for part in link.children),
+        *robot.children,
+    ]:
         if element.tag in _URDF:
             yield _URDF[element.tag]
 
@@ -114,7 +127,11 @@ def _of_mjcf(path: Path) -> Iterator[str]:
     for geom in range(model.ngeom):
         if not model.geom_contype[geom] and not model.geom_conaffinity[geom]:
             yield "visual"
-    for noun, number in (("sensor", model.nsensor), ("camera", model.ncam), ("light", model.nlight)):
+    for noun, number in (
+        ("sensor", model.nsensor),
+        ("camera", model.ncam),
+        ("light", model.nlight),
+    ):
         yield from [noun] * int(number)
 
 

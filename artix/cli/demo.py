@@ -1,4 +1,6 @@
-"""``artix demo``: computes, times and checks every quantity for a mixed fleet, or optimises trajectories."""
+"""``artix demo``: computes, times and checks every quantity for a mixed fleet, or optimises
+trajectories.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +27,28 @@ from artix.io.common.atomic_file import write_atomically
 #: How many robots ``artix demo --view`` shows, and in how many frames.
 SHOWN = 60
 FRAMES = 120
-COLORS = {"kinematics": "#2e86ab", "dynamics": "#e4572e", "momentum": "#7d4fa8", "energy": "#5b8e3c"}
+COLORS = {
+    "kinematics": "#2e86ab",
+    "dynamics": "#e4572e",
+    "momentum": "#7d4fa8",
+    "energy": "#5b8e3c",
+}
 INK, MUTED, PAPER, GRID = "#1f2933", "#7b8794", "#fbfaf7", "#e4e2dc"
 #: From where the row of robots is seen: the front, to the right of the robots [rad].
 AZIMUTH = -0.95
 
 
-def run_demo(*, members: int, output: str | None, seed: int, show: bool, trajectory_optimization: bool) -> int:
+def run_demo(
+    *, members: int, output: str | None, seed: int, show: bool, trajectory_optimization: bool
+) -> int:
     """Runs the demonstration, or the one of :func:`run_trajectory_demo`.
 
     Args:
       members: number of robots.
       output: path of the plot, a PNG file; ``None`` for one in this folder.
       seed: seed of the random states.
-      show: whether some of the fleet is shown in a browser afterwards, until the process is interrupted.
+      show: whether some of the fleet is shown in a browser afterwards, until the process is
+        interrupted.
       trajectory_optimization: whether to optimise trajectories instead.
 
     Returns:
@@ -55,7 +65,10 @@ def run_demo(*, members: int, output: str | None, seed: int, show: bool, traject
     kinds = [robots.load(name) for name in robots.names()]
     fleet = artix.Fleet([kinds[member % len(kinds)] for member in range(members)])
     device = jax.devices()[0]
-    print(f"artix {installed('artix')} on {device.device_kind} ({device.platform}), jax {jax.__version__}")
+    print(
+        f"artix {installed('artix')} on {device.device_kind} ({device.platform}), jax "
+        f"{jax.__version__}"
+    )
     if device.platform == "gpu" and (line := use_of_kernels()) is not None:
         print(line)
     names = [topology.name for topology in fleet.topologies]
@@ -64,16 +77,30 @@ def run_demo(*, members: int, output: str | None, seed: int, show: bool, traject
 
     state = fleet.random_state(jax.random.key(seed))
     velocity = np.asarray(fleet.evaluate(artix.generalized_velocity, state))
-    # A member has no acceleration where it has no velocity; random velocities are never exactly zero.
+    # A member has no acceleration where it has no velocity; random velocities are never exactly
+    # zero.
     noise = np.random.default_rng(seed).standard_normal(velocity.shape, velocity.dtype)
     acceleration = np.where(velocity == 0, 0, noise).astype(velocity.dtype)
     timings = time_quantities(fleet, state, acceleration)
-    identities = check_identities(fleet, velocity, acceleration, {one.quantity.name: one.value for one in timings})
+    identities = check_identities(
+        fleet, velocity, acceleration, {one.quantity.name: one.value for one in timings}
+    )
 
-    rows = [(t.quantity.name, t.shape, *t.rates(members), f"{t.compile_seconds:.2f}") for t in timings]
+    rows = [
+        (t.quantity.name, t.shape, *t.rates(members), f"{t.compile_seconds:.2f}") for t in timings
+    ]
     print("\n" + table(("quantity", "shape", "robots/s", "us each", "compile s"), rows, align="ll"))
-    rows = [(i.name, i.formula, f"{i.value:.1e}", i.condition, "ok" if i.holds else "FAILED") for i in identities]
-    print("\n" + table(("verified identity", "formula", "worst of all", "required", ""), rows, align="llrll") + "\n")
+    rows = [
+        (i.name, i.formula, f"{i.value:.1e}", i.condition, "ok" if i.holds else "FAILED")
+        for i in identities
+    ]
+    print(
+        "\n"
+        + table(
+            ("verified identity", "formula", "worst of all", "required", ""), rows, align="llrll"
+        )
+        + "\n"
+    )
     with naming(output):
         plot_fleet(fleet, state, timings, identities, output)
     print(f"plot saved to {output} ({time.perf_counter() - begin:.0f} s in total)")
@@ -88,7 +115,8 @@ def run_demo(*, members: int, output: str | None, seed: int, show: bool, traject
 
 
 def show_fleet(fleet: artix.Fleet, state: artix.State) -> None:
-    """Shows some of a fleet in a browser, their joints swinging to random positions and back, until interrupted.
+    """Shows some of a fleet in a browser, their joints swinging to random positions and back, until
+    interrupted.
 
     Raises:
       CommandFailure: viser is not installed.
@@ -107,7 +135,7 @@ def show_fleet(fleet: artix.Fleet, state: artix.State) -> None:
     shown.wait()
 
 
-# --- quantities ----------------------------------------------------------------------------------
+# --- quantities ---------------------------------------------------------------------------------
 
 
 class Quantity(NamedTuple):
@@ -130,7 +158,9 @@ class Timing(NamedTuple):
     @property
     def shape(self) -> str:
         """Shapes of the results, the members' axis included."""
-        return " ".join("[" + ", ".join(map(str, leaf.shape)) + "]" for leaf in jax.tree.leaves(self.value))
+        return " ".join(
+            "[" + ", ".join(map(str, leaf.shape)) + "]" for leaf in jax.tree.leaves(self.value)
+        )
 
     def rates(self, members: int) -> tuple[str, str]:
         """Robots per second, and microseconds for each."""
@@ -143,7 +173,9 @@ def energies(robot: artix.Articulation, state: artix.State) -> tuple[jax.Array, 
 
 
 def potential_energy_slope(robot: artix.Articulation, state: artix.State) -> jax.Array:
-    """Derivative of the potential energy with respect to the joint positions, by autodiff, shape [n]."""
+    """Derivative of the potential energy with respect to the joint positions, by autodiff, shape
+    [n].
+    """
     energy = lambda position: artix.potential_energy(robot, state.replace(joint_position=position))  # noqa: E731
     return jax.grad(energy)(state.joint_position)
 
@@ -164,7 +196,9 @@ QUANTITIES = (
 )
 
 
-def time_quantities(fleet: artix.Fleet, state: artix.State, acceleration: np.ndarray) -> list[Timing]:
+def time_quantities(
+    fleet: artix.Fleet, state: artix.State, acceleration: np.ndarray
+) -> list[Timing]:
     """Compiles every quantity for the whole fleet, two at a time, and then times each."""
 
     def call(quantity: Quantity) -> tuple[Any, float]:
@@ -175,8 +209,14 @@ def time_quantities(fleet: artix.Fleet, state: artix.State, acceleration: np.nda
 
     compile_seconds = []
     with ThreadPoolExecutor(max_workers=2) as pool:
-        for number, (quantity, (_, seconds)) in enumerate(zip(QUANTITIES, pool.map(call, QUANTITIES), strict=True)):
-            print(f"  {number + 1:2d}/{len(QUANTITIES)}  {quantity.name:<25} compiled in {seconds:5.2f} s", flush=True)
+        for number, (quantity, (_, seconds)) in enumerate(
+            zip(QUANTITIES, pool.map(call, QUANTITIES), strict=True)
+        ):
+            print(
+                f"  {number + 1:2d}/{len(QUANTITIES)}  {quantity.name:<25} compiled in "
+                f"{seconds:5.2f} s",
+                flush=True,
+            )
             compile_seconds.append(seconds)
     timings = []
     for quantity, first in zip(QUANTITIES, compile_seconds, strict=True):
@@ -187,11 +227,13 @@ def time_quantities(fleet: artix.Fleet, state: artix.State, acceleration: np.nda
     return timings
 
 
-# --- identities between quantities that come from different algorithms ---------------------------
+# --- identities between quantities that come from different algorithms --------------------------
 
 
 class Identity(NamedTuple):
-    """An identity in words and symbols, the worst residual of all members, and its upper (or ``lower``) bound."""
+    """An identity in words and symbols, the worst residual of all members, and its upper (or
+    ``lower``) bound.
+    """
 
     name: str
     formula: str
@@ -210,7 +252,9 @@ class Identity(NamedTuple):
         return f"> {self.bound:g}" if self.lower else f"<= {self.bound:.1e}"
 
 
-def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, values: dict[str, Any]) -> list[Identity]:
+def check_identities(
+    fleet: artix.Fleet, velocity: Any, acceleration: Any, values: dict[str, Any]
+) -> list[Identity]:
     """Checks the identities in float64, relative to the members' largest entries.
 
     Args:
@@ -228,7 +272,9 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     base = fleet.nv - fleet.num_dofs
     bound = 256 * float(np.finfo(fleet.dtype).eps)
 
-    def close(name: str, formula: str, value: np.ndarray, reference: np.ndarray, rows: Any = slice(None)) -> Identity:
+    def close(
+        name: str, formula: str, value: np.ndarray, reference: np.ndarray, rows: Any = slice(None)
+    ) -> Identity:
         return Identity(name, formula, _residual(value[rows], reference[rows], kinds[rows]), bound)
 
     def times(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -251,11 +297,17 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     A, A_bias = double["centroidal matrix, bias"]
     h = double["centroidal momentum"]
     armature = np.pad(parameter("armature", fleet.num_dofs), ((0, 0), (base, 0)))
-    moving = links.velocity if base else links.velocity[:, 1:]  # A fixed base has no rows in the dense Jacobian.
-    link_momentum = np.sum(parameter("link_mass", fleet.num_links)[:, :, None] * links.velocity[:, :, :3], axis=1)
+    moving = (
+        links.velocity if base else links.velocity[:, 1:]
+    )  # A fixed base has no rows in the dense Jacobian.
+    link_momentum = np.sum(
+        parameter("link_mass", fleet.num_links)[:, :, None] * links.velocity[:, :, :3], axis=1
+    )
     length = np.linalg.norm(links.pose[:, :, 3:], axis=2)
     sizes = np.array([topology.num_links for topology in fleet.topologies])
-    unit = 1.0 * (np.arange(length.shape[1]) < sizes[:, None])  # Links that a member lacks have zeros.
+    unit = 1.0 * (
+        np.arange(length.shape[1]) < sizes[:, None]
+    )  # Links that a member lacks have zeros.
     jacobian_nu = times(double["dense Jacobian"], nu).reshape(moving.shape)
     slope = double["gradient of the potential"]
     force = times(M, nu_rate) + armature * nu_rate + c + g
@@ -264,20 +316,39 @@ def check_identities(fleet: artix.Fleet, velocity: Any, acceleration: Any, value
     return [
         close("quaternions have length one", "|quaternion| = 1", length, unit),
         close("Jacobian gives the link velocities", "J ν = v", jacobian_nu, moving),
-        close("mass matrix gives the kinetic energy", "½ ν·Mν = T", np.sum(nu * times(M, nu), axis=1) / 2, kinetic),
+        close(
+            "mass matrix gives the kinetic energy",
+            "½ ν·Mν = T",
+            np.sum(nu * times(M, nu), axis=1) / 2,
+            kinetic,
+        ),
         close("mass matrix is symmetric", "M = Mᵀ", M, np.swapaxes(M, 1, 2)),
-        Identity("mass matrix is positive definite", "λ(M scaled) > 0", _smallest_eigenvalue(M), 0.0, lower=True),
+        Identity(
+            "mass matrix is positive definite",
+            "λ(M scaled) > 0",
+            _smallest_eigenvalue(M),
+            0.0,
+            lower=True,
+        ),
         close("bias force is gravity and Coriolis", "b = g + c", b, g + c),
         close("inverse dynamics adds up", "τ = (M + armature) ν' + c + g", tau, force),
         close("gravity is the slope of potential energy", "g = ∂V/∂q", g[:, base:], slope),
         close("centroidal matrix gives the momentum", "A ν = h", times(A, nu), h),
         close("links sum to the momentum", "Σ m v = h", link_momentum, h[:, :3]),
-        close("force on a floating root moves all", "Σ F = A ν' + bias", root_force, momentum_rate, floating),
+        close(
+            "force on a floating root moves all",
+            "Σ F = A ν' + bias",
+            root_force,
+            momentum_rate,
+            floating,
+        ),
     ]
 
 
 def _residual(value: np.ndarray, reference: np.ndarray, kinds: np.ndarray) -> float:
-    """The largest difference of all members, relative to a member's largest entry or, if larger, its kind's mean."""
+    """The largest difference of all members, relative to a member's largest entry or, if larger,
+    its kind's mean.
+    """
     if not len(value):
         return 0.0
     value = value.reshape(len(value), -1)
@@ -289,38 +360,58 @@ def _residual(value: np.ndarray, reference: np.ndarray, kinds: np.ndarray) -> fl
 
 
 def _smallest_eigenvalue(matrix: np.ndarray) -> float:
-    """The smallest eigenvalue of all matrices scaled to a unit diagonal; missing coordinates count as one."""
+    """The smallest eigenvalue of all matrices scaled to a unit diagonal; missing coordinates count
+    as one.
+    """
     if not np.all(np.isfinite(matrix)):
         return float("nan")
     diagonal = np.diagonal(matrix, axis1=1, axis2=2)
     scale = 1 / np.sqrt(np.where(diagonal == 0, 1, np.abs(diagonal)))
-    scaled = matrix * scale[:, :, None] * scale[:, None, :] + np.eye(matrix.shape[1]) * (diagonal == 0)[:, None]
+    scaled = (
+        matrix * scale[:, :, None] * scale[:, None, :]
+        + np.eye(matrix.shape[1]) * (diagonal == 0)[:, None]
+    )
     return float(np.linalg.eigvalsh(scaled).min())
 
 
-# --- the plot ------------------------------------------------------------------------------------
+# --- the plot -----------------------------------------------------------------------------------
 
 
 def plot_fleet(
-    fleet: artix.Fleet, state: artix.State, timings: list[Timing], identities: list[Identity], output: str
+    fleet: artix.Fleet,
+    state: artix.State,
+    timings: list[Timing],
+    identities: list[Identity],
+    output: str,
 ) -> None:
     """Draws the fleet, the throughput and the identities, and saves them as a PNG file."""
     figure = Figure(figsize=(16, 9), dpi=120, facecolor=PAPER)
     device = jax.devices()[0].device_kind
-    count = f"{fleet.num_members:,} robots of {len(set(fleet.topologies))} kinds, one compiled program per quantity"
+    count = (
+        f"{fleet.num_members:,} robots of {len(set(fleet.topologies))} kinds, one compiled "
+        "program per quantity"
+    )
     figure.text(0.02, 0.94, "artix", fontsize=30, fontweight="bold", color=INK, va="center")
     figure.text(0.105, 0.937, f"{count}, on {device}", fontsize=15, color=MUTED, va="center")
     _draw_fleet(figure.add_axes((0.02, 0.565, 0.96, 0.335)), fleet, state)
 
     axes = figure.add_axes((0.13, 0.06, 0.36, 0.37))
     rates = [fleet.num_members / timing.seconds for timing in timings]
-    axes.barh(range(len(rates)), rates, color=[COLORS[t.quantity.group] for t in timings], height=0.68, zorder=2)
+    axes.barh(
+        range(len(rates)),
+        rates,
+        color=[COLORS[t.quantity.group] for t in timings],
+        height=0.68,
+        zorder=2,
+    )
     for place, timing in enumerate(timings):
         label = " {}/s   {} µs".format(*timing.rates(fleet.num_members))
         axes.text(rates[place], place, label, va="center", ha="left", fontsize=10.5, color=INK)
     axes.set(xlim=(0, 1.32 * max(rates)))
     axes.xaxis.set_major_formatter(lambda value, _: rate(value))
-    _style(axes, "Throughput: robots per second, and time for each", [t.quantity.name for t in timings])
+    _style(
+        axes, "Throughput: robots per second, and time for each", [t.quantity.name for t in timings]
+    )
 
     axes = figure.add_axes((0.665, 0.06, 0.31, 0.37))
     shown = [identity for identity in identities if not identity.lower]
@@ -331,8 +422,14 @@ def plot_fleet(
         axes.plot(value, place, "o", color=color, markersize=9, zorder=3)
         axes.plot(identity.bound, place, "|", color=INK, markersize=15, markeredgewidth=2, zorder=3)
     axes.set(xscale="log", xlim=(1e-9, 1e-3))
-    _style(axes, "Identities: worst residual (dot) and bound (bar)", [identity.formula for identity in shown])
-    write_atomically(output, lambda part: figure.savefig(part, format=part.suffix[1:] or "png", facecolor=PAPER))
+    _style(
+        axes,
+        "Identities: worst residual (dot) and bound (bar)",
+        [identity.formula for identity in shown],
+    )
+    write_atomically(
+        output, lambda part: figure.savefig(part, format=part.suffix[1:] or "png", facecolor=PAPER)
+    )
 
 
 def _style(axes: Any, title: str, names: list[str]) -> None:
@@ -346,11 +443,16 @@ def _style(axes: Any, title: str, names: list[str]) -> None:
 
 
 def _draw_fleet(axes: Any, fleet: artix.Fleet, state: artix.State) -> None:
-    """Draws one robot of each kind in its neutral position before some of its relatives, in a row to one scale."""
+    """Draws one robot of each kind in its neutral position before some of its relatives, in a row
+    to one scale.
+    """
     still = fleet.neutral_state()
     # The program that was compiled for the measurement serves here, too.
     neutral, moved = (
-        np.asarray(fleet.evaluate(artix.forward_kinematics, still.replace(joint_position=joints)).pose, float)
+        np.asarray(
+            fleet.evaluate(artix.forward_kinematics, still.replace(joint_position=joints)).pose,
+            float,
+        )
         for joints in (still.joint_position, 0.3 * state.joint_position)
     )
     across = np.array([-np.sin(AZIMUTH), np.cos(AZIMUTH), 0.0])
@@ -368,18 +470,32 @@ def _draw_fleet(axes: Any, fleet: artix.Fleet, state: artix.State) -> None:
         low = points[..., 2].min() if topology.fixed_base else points[:, 0, :, 2].min()
         along = points @ across
         width = max(float(np.ptp(along)), 2.0)  # Room for a label [m].
-        poses[..., :3] += (place + 0.5 * (width - np.ptp(along)) - along.min()) * across - [0.0, 0.0, low]
+        poses[..., :3] += (place + 0.5 * (width - np.ptp(along)) - along.min()) * across - [
+            0.0,
+            0.0,
+            low,
+        ]
         crowds.append(crowd)
         middles.append((place + 0.5 * width) * across)
         place += width + 0.2
     scene = viewer.scene_of(crowds)
     width, height = axes.get_figure().get_size_inches() * 120 * axes.get_position().size
     size = (round(width), round(height))
-    view: dict[str, Any] = {"azimuth": AZIMUTH, "elevation": 0.2, "aspect": size[0] / size[1], "fov": 0.25}
+    view: dict[str, Any] = {
+        "azimuth": AZIMUTH,
+        "elevation": 0.2,
+        "aspect": size[0] / size[1],
+        "fov": 0.25,
+    }
     camera = viewer.Camera.around(scene.corners(), margin=1.0, **view)
     axes.imshow(viewer.draw_scene(scene, size=size, camera=camera), interpolation="none")
     axes.axis("off")
-    label: dict[str, Any] = {"xycoords": "data", "textcoords": "offset points", "ha": "center", "va": "top"}
+    label: dict[str, Any] = {
+        "xycoords": "data",
+        "textcoords": "offset points",
+        "ha": "center",
+        "va": "top",
+    }
     for crowd, topology, middle in zip(scene.crowds, order, middles, strict=True):
         below = (float(camera.project(middle, size)[0]), size[1])
         colors = [one.color for one in crowd.visuals if one.color is not None]
@@ -391,7 +507,7 @@ def _draw_fleet(axes: Any, fleet: artix.Fleet, state: artix.State) -> None:
         axes.annotate(detail, below, (0, -24), fontsize=9.5, color=MUTED, **label)
 
 
-# --- trajectories --------------------------------------------------------------------------------
+# --- trajectories -------------------------------------------------------------------------------
 
 #: A swing-up has converged if the tip stays above this fraction of the full height.
 UPRIGHT = 0.95
@@ -434,7 +550,10 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     """
     check_output(output)
     begin = time.perf_counter()
-    print("Swing-up of the double pendulum: Adam through the simulation, all starts at once ...", flush=True)
+    print(
+        "Swing-up of the double pendulum: Adam through the simulation, all starts at once ...",
+        flush=True,
+    )
     swung = solve_swing_up(seed)
     print(table(("swing-up", ""), swung.rows, align="ll"), flush=True)
     print("\nReach of the seven-axis arm: iLQR on artix.linearize ...", flush=True)
@@ -443,7 +562,9 @@ def run_trajectory_demo(*, output: str, seed: int) -> int:
     with naming(output):
         plot_trajectories({"swing-up": swung, "reach": reached}, output)
     print(f"\nplot saved to {output} ({time.perf_counter() - begin:.0f} s in total)")
-    failed = [name for name, one in (("the swing-up", swung), ("the reach", reached)) if not one.converged]
+    failed = [
+        name for name, one in (("the swing-up", swung), ("the reach", reached)) if not one.converged
+    ]
     if failed:
         print(f"artix: did not converge: {', '.join(failed)}; try another --seed", file=sys.stderr)
         return 1
@@ -467,17 +588,29 @@ def solve_swing_up(seed: int) -> Solved:
     rows = [
         (
             "tip at the end",
-            f"{100 * held:.1f} % of full height or more over the last {task.hold * 100:.0f} % of the time",
+            f"{100 * held:.1f} % of full height or more over the last {task.hold * 100:.0f} % of "
+            "the time",
         ),
         ("speed at the end", f"{speed:.2f} rad/s"),
-        ("largest torques", f"shoulder {peak[0]:.1f}, elbow {peak[1]:.1f} N m; holding it level takes 19.6 and 4.9"),
-        ("cost", f"{np.median(costs[0]):.3g} -> {np.nanmin(costs[-1]):.3g}, the best of {costs.shape[1]} starts"),
+        (
+            "largest torques",
+            f"shoulder {peak[0]:.1f}, elbow {peak[1]:.1f} N m; holding it level takes 19.6 and 4.9",
+        ),
+        (
+            "cost",
+            f"{np.median(costs[0]):.3g} -> {np.nanmin(costs[-1]):.3g}, the best of "
+            f"{costs.shape[1]} starts",
+        ),
         (
             "work",
-            f"{len(costs)} iterations of {costs.shape[1]} x {task.steps} steps in {seconds:.1f} s with compilation",
+            f"{len(costs)} iterations of {costs.shape[1]} x {task.steps} steps in {seconds:.1f} s "
+            "with compilation",
         ),
     ]
-    curves = {"torque [N m]": (("shoulder", "elbow"), torques), "height of the tip [m]": (("tip",), height[:, None])}
+    curves = {
+        "torque [N m]": (("shoulder", "elbow"), torques),
+        "height of the tip [m]": (("tip",), height[:, None]),
+    }
     return Solved(held > UPRIGHT and speed < SLOW, rows, curves, costs, task.dt)
 
 
@@ -493,17 +626,26 @@ def solve_reach() -> Solved:
     effort = np.asarray(solution.forces / task.arm.max_joint_force)
     speed = float(np.abs(solution.states.joint_velocity[-1]).max())
     rows = [
-        ("tool at the end", f"{1e3 * errors[-1, 0]:.2f} mm and {1e3 * errors[-1, 1]:.2f} mrad from its target"),
+        (
+            "tool at the end",
+            f"{1e3 * errors[-1, 0]:.2f} mm and {1e3 * errors[-1, 1]:.2f} mrad from its target",
+        ),
         ("speed at the end", f"{speed:.1g} rad/s"),
         ("largest torque", f"{100 * np.abs(effort).max():.0f} % of its limit"),
         ("cost", f"{costs[0]:.4g} -> {costs[-1]:.4g}"),
-        ("work", f"{len(costs) - 1} iterations of {task.steps} steps in {seconds:.1f} s with compilation"),
+        (
+            "work",
+            f"{len(costs) - 1} iterations of {task.steps} steps in {seconds:.1f} s with "
+            "compilation",
+        ),
     ]
     curves = {
         "torque [% of the limit]": (task.arm.topology.dof_names, 100 * effort),
         "distance from the target [m], [rad]": (("position", "angle"), errors),
     }
-    return Solved(bool(errors[-1].max() < REACHED) and speed < REACHED, rows, curves, costs[:, None], task.dt)
+    return Solved(
+        bool(errors[-1].max() < REACHED) and speed < REACHED, rows, curves, costs[:, None], task.dt
+    )
 
 
 def plot_trajectories(solved: dict[str, Solved], output: str) -> None:

@@ -36,17 +36,25 @@ def run_export(checkpoint: str, *, output: str | None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         written, missing = export_policy(folder, policy, environment)
     except OSError as error:
-        raise CommandFailure(f"{str(folder)!r} cannot be written: {error.strerror or error}") from error
+        raise CommandFailure(
+            f"{str(folder)!r} cannot be written: {error.strerror or error}"
+        ) from error
     print(f"written to {folder}/: {', '.join(written)}")
     for reason in missing:
         print(f"no {reason}")
     if {"policy.onnx", "policy.json", "scene.xml"} <= {*written}:
-        print(f"to try it in MuJoCo, without artix: python {folder}/deploy_mujoco.py --command 0.5 0 0")
+        print(
+            f"to try it in MuJoCo, without artix: python {folder}/deploy_mujoco.py --command 0.5 "
+            "0 0"
+        )
     return 0
 
 
-def export_policy(folder: Path, policy: policies.Policy, environment: envs.Environment) -> tuple[list[str], list[str]]:
-    """Writes a policy as StableHLO and ONNX and, for a legged robot, what its runtime needs to know.
+def export_policy(
+    folder: Path, policy: policies.Policy, environment: envs.Environment
+) -> tuple[list[str], list[str]]:
+    """Writes a policy as StableHLO and ONNX and, for a legged robot, what its runtime needs to
+    know.
 
     Returns:
       The names of the files, and why others are missing.
@@ -58,7 +66,9 @@ def export_policy(folder: Path, policy: policies.Policy, environment: envs.Envir
     makers: dict[str, Any] = {
         "policy.stablehlo": lambda: policies.export(policy),
         "policy.onnx": lambda: policies.export_onnx(policy),
-        "policy.json": lambda: json.dumps(deployment.describe(environment), indent=1).encode() + b"\n",
+        "policy.json": lambda: (
+            json.dumps(deployment.describe(environment), indent=1).encode() + b"\n"
+        ),
         "scene.xml": lambda: deployment.scene(environment).encode(),
         "deploy_mujoco.py": lambda: Path(deploy_mujoco.__file__).read_bytes(),
     }

@@ -7,7 +7,14 @@ from typing import Any
 
 from artix.cli.text import CommandFailure, table
 from artix.compiler.disk import cache_folder
-from artix.compiler.gpu_verdict import MAX_ULPS, Verdict, local_gpu, obtain_verdict, summary, verdict_of_process
+from artix.compiler.gpu_verdict import (
+    MAX_ULPS,
+    Verdict,
+    local_gpu,
+    obtain_verdict,
+    summary,
+    verdict_of_process,
+)
 
 
 def run_gpu(again: bool = False, as_json: bool = False) -> int:
@@ -28,8 +35,9 @@ def run_gpu(again: bool = False, as_json: bool = False) -> int:
         import jax
 
         raise CommandFailure(
-            f"JAX has no NVIDIA GPU here: its devices are {', '.join(str(device) for device in jax.devices())}; "
-            "with one in the machine, install JAX for it, as in: pip install 'jax[cuda12]'"
+            "JAX has no NVIDIA GPU here: its devices are "
+            f"{', '.join(str(device) for device in jax.devices())}; with one in the machine, "
+            "install JAX for it, as in: pip install 'jax[cuda12]'"
         )
     verdict = obtain_verdict(gpu, again, logs=False)  # The report says more.
     print(verdict.to_text() if as_json else report(verdict), end="" if as_json else "\n")
@@ -37,17 +45,24 @@ def run_gpu(again: bool = False, as_json: bool = False) -> int:
 
 
 def is_used(verdict: Verdict) -> bool:
-    """Whether this process would use kernels, which the environment may decide against the verdict."""
+    """Whether this process would use kernels, which the environment may decide against the
+    verdict.
+    """
     return os.environ.get("ARTIX_GPU_KERNELS") == "1" or (
         verdict.state == "on" and os.environ.get("ARTIX_GPU_KERNELS") != "0"
     )
 
 
 def use_of_kernels() -> str | None:
-    """One line that says whether this process uses kernels on its GPU and why; ``None`` without a GPU."""
+    """One line that says whether this process uses kernels on its GPU and why; ``None`` without a
+    GPU.
+    """
     override = os.environ.get("ARTIX_GPU_KERNELS")
     if override:
-        return f"GPU kernels are {'on' if override == '1' else 'off'}, because ARTIX_GPU_KERNELS is {override}"
+        return (
+            f"GPU kernels are {'on' if override == '1' else 'off'}, because ARTIX_GPU_KERNELS is "
+            f"{override}"
+        )
     verdict = verdict_of_process(logs=False)
     return None if verdict is None else summary(verdict)
 
@@ -62,7 +77,10 @@ def report(verdict: Verdict) -> str:
     ]
     override = os.environ.get("ARTIX_GPU_KERNELS")
     if override:
-        head.append(f"ARTIX_GPU_KERNELS={override} overrules this: kernels are {'on' if override == '1' else 'off'}")
+        head.append(
+            f"ARTIX_GPU_KERNELS={override} overrules this: kernels are "
+            f"{'on' if override == '1' else 'off'}"
+        )
     folder = cache_folder()
     if folder is not None and verdict.seconds:
         head.append(f"checked in {verdict.seconds:.0f} s; kept in {folder / gpu.file}")
@@ -79,7 +97,10 @@ def _driver_cache() -> str:
     """Where the driver keeps the machine code of kernels."""
     if os.environ.get("CUDA_CACHE_DISABLE", "0") != "0":
         return "CUDA_CACHE_DISABLE is set: the driver assembles kernels again in every process"
-    return f"machine code of kernels: kept by the driver in {os.environ.get('CUDA_CACHE_PATH', '~/.nv/ComputeCache')}"
+    return (
+        "machine code of kernels: kept by the driver in "
+        f"{os.environ.get('CUDA_CACHE_PATH', '~/.nv/ComputeCache')}"
+    )
 
 
 def _checks(verdict: Verdict) -> str:
@@ -87,10 +108,18 @@ def _checks(verdict: Verdict) -> str:
     for check in verdict.checks:
         rows.setdefault((check["name"], check["dtype"]), []).append(check)
     lines = [
-        (name, dtype, ", ".join(f"{check['batch']:,}" for check in checks), f"{max(c['ulps'] for c in checks):.3g}")
+        (
+            name,
+            dtype,
+            ", ".join(f"{check['batch']:,}" for check in checks),
+            f"{max(c['ulps'] for c in checks):.3g}",
+        )
         for (name, dtype), checks in rows.items()
     ]
-    title = f"compared with the CPU (error in units of the last place of the largest entry, at most {MAX_ULPS}):"
+    title = (
+        "compared with the CPU (error in units of the last place of the largest entry, at most "
+        f"{MAX_ULPS}):"
+    )
     return title + "\n" + table(("program", "dtype", "batches", "error"), lines, align="lll")
 
 

@@ -1,4 +1,6 @@
-"""``artix info`` and ``artix check``: the tree, the degrees of freedom and the masses of one robot; its diagnostics."""
+"""``artix info`` and ``artix check``: the tree, the degrees of freedom and the masses of one robot;
+its diagnostics.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def summary(articulation: Articulation) -> str:
     base = "fixed base" if topology.fixed_base else "floating base"
     fixed = topology.num_links - topology.num_bodies
     rigid = f" ({counted(fixed, 'fixed joint')})" if fixed else ""
-    sizes = f"{counted(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = {topology.nv}"
+    sizes = (
+        f"{counted(topology.num_links, 'link')}{rigid}, {topology.num_dofs} DOFs, nv = "
+        f"{topology.nv}"
+    )
     parts = (
         (topology.mimic_dofs, "mimic joint"),
         (topology.fixed_tendons, "fixed tendon"),
@@ -53,7 +58,9 @@ def summary(articulation: Articulation) -> str:
         ([shape for shape in topology.geometries if shape.sensor], "sensor"),
         (topology.geometry_pairs, "contact pair"),
     )
-    extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(articulation)
+    extras = [counted(len(names), noun) for names, noun in parts if names] + _joint_features(
+        articulation
+    )
     total = quantity(float(np.sum(np.asarray(articulation.link_mass, float))))
     return f"{printable(topology.name)}: {', '.join([base, sizes, *extras])}\ntotal mass {total} kg"
 
@@ -68,7 +75,10 @@ def base_hint(articulation: Articulation) -> str | None:
     limbs = sum(above in root and link not in root for link, above in enumerate(topology.parent))
     if topology.fixed_base or limbs != 1 or topology.num_dofs < 2:
         return None
-    return f"its base, {topology.link_names[0]!r}, floats; read an arm on a table with fixed_base=True (--fixed-base)"
+    return (
+        f"its base, {topology.link_names[0]!r}, floats; read an arm on a table with "
+        "fixed_base=True (--fixed-base)"
+    )
 
 
 def tree_drawing(articulation: Articulation) -> str:
@@ -83,7 +93,13 @@ def tree_drawing(articulation: Articulation) -> str:
 
     def draw(link: int, first: str, rest: str) -> None:
         joint = f"{topology.joint_names[link - 1]} ({_joint_type(topology, link)})" if link else ""
-        rows.append((first + topology.link_names[link], f"{quantity(mass[link])} kg" if mass[link] else "-", joint))
+        rows.append(
+            (
+                first + topology.link_names[link],
+                f"{quantity(mass[link])} kg" if mass[link] else "-",
+                joint,
+            )
+        )
         for child in children[link]:
             last = child == children[link][-1]
             draw(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
@@ -93,14 +109,18 @@ def tree_drawing(articulation: Articulation) -> str:
 
 
 def dof_table(articulation: Articulation) -> str:
-    """One line per degree of freedom: its type, axis in the child's link frame, limits, effort and speed."""
+    """One line per degree of freedom: its type, axis in the child's link frame, limits, effort and
+    speed.
+    """
     topology = articulation.topology
     names = ("joint_lower_limit", "joint_upper_limit", "max_joint_force", "max_joint_velocity")
     limits = np.stack([np.asarray(getattr(articulation, name), float) for name in names], axis=1)
     rows = []
     for dof, name in enumerate(topology.dof_names):
         kind = _joint_type(topology, int(topology.dof_link[dof]))
-        rows.append((str(dof), name, kind, _axis_text(articulation, dof), *map(quantity, limits[dof])))
+        rows.append(
+            (str(dof), name, kind, _axis_text(articulation, dof), *map(quantity, limits[dof]))
+        )
     kinds = sorted(set(np.asarray(topology.dof_is_linear).tolist()))  # Turning before sliding.
 
     def unit(turning: str, sliding: str) -> str:
@@ -113,7 +133,9 @@ def dof_table(articulation: Articulation) -> str:
 
 
 def _joint_features(articulation: Articulation) -> list[str]:
-    """How many DOFs have a drive, an envelope and friction; also that none has a drive or armature."""
+    """How many DOFs have a drive, an envelope and friction; also that none has a drive or
+    armature.
+    """
     drive = articulation.drive
     friction = articulation.friction
     active = (
@@ -163,8 +185,14 @@ def run_check(robot: str, **options: Any) -> int:
     errors = sum(issue.severity == "error" for issue in issues)
     warnings = sum(issue.severity == "warning" for issue in issues)
     notes = len(issues) - errors - warnings
-    if not errors and robot.lower().endswith((".urdf", ".xacro")):  # Other formats say whether the base is fixed.
-        hint = base_hint(load_robot(robot, **{name: value for name, value in options.items() if name != "meshes"}))
+    if not errors and robot.lower().endswith(
+        (".urdf", ".xacro")
+    ):  # Other formats say whether the base is fixed.
+        hint = base_hint(
+            load_robot(
+                robot, **{name: value for name, value in options.items() if name != "meshes"}
+            )
+        )
         if hint:
             print(f"{robot}: {hint}")
     if not issues:

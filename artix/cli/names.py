@@ -37,7 +37,8 @@ _MAX_FILES = 2000
 
 
 def robot_file(robot: str) -> Path:
-    """The file of a robot: a path, or the file of a built-in robot, of :data:`INSTALLABLE`, or of a training run.
+    """The file of a robot: a path, or the file of a built-in robot, of :data:`INSTALLABLE`, or of a
+    training run.
 
     Args:
       robot: what the user typed.
@@ -50,14 +51,17 @@ def robot_file(robot: str) -> Path:
     if is_built_in(robot):
         return robots.path(robot)
     if not robot.strip():
-        raise CommandFailure(f"the name of the robot is empty; give a file, or one of: {', '.join(robots.names())}")
+        raise CommandFailure(
+            f"the name of the robot is empty; give a file, or one of: {', '.join(robots.names())}"
+        )
     if robot in INSTALLABLE and not path.exists():
         path = _find_installed(robot)
     if not path.exists():
         known = [*robots.names(), *INSTALLABLE, *_beside(path)]
         raise CommandFailure(
-            f"there is no file {robot!r} and no built-in robot of that name{did_you_mean(robot, known)}; choose from: "
-            f"{', '.join(robots.names())}; or with pip install example-robot-data, from: {', '.join(INSTALLABLE)}"
+            f"there is no file {robot!r} and no built-in robot of that "
+            f"name{did_you_mean(robot, known)}; choose from: {', '.join(robots.names())}; or with "
+            f"pip install example-robot-data, from: {', '.join(INSTALLABLE)}"
         )
     if path.is_dir() and (path / "robot.npz").is_file():
         path = path / "robot.npz"
@@ -74,7 +78,8 @@ def _find_installed(name: str) -> Path:
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise CommandFailure(
-            f"the description of {name!r} is in the package example-robot-data: pip install example-robot-data"
+            f"the description of {name!r} is in the package example-robot-data: pip install "
+            "example-robot-data"
         )
     return path
 
@@ -96,10 +101,13 @@ def check_output(output: str) -> None:
     folder = path.resolve().parent
     if not folder.is_dir():
         raise CommandFailure(
-            f"{output!r} cannot be written: there is no folder {str(folder)!r}; create it or save elsewhere"
+            f"{output!r} cannot be written: there is no folder {str(folder)!r}; create it or save "
+            "elsewhere"
         )
     if path.is_dir():
-        raise CommandFailure(f"{output!r} cannot be written: it is a folder; add the name of a file")
+        raise CommandFailure(
+            f"{output!r} cannot be written: it is a folder; add the name of a file"
+        )
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise CommandFailure(f"{output!r} cannot be written: permission denied; save elsewhere")
 
@@ -118,7 +126,9 @@ def naming(output: str) -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A suggestion for a message, ``; did you mean 'quadruped'?``, or nothing if no word is close."""
+    """A suggestion for a message, ``; did you mean 'quadruped'?``, or nothing if no word is
+    close.
+    """
     by_lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
@@ -128,7 +138,11 @@ def _beside(path: Path) -> Sequence[str]:
     """The files of the folder in which a path is missing, as the user would type them."""
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(_MAX_FILES), strict=False) if entry.is_file()]
+            names = [
+                entry.name
+                for entry, _ in zip(entries, range(_MAX_FILES), strict=False)
+                if entry.is_file()
+            ]
     except OSError:
         return ()
     return [str(path.parent / name) for name in names]

@@ -20,7 +20,9 @@ from artix.cli.training_tasks import task_of
 from artix.examples import policies
 
 
-def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None, video: str | None = None) -> int:
+def run_play(
+    checkpoint: str, *, episodes: int, seed: int, html: str | None, video: str | None = None
+) -> int:
     """Plays episodes and prints their statistics.
 
     Args:
@@ -38,7 +40,9 @@ def run_play(checkpoint: str, *, episodes: int, seed: int, html: str | None, vid
     """
     header, environment, policy = load_played(checkpoint)
     results = policies.evaluate(environment, policy, jax.random.key(seed), episodes=episodes)
-    print(f"{title_of(header)} after {header['steps']:,} steps: {episodes} episodes without noise\n")
+    print(
+        f"{title_of(header)} after {header['steps']:,} steps: {episodes} episodes without noise\n"
+    )
     print(_statistics({name: np.asarray(value) for name, value in results.items()}))
     if html is None and video is None:
         return 0
@@ -68,7 +72,9 @@ def load_played(checkpoint: str) -> tuple[dict[str, Any], envs.Environment, poli
         raise CommandFailure(f"{str(path)!r} cannot be played: {failure}") from failure
     policy = load_policy(path, environment)
     if not all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(policy)):
-        raise CommandFailure(f"{str(path)!r} holds numbers that are not finite: its training diverged; train again")
+        raise CommandFailure(
+            f"{str(path)!r} holds numbers that are not finite: its training diverged; train again"
+        )
     return header, environment, policy
 
 
@@ -81,8 +87,8 @@ def _file_of(checkpoint: str) -> Path:
     if task not in policies.built_in():
         known = policies.built_in()
         raise CommandFailure(
-            f"there is no checkpoint {checkpoint!r}{did_you_mean(checkpoint, known)}; artix has built-in policies for: "
-            f"{', '.join(known)}"
+            f"there is no checkpoint {checkpoint!r}{did_you_mean(checkpoint, known)}; artix has "
+            f"built-in policies for: {', '.join(known)}"
         )
     return Path(task)
 
@@ -96,10 +102,18 @@ def _task(name: str) -> str:
 
 def _statistics(results: dict[str, np.ndarray]) -> str:
     first = ("return", "length", "terminated")
-    others = sorted(name for name in results if name not in first and not name.startswith("final/reward/"))
+    others = sorted(
+        name for name in results if name not in first and not name.startswith("final/reward/")
+    )
     names = [*first, *others]
     rows = [
-        (name, *(quantity(float(f(results[name]))) for f in (np.mean, np.std, np.min, np.median, np.max)))
+        (
+            name,
+            *(
+                quantity(float(f(results[name])))
+                for f in (np.mean, np.std, np.min, np.median, np.max)
+            ),
+        )
         for name in names
     ]
     return table(("per episode", "mean", "deviation", "min", "median", "max"), rows, align="l")
@@ -122,7 +136,9 @@ FILM_SECONDS = 10.0
 
 
 def visuals_of(header: Mapping[str, Any], environment: envs.Environment) -> Any:
-    """What the description of a checkpoint's robot draws, if the file is still there; ``None`` otherwise."""
+    """What the description of a checkpoint's robot draws, if the file is still there; ``None``
+    otherwise.
+    """
     description = header.get("robot", {}).get("description", "")
     path = robot_file(description) if description in INSTALLABLE else Path(description)
     if path.suffix in ("", ".npz") or not path.is_file():
@@ -144,7 +160,8 @@ def save_episode(
     seed: int,
     visuals: Any = None,
 ) -> None:
-    """Saves the first episode that :func:`artix.examples.policies.evaluate` plays, with plots of its rewards.
+    """Saves the first episode that :func:`artix.examples.policies.evaluate` plays, with plots of
+    its rewards.
 
     Args:
       path: the file to write.
@@ -162,7 +179,10 @@ def save_episode(
 
 
 def _save_html(
-    path: str | os.PathLike[str], environment: envs.Environment, states: artix.State, shown: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    environment: envs.Environment,
+    states: artix.State,
+    shown: Mapping[str, Any],
 ) -> None:
     from artix.viewer import save_html
 
@@ -170,7 +190,10 @@ def _save_html(
 
 
 def _save_video(
-    path: str | os.PathLike[str], environment: envs.Environment, states: artix.State, shown: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    environment: envs.Environment,
+    states: artix.State,
+    shown: Mapping[str, Any],
 ) -> None:
     """Saves the start of an episode as a GIF or MP4 video."""
     from artix.viewer import save_video
@@ -183,8 +206,11 @@ def _save_video(
     save_video(path, environment.articulation, states, environment.dt, commands=commands, **options)
 
 
-def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -> tuple[artix.State, dict[str, Any]]:
-    """The states of an episode [T], and the options of :func:`artix.viewer.save_html`: commands, plots and title.
+def episode(
+    environment: envs.Environment, policy: policies.Policy, seed: int
+) -> tuple[artix.State, dict[str, Any]]:
+    """The states of an episode [T], and the options of :func:`artix.viewer.save_html`: commands,
+    plots and title.
 
     The arguments are those of :func:`save_episode`.
     """
@@ -198,5 +224,9 @@ def episode(environment: envs.Environment, policy: policies.Policy, seed: int) -
     series: dict[str, Any] = {"reward": states.reward}
     if shown.joint_position.shape[1] <= MAX_JOINTS:
         series["joint position"] = shown.joint_position
-    options = {"ground": environment.ground, "series": series, "commands": states.info.get("command")}
+    options = {
+        "ground": environment.ground,
+        "series": series,
+        "commands": states.info.get("command"),
+    }
     return shown, {**options, "title": environment.name}

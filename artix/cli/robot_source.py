@@ -20,11 +20,12 @@ from artix.model.articulation import Articulation
 def description_path(robot: str) -> Path:
     """The file that ``robot`` names.
 
-    A path, the name of a built-in robot, a name of :data:`artix.cli.names.INSTALLABLE`, or the folder of a training run
-    with its robot.
+    A path, the name of a built-in robot, a name of :data:`artix.cli.names.INSTALLABLE`, or the
+    folder of a training run with its robot.
 
     Raises:
-      CommandFailure: there is no such file, it is a directory, it is not text, or it cannot be read.
+      CommandFailure: there is no such file, it is a directory, it is not text, or it cannot be
+        read.
     """
     path = robot_file(robot)
     if path.suffix.lower() in BINARY_SUFFIXES:
@@ -48,7 +49,8 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
       **options: options of the reader of its format.
 
     Raises:
-      CommandFailure: as :func:`description_path`, an option does not fit the format, or its package is missing.
+      CommandFailure: as :func:`description_path`, an option does not fit the format, or its package
+        is missing.
     """
     path = description_path(robot)
     return _read(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
@@ -67,7 +69,9 @@ def load_robot(robot: str, **options: Any) -> Articulation:
         path = Path(robot)
         reader = robots.load
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DescriptionWarning)  # The command prints the issues themselves.
+        warnings.simplefilter(
+            "ignore", DescriptionWarning
+        )  # The command prints the issues themselves.
         return _read(path, reader, options)
 
 
@@ -75,7 +79,9 @@ _Result = TypeVar("_Result")
 
 
 def _read(path: Path, reader: Callable[..., _Result], options: dict[str, Any]) -> _Result:
-    """Calls a reader, and converts errors that the user of a command can fix to messages for them."""
+    """Calls a reader, and converts errors that the user of a command can fix to messages for
+    them.
+    """
     try:
         return reader(str(path) if reader is robots.load else path, **options)
     except DescriptionError:

@@ -1,4 +1,6 @@
-"""What a terminal may be sent: plain-text tables, numbers for people to read, failures; and what Ctrl-C does."""
+"""What a terminal may be sent: plain-text tables, numbers for people to read, failures; and what
+Ctrl-C does.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def printable(text: str, keep: str = "") -> str:
       text: any text.
       keep: control characters that are meant, such as line ends.
     """
-    return text.translate({code: escape for code, escape in _CONTROLS.items() if chr(code) not in keep})
+    return text.translate(
+        {code: escape for code, escape in _CONTROLS.items() if chr(code) not in keep}
+    )
 
 
 def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str = "") -> str:
@@ -42,7 +46,8 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str =
     Args:
       heading: the columns' names.
       rows: the cells, as text.
-      align: one letter per column, ``l`` or ``r``; columns beyond its length are aligned to the right.
+      align: one letter per column, ``l`` or ``r``; columns beyond its length are aligned to the
+        right.
 
     Returns:
       The lines of the table, joined.
@@ -52,10 +57,15 @@ def table(heading: Sequence[str], rows: Sequence[Sequence[str]], *, align: str =
     widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
 
     def line(cells: Sequence[str]) -> str:
-        parts = [c.ljust(w) if a == "l" else c.rjust(w) for c, w, a in zip(cells, widths, align, strict=True)]
+        parts = [
+            c.ljust(w) if a == "l" else c.rjust(w)
+            for c, w, a in zip(cells, widths, align, strict=True)
+        ]
         return "  " + "  ".join(parts).rstrip()
 
-    return "\n".join([line(heading), "  " + "  ".join("─" * width for width in widths), *map(line, rows)])
+    return "\n".join(
+        [line(heading), "  " + "  ".join("─" * width for width in widths), *map(line, rows)]
+    )
 
 
 def rate(per_second: float) -> str:
@@ -74,7 +84,9 @@ def quantity(value: float, digits: int = 4) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and a noun in the singular or plural: ``2 links``, ``1 DOF with friction``, ``no errors``."""
+    """A number and a noun in the singular or plural: ``2 links``, ``1 DOF with friction``,
+    ``no errors``.
+    """
     head, preposition, tail = noun.partition(" with ")
     return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
 
@@ -121,9 +133,14 @@ def printable_output() -> Iterator[None]:
     """Sends standard output and errors through :class:`Printable`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # Terminals without Unicode then show "?" instead of a traceback.
+            stream.reconfigure(
+                errors="replace"
+            )  # Terminals without Unicode then show "?" instead of a traceback.
     # Warnings and tracebacks look up ``sys.stderr`` when they print, so they are escaped as well.
-    with contextlib.redirect_stdout(Printable(sys.stdout)), contextlib.redirect_stderr(Printable(sys.stderr)):
+    with (
+        contextlib.redirect_stdout(Printable(sys.stdout)),
+        contextlib.redirect_stderr(Printable(sys.stderr)),
+    ):
         yield
 
 
@@ -157,7 +174,9 @@ class Interrupts:
 
     @contextlib.contextmanager
     def importing(self) -> Iterator[None]:
-        """Where Ctrl-C ends the process at once, because nothing has been done that could be lost."""
+        """Where Ctrl-C ends the process at once, because nothing has been done that could be
+        lost.
+        """
         if signal.getsignal(signal.SIGINT) != self._interrupt:
             yield
             return

@@ -1,4 +1,6 @@
-"""``artix train``: trains a policy, with progress, checkpoints, a learning curve and a recorded episode."""
+"""``artix train``: trains a policy, with progress, checkpoints, a learning curve and a recorded
+episode.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ from artix.cli.training_files import (
     title_of,
     warm_start,
 )
-from artix.cli.training_tasks import TrainingTask, changed_config, parse_assignments, split, task_named, task_of
+from artix.cli.training_tasks import (
+    TrainingTask,
+    changed_config,
+    parse_assignments,
+    split,
+    task_named,
+    task_of,
+)
 from artix.examples import policies, ppo
 from artix.examples.learners import METHODS, method_of
 
@@ -60,33 +69,46 @@ def run_train(
     """Trains a policy.
 
     Args:
-      task: name of a task of :mod:`artix.envs`, or the beginning of one, or a Python file with a task; ``None`` for the
-        one that fits the robot, or for the checkpoint's.
-      steps: environment steps, counted from the start of the training run; ``None`` for the task's usual number.
+      task: name of a task of :mod:`artix.envs`, or the beginning of one, or a Python file with a
+        task; ``None`` for the one that fits the robot, or for the checkpoint's.
+      steps: environment steps, counted from the start of the training run; ``None`` for the task's
+        usual number.
       num_envs: number of parallel environments; ``None`` for the task's usual number.
       seed: seed of all random numbers; ``None`` for 0.
       output: folder for the results; ``None`` for ``runs/TASK`` or ``runs/ROBOT``.
       resume: whether to continue from the checkpoint in the folder.
-      robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own robot.
+      robot: a robot description, or the name of one, to learn the task; ``None`` for the task's own
+        robot.
       assignments: changed options, ``"rewards.pose=1"`` or ``"ppo.epochs=2"``.
-      tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the folder.
-      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for the method of the Python file or the checkpoint.
-      source: the folder of another training run, or its ``checkpoint.npz``. A new one begins with what that one
-        learned; task, robot, method and settings are its own, unless ``assignments`` change them.
+      tensorboard: whether the numbers of each iteration also go to TensorBoard's event files in the
+        folder.
+      method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for the method of the Python file or the
+        checkpoint.
+      source: the folder of another training run, or its ``checkpoint.npz``. A new one begins with
+        what that one learned; task, robot, method and settings are its own, unless ``assignments``
+        change them.
 
     Returns:
-      0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a checkpoint was saved.
+      0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a
+      checkpoint was saved.
 
     Raises:
-      CommandFailure: the task or robot is unknown, the checkpoint cannot be used, or the results cannot be written.
+      CommandFailure: the task or robot is unknown, the checkpoint cannot be used, or the results
+        cannot be written.
       DescriptionError: the robot's description has errors.
     """
-    start = None if source is None else _start(source, resume, {"a task": task, "--robot": robot, "--method": method})
+    start = (
+        None
+        if source is None
+        else _start(source, resume, {"a task": task, "--robot": robot, "--method": method})
+    )
     if start is not None:
         chosen = _changed(*start, assignments)
     elif resume and task is None and robot is None:
         if output is None:
-            raise CommandFailure("--resume needs --output, the folder of the training run, or the task")
+            raise CommandFailure(
+                "--resume needs --output, the folder of the training run, or the task"
+            )
         header = load_header(TrainingFiles(Path(output)).checkpoint)
         chosen = _of_checkpoint(header, Path(output))
     else:
@@ -98,7 +120,9 @@ def run_train(
     if resume:
         header = load_header(files.checkpoint)
         if header["task"] != chosen.name:
-            raise CommandFailure(f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {chosen.name!r}")
+            raise CommandFailure(
+                f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {chosen.name!r}"
+            )
         other = [name for name, value in changes.items() if value != header["config"].get(name)]
         for what in ("robot", "file"):
             mine, its = (each.get(what) for each in (chosen.header, header))
@@ -108,7 +132,8 @@ def run_train(
             other.append("settings (--set)")
         if other:
             raise CommandFailure(
-                f"--resume keeps the checkpoint's {' and '.join(other)}: leave out the options that differ"
+                f"--resume keeps the checkpoint's {' and '.join(other)}: leave out the options "
+                "that differ"
             )
         chosen = _of_checkpoint(header, files.folder)
         config = config_of(header)
@@ -116,12 +141,13 @@ def run_train(
         rows = load_rows(files, header["steps"])
     elif isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
         raise CommandFailure(
-            f"--envs must be a multiple of the number of devices, {jax.device_count()}; found {config.num_envs}"
+            f"--envs must be a multiple of the number of devices, {jax.device_count()}; found "
+            f"{config.num_envs}"
         )
     elif files.checkpoint.exists():
         raise CommandFailure(
-            f"{str(files.folder)!r} already has a training run: continue it with --resume, or choose another folder "
-            "with --output"
+            f"{str(files.folder)!r} already has a training run: continue it with --resume, or "
+            "choose another folder with --output"
         )
     if start is not None:
         training = warm_start(start[1], chosen.environment, config)
@@ -129,7 +155,9 @@ def run_train(
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CommandFailure(f"the folder {str(files.folder)!r} cannot be created: {error.strerror}") from error
+        raise CommandFailure(
+            f"the folder {str(files.folder)!r} cannot be created: {error.strerror}"
+        ) from error
     events = EventFiles(files.folder) if tensorboard else None
     return _train(chosen, config, steps or chosen.steps, training, rows, files, events)
 
@@ -137,9 +165,13 @@ def run_train(
 def _start(source: str, resume: bool, others: dict[str, str | None]) -> tuple[dict[str, Any], Path]:
     """The header and the path of the checkpoint that a new training run begins with."""
     if resume:
-        raise CommandFailure("--resume continues a training run, --from begins a new one: give one of them")
+        raise CommandFailure(
+            "--resume continues a training run, --from begins a new one: give one of them"
+        )
     if fixed := [name for name, value in others.items() if value is not None]:
-        raise CommandFailure(f"--from takes {' and '.join(fixed)} from its checkpoint: leave that out")
+        raise CommandFailure(
+            f"--from takes {' and '.join(fixed)} from its checkpoint: leave that out"
+        )
     path = Path(source)
     path = TrainingFiles(path).checkpoint if path.is_dir() else path
     return load_header(path), path
@@ -152,7 +184,9 @@ def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> 
         raise CommandFailure(f"--set {of_robot[0].text}: --from keeps the robot of its checkpoint")
     config = changed_config(config_of(header), of_method)
     if getattr(config, "initial_noise", None) != header["config"].get("initial_noise"):
-        raise CommandFailure("--set ppo.initial_noise: --from keeps the noise that its checkpoint has learned")
+        raise CommandFailure(
+            "--set ppo.initial_noise: --from keeps the noise that its checkpoint has learned"
+        )
     settings = [*header.get("set", []), *assignments]
     return _of_checkpoint({**header, "set": settings}, path.parent)._replace(config=config)
 
@@ -175,7 +209,10 @@ def _train(
 ) -> int:
     task, environment = chosen.name, chosen.environment
     before = rows[-1]["seconds"] if rows else 0.0
-    print(f"{task}: {rate(steps)} steps in {config.num_envs} environments on {_devices()}, saved in {files.folder}/")
+    print(
+        f"{task}: {rate(steps)} steps in {config.num_envs} environments on {_devices()}, saved in "
+        f"{files.folder}/"
+    )
     print("compiling ...", flush=True)
     if config.mirror and (reason := getattr(environment, "asymmetry", "")):
         print(f"no symmetry is used: {reason}")
@@ -184,7 +221,9 @@ def _train(
     report = None
     status = 0
     try:
-        iterations = METHODS[method_of(config)].train(environment, config, steps=steps, training=training)
+        iterations = METHODS[method_of(config)].train(
+            environment, config, steps=steps, training=training
+        )
         for training, report in _until_terminated(iterations):
             report["seconds"] += before
             rows.append(report)
@@ -193,7 +232,9 @@ def _train(
             if events is not None:
                 events.add(report)
             if time.perf_counter() - last_saved > CHECKPOINT_PERIOD:
-                _save_or_say(files, training, header_of(chosen.header, config, report), rows, progress)
+                _save_or_say(
+                    files, training, header_of(chosen.header, config, report), rows, progress
+                )
                 last_saved = time.perf_counter()
     except KeyboardInterrupt as interrupt:
         status = 143 if isinstance(interrupt, _Terminated) else 130
@@ -205,16 +246,24 @@ def _train(
     if training is None or report is None:
         print("interrupted before the first iteration" if status else "nothing left to do")
         return status
-    files = _save_somewhere(files, training, header_of(chosen.header, config, report), rows, environment)
+    files = _save_somewhere(
+        files, training, header_of(chosen.header, config, report), rows, environment
+    )
     if status:
         # The checkpoint knows its robot and its settings.
         named = "" if files.articulation is not None or "file" in chosen.header else f" {task}"
-        print(f"interrupted; continue with: artix train{named} --resume --steps {steps} --output {files.folder}")
+        print(
+            f"interrupted; continue with: artix train{named} --resume --steps {steps} --output "
+            f"{files.folder}"
+        )
         return status
     visuals = visuals_of(chosen.header, environment)
     policy = METHODS[method_of(config)].policy_of(training, config)
     is_recorded = _record(files, environment, policy, config.seed, visuals)
-    print(f"to see the result: {f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}")
+    print(
+        "to see the result: "
+        f"{f'open {files.recording}' if is_recorded else f'artix play {files.policy}'}"
+    )
     return 0
 
 
@@ -230,7 +279,9 @@ class _Terminated(KeyboardInterrupt):
 
 
 def _until_terminated(iterations: Iterator[_Item]) -> Iterator[_Item]:
-    """The items, until SIGTERM raises :class:`_Terminated`. Only the main thread may handle signals."""
+    """The items, until SIGTERM raises :class:`_Terminated`. Only the main thread may handle
+    signals.
+    """
 
     def terminate(*_: Any) -> None:
         raise _Terminated
@@ -251,7 +302,8 @@ def _save_somewhere(
     rows: list[dict[str, float]],
     environment: envs.Environment,
 ) -> TrainingFiles:
-    """Saves the results of a training run. If its folder cannot be written, a new temporary one takes its place.
+    """Saves the results of a training run. If its folder cannot be written, a new temporary one
+    takes its place.
 
     Returns:
       The files that were written.
@@ -263,7 +315,10 @@ def _save_somewhere(
         _save_all(files, training, header, rows, environment)
         return files
     except OSError as error:
-        print(f"artix: {str(files.folder)!r} cannot be written: {error.strerror or error}", file=sys.stderr)
+        print(
+            f"artix: {str(files.folder)!r} cannot be written: {error.strerror or error}",
+            file=sys.stderr,
+        )
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"artix-{header['task']}-"))
         files = dataclasses.replace(files, folder=folder)
@@ -289,11 +344,18 @@ def _save_all(
     for reason in missing:
         print(f"no {reason}")
     save_curve(files, rows, f"{title_of(header)}, {method_of(config).upper()}")
-    print(f"saved in {files.folder}/: {', '.join(sorted(path.name for path in files.folder.iterdir()))}")
+    print(
+        f"saved in {files.folder}/: "
+        f"{', '.join(sorted(path.name for path in files.folder.iterdir()))}"
+    )
 
 
 def _record(
-    files: TrainingFiles, environment: envs.Environment, policy: policies.Policy, seed: int, visuals: Any = None
+    files: TrainingFiles,
+    environment: envs.Environment,
+    policy: policies.Policy,
+    seed: int,
+    visuals: Any = None,
 ) -> bool:
     """Records an episode of the policy, if the viewer is installed."""
     try:
@@ -304,17 +366,24 @@ def _record(
     return True
 
 
-def _save_or_say(files: TrainingFiles, training: Any, header: Any, rows: Any, progress: _Progress) -> None:
+def _save_or_say(
+    files: TrainingFiles, training: Any, header: Any, rows: Any, progress: _Progress
+) -> None:
     """Saves a checkpoint during training. A full disk must not end the training run."""
     try:
         save_checkpoint(files, training, header, rows)
     except OSError as error:
         progress.end()
-        print(f"artix: no checkpoint was saved: {error.strerror or error}; training continues", file=sys.stderr)
+        print(
+            f"artix: no checkpoint was saved: {error.strerror or error}; training continues",
+            file=sys.stderr,
+        )
 
 
 class _Progress:
-    """Progress: one line that is overwritten in a terminal, and a new line now and then elsewhere."""
+    """Progress: one line that is overwritten in a terminal, and a new line now and then
+    elsewhere.
+    """
 
     def __init__(self, steps: int) -> None:
         self.steps, self.shown, self.speed = steps, -math.inf, math.nan
@@ -322,7 +391,9 @@ class _Progress:
 
     def show(self, report: dict[str, float]) -> None:
         if self.last is not None:  # the first iteration includes compilation
-            speed = (report["steps"] - self.last["steps"]) / max(report["seconds"] - self.last["seconds"], 1e-9)
+            speed = (report["steps"] - self.last["steps"]) / max(
+                report["seconds"] - self.last["seconds"], 1e-9
+            )
             self.speed = speed if math.isnan(self.speed) else 0.95 * self.speed + 0.05 * speed
         time_now, live = time.perf_counter(), sys.stdout.isatty()
         if time_now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
@@ -333,10 +404,15 @@ class _Progress:
     def _text(self, report: dict[str, float]) -> str:
         parts = [f"{rate(report['steps'])} of {rate(self.steps)} steps"]
         if not math.isnan(self.speed):
-            minutes, seconds = divmod(round(max(self.steps - report["steps"], 0) / max(self.speed, 1e-9)), 60)
+            minutes, seconds = divmod(
+                round(max(self.steps - report["steps"], 0) / max(self.speed, 1e-9)), 60
+            )
             parts += [f"{rate(self.speed)} steps/s", f"{minutes}:{seconds:02d} left"]
         if not math.isnan(report["recent/return"]):
-            parts += [f"return {report['recent/return']:.4g}", f"{100 * report['recent/fall']:.0f} % terminated"]
+            parts += [
+                f"return {report['recent/return']:.4g}",
+                f"{100 * report['recent/fall']:.0f} % terminated",
+            ]
         if report.get("metrics/nan"):
             parts.append(f"{report['metrics/nan']:.1g} of the steps were not finite")
         return " | ".join(parts).ljust(100)

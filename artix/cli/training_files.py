@@ -24,7 +24,8 @@ from artix.io.common.atomic_file import write_atomically
 COLUMNS = ("steps", "seconds", "return", "fall", "noise")
 #: Over how many episodes ``recent/return`` and ``recent/fall`` are means, at least.
 RECENT = 100
-#: Of the metrics of a task, those in the picture of the learning curve: how well a command is followed.
+#: Of the metrics of a task, those in the picture of the learning curve: how well a command is
+#: followed.
 _TRACKING = re.compile(r"metrics/(reward/tracking.*|.*_error)")
 
 
@@ -33,7 +34,9 @@ class TrainingFiles:
     """The files in the folder of a training run."""
 
     folder: Path
-    articulation: artix.Articulation | None = dataclasses.field(default=None, repr=False, compare=False)
+    articulation: artix.Articulation | None = dataclasses.field(
+        default=None, repr=False, compare=False
+    )
     """The robot that checkpoints carry; ``None`` for the task's own."""
 
     @property
@@ -69,7 +72,12 @@ class TrainingFiles:
 
 def header_of(task: Mapping[str, Any], config: Any, report: dict[str, float]) -> dict[str, Any]:
     """The header of a checkpoint, with what says which task it is for."""
-    return {**task, "config": dataclasses.asdict(config), "steps": report["steps"], "seconds": report["seconds"]}
+    return {
+        **task,
+        "config": dataclasses.asdict(config),
+        "steps": report["steps"],
+        "seconds": report["seconds"],
+    }
 
 
 def save_checkpoint(
@@ -87,14 +95,18 @@ def save_checkpoint(
     policies.save(files.checkpoint, {"training": training, "policy": policy}, **header)
     columns = [*COLUMNS, *sorted({name for row in rows for name in row} - {*COLUMNS})]
     table = io.StringIO(newline="")
-    csv.writer(table).writerows([columns, *([row.get(name, math.nan) for name in columns] for row in rows)])
+    csv.writer(table).writerows(
+        [columns, *([row.get(name, math.nan) for name in columns] for row in rows)]
+    )
     write_atomically(files.rows, lambda part: part.write_text(table.getvalue(), newline=""))
 
 
 def recent(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean return and fraction of falls of the latest iterations in which at least :data:`RECENT` episodes ended.
+    """Mean return and fraction of falls of the latest iterations in which at least :data:`RECENT`
+    episodes ended.
 
-    The episodes of one iteration are few, and long ones are missing where all environments run in step.
+    The episodes of one iteration are few, and long ones are missing where all environments run in
+    step.
     """
     episodes = returns = falls = 0.0
     for row in reversed(rows):
@@ -121,7 +133,9 @@ class EventFiles:
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            raise CommandFailure("--tensorboard needs tensorboardX: pip install 'artix[tensorboard]'") from error
+            raise CommandFailure(
+                "--tensorboard needs tensorboardX: pip install 'artix[tensorboard]'"
+            ) from error
         self._writer = SummaryWriter(str(folder), write_to_disk=True)
 
     def add(self, row: Mapping[str, float]) -> None:
@@ -139,9 +153,12 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: A
     """Loads the training run of a checkpoint.
 
     Raises:
-      CommandFailure: the checkpoint is missing or damaged, or was saved with other options or devices.
+      CommandFailure: the checkpoint is missing or damaged, or was saved with other options or
+        devices.
     """
-    like = jax.eval_shape(lambda: METHODS[method_of(config)].start(environment, config, jax.device_count()))
+    like = jax.eval_shape(
+        lambda: METHODS[method_of(config)].start(environment, config, jax.device_count())
+    )
     try:
         return policies.load(files.checkpoint, {"training": like})["training"]
     except (OSError, ValueError) as error:
@@ -149,7 +166,8 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: A
 
 
 def warm_start(checkpoint: Path, environment: envs.Environment, config: Any) -> Any:
-    """A new training run that begins with the networks, the optimiser and the moments of a checkpoint.
+    """A new training run that begins with the networks, the optimiser and the moments of a
+    checkpoint.
 
     Raises:
       CommandFailure: the checkpoint is missing or damaged, or its networks have other sizes.
@@ -157,13 +175,16 @@ def warm_start(checkpoint: Path, environment: envs.Environment, config: Any) -> 
     method = METHODS[method_of(config)]
     training = jax.jit(lambda: method.start(environment, config, jax.device_count()))()
     try:
-        return method.warm_started(training, lambda like: policies.load(checkpoint, {"training": like})["training"])
+        return method.warm_started(
+            training, lambda like: policies.load(checkpoint, {"training": like})["training"]
+        )
     except (OSError, ValueError) as error:
         raise CommandFailure(f"--from: {error}") from error
 
 
 def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:
-    """Loads the learning curve up to a number of steps; empty if there is none. Its columns may be any.
+    """Loads the learning curve up to a number of steps; empty if there is none. Its columns may be
+    any.
 
     Raises:
       CommandFailure: the table is damaged.
@@ -175,10 +196,13 @@ def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:
             columns, *lines = csv.reader(file)
         rows = [dict(zip(columns, map(float, row), strict=True)) for row in lines]
     except (OSError, ValueError) as error:
-        raise CommandFailure(f"cannot resume: {str(files.rows)!r} is damaged: {error}; move it away") from error
+        raise CommandFailure(
+            f"cannot resume: {str(files.rows)!r} is damaged: {error}; move it away"
+        ) from error
     if not {*COLUMNS} <= {*columns}:
         raise CommandFailure(
-            f"cannot resume: {str(files.rows)!r} is damaged: expected the columns {', '.join(COLUMNS)}; move it away"
+            f"cannot resume: {str(files.rows)!r} is damaged: expected the columns "
+            f"{', '.join(COLUMNS)}; move it away"
         )
     return [row for row in rows if row["steps"] <= before]
 
@@ -196,7 +220,9 @@ def load_header(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CommandFailure(str(error)) from error
     if not {"task", "config"} <= set(header):
-        raise CommandFailure(f"{str(path)!r} does not name its task; was it written by artix train?")
+        raise CommandFailure(
+            f"{str(path)!r} does not name its task; was it written by artix train?"
+        )
     return header
 
 
@@ -207,10 +233,12 @@ def title_of(header: Mapping[str, Any]) -> str:
 
 
 def load_policy(path: Path | str, environment: envs.Environment) -> policies.Policy:
-    """Loads the policy from a checkpoint, from a policy file, or by the name of a task with a built-in one.
+    """Loads the policy from a checkpoint, from a policy file, or by the name of a task with a
+    built-in one.
 
     Raises:
-      CommandFailure: the file is damaged, or its policy has other observations or actions than the environment.
+      CommandFailure: the file is damaged, or its policy has other observations or actions than the
+        environment.
     """
     try:
         policy = policies.load(path)
@@ -220,8 +248,9 @@ def load_policy(path: Path | str, environment: envs.Environment) -> policies.Pol
     expected = ((obs["state"] if isinstance(obs, dict) else obs).shape, environment.action_size)
     if (policy.observed.mean.shape, policy.action_size) != expected:
         raise CommandFailure(
-            f"the policy in {str(path)!r} does not fit {environment.name}: it takes {policy.observed.mean.size} "
-            f"observations and returns {policy.action_size} actions, the task has {expected[0][0]} and {expected[1]}"
+            f"the policy in {str(path)!r} does not fit {environment.name}: it takes "
+            f"{policy.observed.mean.size} observations and returns {policy.action_size} actions, "
+            f"the task has {expected[0][0]} and {expected[1]}"
         )
     return policy
 
@@ -230,15 +259,20 @@ def config_of(header: dict[str, Any]) -> Any:
     """The settings of the method from a header."""
     kind = METHODS[header.get("method", "ppo")].Config
     known = {field.name for field in dataclasses.fields(kind)}
-    values: dict[str, Any] = {name: tuple(x) if isinstance(x, list) else x for name, x in header["config"].items()}
+    values: dict[str, Any] = {
+        name: tuple(x) if isinstance(x, list) else x for name, x in header["config"].items()
+    }
     unknown = sorted(set(values) - known)
     if unknown:
-        raise CommandFailure(f"the checkpoint has settings that are unknown to this version of artix: {unknown}")
+        raise CommandFailure(
+            f"the checkpoint has settings that are unknown to this version of artix: {unknown}"
+        )
     return kind(**values)
 
 
 def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title: str) -> None:
-    """Draws the learning curve: the return and, for tasks with commands, how well they are followed.
+    """Draws the learning curve: the return and, for tasks with commands, how well they are
+    followed.
 
     Raises:
       OSError: the picture cannot be written.
@@ -254,9 +288,21 @@ def save_curve(files: TrainingFiles, rows: Sequence[Mapping[str, float]], title:
         shown = [row for row in rows if not math.isnan(row.get(name, math.nan))]
         label = name.removeprefix("metrics/").removeprefix("reward/").replace("_", " ")
         place = panels[-1] if name in tracking else panels[0]
-        style = {"color": "tab:blue", "alpha": 0.3 if name == "return" else 1.0} if name not in tracking else {}
-        label = {"return": "of each iteration", "recent/return": f"of the last {RECENT} episodes"}.get(name, label)
-        place.plot([row["steps"] / 1e6 for row in shown], [row[name] for row in shown], label=label, **style)
+        style = (
+            {"color": "tab:blue", "alpha": 0.3 if name == "return" else 1.0}
+            if name not in tracking
+            else {}
+        )
+        label = {
+            "return": "of each iteration",
+            "recent/return": f"of the last {RECENT} episodes",
+        }.get(name, label)
+        place.plot(
+            [row["steps"] / 1e6 for row in shown],
+            [row[name] for row in shown],
+            label=label,
+            **style,
+        )
     panels[0].set(ylabel="mean return of episodes", title=title)
     panels[0].legend()
     panels[-1].set(xlabel="environment steps [million]")

@@ -1,4 +1,6 @@
-"""What ``artix train`` trains: a task by name or in a Python file, for any robot, with the options of ``--set``."""
+"""What ``artix train`` trains: a task by name or in a Python file, for any robot, with the options
+of ``--set``.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,30 @@ from artix import envs
 from artix.cli.names import INSTALLABLE
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
-from artix.envs import LeggedRobot, curricula, disturbances, noise, observation_terms, rewards, starts, terminations
+from artix.envs import (
+    LeggedRobot,
+    curricula,
+    disturbances,
+    noise,
+    observation_terms,
+    rewards,
+    starts,
+    terminations,
+)
 from artix.envs.observation_terms import ObservationTerm
 from artix.examples.learners import METHODS, method_of, settings
 
 #: Options of tasks that the command line cannot express, or that other arguments give.
-_NOT_BY_NAME = ("self", "name", "robot", "dtype", "ground", "tiles", "randomization", "articulation")
+_NOT_BY_NAME = (
+    "self",
+    "name",
+    "robot",
+    "dtype",
+    "ground",
+    "tiles",
+    "randomization",
+    "articulation",
+)
 
 #: The terms of options that are mappings; ``none`` leaves one out.
 _TERMS: dict[str, Iterable[str]] = {
@@ -58,12 +78,17 @@ def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not all(key.split(".")):
-            raise CommandFailure(f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1; the task stands before")
+            raise CommandFailure(
+                f"--set {text!r}: expected KEY=VALUE, such as rewards.pose=1; the task stands "
+                "before"
+            )
         assignments.append(Assignment(text, tuple(key.strip().split(".")), _value(value.strip())))
     return assignments
 
 
-def split(assignments: Sequence[Assignment]) -> tuple[list[Assignment], list[Assignment], list[Assignment]]:
+def split(
+    assignments: Sequence[Assignment],
+) -> tuple[list[Assignment], list[Assignment], list[Assignment]]:
     """The assignments of a method of learning, such as ``ppo.``, of ``robot.``, and of the task."""
     parts: dict[str, list[Assignment]] = {"method": [], "robot": [], "": []}
     kinds = {"robot": "robot"} | dict.fromkeys(METHODS, "method")
@@ -76,15 +101,17 @@ def changed_config(config: Any, assignments: Sequence[Assignment]) -> Any:
     """The settings of a method with, for instance, ``ppo.NAME=value`` changed.
 
     Raises:
-      CommandFailure: there is no such setting, it is one of another method, or the value is of another type or out of
-        range.
+      CommandFailure: there is no such setting, it is one of another method, or the value is of
+        another type or out of range.
     """
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     method = method_of(config)
     for one in assignments:
         head, *names = one.keys
         if head != method:
-            raise CommandFailure(f"--set {one.text}: this training run learns with {method!r} (--method)")
+            raise CommandFailure(
+                f"--set {one.text}: this training run learns with {method!r} (--method)"
+            )
         known(one, ".".join(names), fields, f"{method}.")
         try:
             config = dataclasses.replace(config, **{names[0]: _like(one, fields[names[0]])})
@@ -99,7 +126,11 @@ def robot_options(assignments: Sequence[Assignment]) -> dict[str, Any]:
     Raises:
       CommandFailure: there is no such keyword.
     """
-    keywords = [name for name in inspect.signature(LeggedRobot.of).parameters if name not in ("articulation", "trunk")]
+    keywords = [
+        name
+        for name in inspect.signature(LeggedRobot.of).parameters
+        if name not in ("articulation", "trunk")
+    ]
     options = {}
     for one in assignments:
         _, *names = one.keys
@@ -117,7 +148,8 @@ def task_options(
     Args:
       make: makes the environment from options.
       options: options to start from.
-      assignments: as ``tracking_sigma=0.5``, ``rewards.pose=1`` or ``velocity_commands.largest=1,0,1``.
+      assignments: as ``tracking_sigma=0.5``, ``rewards.pose=1`` or
+        ``velocity_commands.largest=1,0,1``.
 
     Raises:
       CommandFailure: the task has no such option, or the option no such part.
@@ -130,7 +162,12 @@ def task_options(
     for one in assignments:
         head, *rest = one.keys
         if not takes_any:
-            terms = [f"{option}.{term}" for option in _TERMS if option in names for term in _TERMS[option]]
+            terms = [
+                f"{option}.{term}"
+                for option in _TERMS
+                if option in names
+                for term in _TERMS[option]
+            ]
             every = [*names, *terms]
             learner = [f"ppo.{field.name}" for field in dataclasses.fields(METHODS["ppo"].Config)]
             known(one, head, names, "", [*every, *learner])
@@ -141,14 +178,22 @@ def task_options(
     return changed
 
 
-def known(one: Assignment, name: str, names: Iterable[str], prefix: str, others: Iterable[str] = ()) -> None:
-    """Raises :class:`CommandFailure` with the names that are like it, unless ``name`` is one of ``names``."""
+def known(
+    one: Assignment, name: str, names: Iterable[str], prefix: str, others: Iterable[str] = ()
+) -> None:
+    """Raises :class:`CommandFailure` with the names that are like it, unless ``name`` is one of
+    ``names``.
+    """
     names = list(names)
     if name in names:
         return
     every = dict.fromkeys([*(f"{prefix}{each}" for each in names), *others])
     like = difflib.get_close_matches(".".join(one.keys), every, 2, 0.6)
-    hint = f"did you mean {' or '.join(like)}?" if like else f"choose from: {', '.join(prefix + x for x in names)}"
+    hint = (
+        f"did you mean {' or '.join(like)}?"
+        if like
+        else f"choose from: {', '.join(prefix + x for x in names)}"
+    )
     raise CommandFailure(f"--set {one.text}: there is no {'.'.join(one.keys)!r}; {hint}")
 
 
@@ -157,28 +202,42 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
     head, *more = rest
     if isinstance(before, Mapping):
         known(one, head, dict.fromkeys([*before, *_TERMS.get(one.keys[0], ())]), f"{one.keys[0]}.")
-        if more and one.keys[0] == "observations" and not isinstance(before.get(head), ObservationTerm):
+        if (
+            more
+            and one.keys[0] == "observations"
+            and not isinstance(before.get(head), ObservationTerm)
+        ):
             before = {**before, head: ObservationTerm(scale=before.get(head) or 1.0)}
         return {**before, head: _with_part(one, before[head], more) if more else one.value}
     fields = getattr(before, "_fields", None) or tuple(getattr(before, "__dataclass_fields__", ()))
     if not fields:
         raise CommandFailure(f"--set {one.text}: {one.keys[0]!r} has no parts; set it as a whole")
     known(one, head, fields, f"{'.'.join(one.keys[: -len(rest)])}.")
-    value = _with_part(one, getattr(before, head), more) if more else _like(one, getattr(before, head))
+    value = (
+        _with_part(one, getattr(before, head), more) if more else _like(one, getattr(before, head))
+    )
     try:
-        replaced = getattr(before, "_replace", None) or functools.partial(dataclasses.replace, before)
+        replaced = getattr(before, "_replace", None) or functools.partial(
+            dataclasses.replace, before
+        )
         return replaced(**{head: value})
     except (TypeError, ValueError) as error:
         raise CommandFailure(f"--set {one.text}: {error}") from error
 
 
 def _parameters(make: Callable[..., Any], environment: Any) -> tuple[list[str], bool]:
-    """The options of a task, and whether it takes any: from ``make``, and from classes to which it passes any."""
+    """The options of a task, and whether it takes any: from ``make``, and from classes to which it
+    passes any.
+    """
     sources: list[Any] = [make, *type(environment).__mro__]
     names: dict[str, None] = {}
     for source in sources:
         parameters = inspect.signature(source).parameters.values()
-        names |= {one.name: None for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
+        names |= {
+            one.name: None
+            for one in parameters
+            if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+        }
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):
             return [name for name in names if name not in _NOT_BY_NAME], False
     return list(names), True
@@ -196,7 +255,9 @@ def _like(one: Assignment, before: Any) -> Any:
     if isinstance(before, bool):
         fits = isinstance(value, bool)
     elif isinstance(before, int):
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        fits = (
+            isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        )
         value = int(value) if fits else value
     elif isinstance(before, float):
         fits = isinstance(value, int | float) and not isinstance(value, bool)
@@ -204,7 +265,9 @@ def _like(one: Assignment, before: Any) -> Any:
         return value
     if not fits:
         kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(before)]
-        raise CommandFailure(f"--set {one.text}: expected {kind}, as {before}; found {one.text.partition('=')[2]!r}")
+        raise CommandFailure(
+            f"--set {one.text}: expected {kind}, as {before}; found {one.text.partition('=')[2]!r}"
+        )
     return value
 
 
@@ -219,7 +282,7 @@ def _value(text: str) -> Any:
     return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
 
 
-# --- tasks ----------------------------------------------------------------------------------------
+# --- tasks --------------------------------------------------------------------------------------
 
 
 #: The tasks of robots with two feet, and with more.
@@ -237,7 +300,8 @@ class TrainingTask(NamedTuple):
     """Settings of the method that learns it, such as :class:`artix.examples.ppo.Config`."""
     steps: int
     header: dict[str, Any]
-    """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"`` and ``"file"``."""
+    """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"``
+    and ``"file"``."""
     folder: str
     """Name of the folder for results."""
     articulation: artix.Articulation | None = None
@@ -250,11 +314,12 @@ def task_named(
     """A task from the command line.
 
     Args:
-      task: name of a task, or its beginning, or a Python file; ``None`` for the one that fits the robot.
+      task: name of a task, or its beginning, or a Python file; ``None`` for the one that fits the
+        robot.
       robot: a robot description for the task, a name of one, or ``None`` for the task's own robot.
       assignments: texts of ``--set``.
-      method: how it is learned, one of :data:`artix.examples.learners.METHODS`; ``None`` for PPO, or for that of the
-        Python file.
+      method: how it is learned, one of :data:`artix.examples.learners.METHODS`; ``None`` for PPO,
+        or for that of the Python file.
 
     Raises:
       CommandFailure: there is no such task, file, robot or option, or they do not fit each other.
@@ -267,18 +332,27 @@ def task_named(
     method = method or "ppo"
     if robot is None:
         if task is None:
-            raise CommandFailure(f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot")
+            raise CommandFailure(
+                f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot"
+            )
         name = _full_name(task)
         return _make_task(name, list(assignments), {"method": method}, name)
     if robot.endswith(".py"):
-        raise CommandFailure(f"--robot takes the description of a robot; for a task in Python: artix train {robot}")
+        raise CommandFailure(
+            f"--robot takes the description of a robot; for a task in Python: artix train {robot}"
+        )
     legged = legged_robot(robot, robot_options(of_robot))
-    print(f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes it)\n{legged.table()}\n")
+    print(
+        f"{robot}: what is known and assumed (--set robot.NAME=VALUE changes "
+        f"it)\n{legged.table()}\n"
+    )
     name = (_BIPED if len(legged.feet) == 2 else _QUADRUPED) if task is None else _full_name(task)
     path = description_path(robot)
     numbers = {field: _json(getattr(legged, field)) for field in _OF_ROBOT}
     kept = {"method": method, "robot": {"description": str(path.resolve()), **numbers}}
-    return _make_task(name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged)
+    return _make_task(
+        name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged
+    )
 
 
 def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> TrainingTask:
@@ -287,7 +361,8 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
     Args:
       header: the header of the checkpoint.
       folder: where the robot that it carries is.
-      for_training: whether the task has the options for training, rather than its usual ones, to play.
+      for_training: whether the task has the options for training, rather than its usual ones, to
+        play.
 
     Raises:
       CommandFailure: this version has no such task, or the robot or the Python file is missing.
@@ -321,8 +396,8 @@ def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> env
     is_same = numbers.shape == expected.shape and np.allclose(numbers, expected, atol=1e-3)
     if not is_same or legged.feet != tuple(kept["feet"]):
         raise CommandFailure(
-            f"the installed description of {name!r} is another one than its policy was trained with: "
-            f"pip install {kept['package']}"
+            f"the installed description of {name!r} is another one than its policy was trained "
+            f"with: pip install {kept['package']}"
         )
     return legged
 
@@ -330,7 +405,9 @@ def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> env
 def _saved_robot(kept: Mapping[str, Any], path: Path) -> envs.LeggedRobot:
     """The robot that a training run has saved."""
     if not path.exists():
-        raise CommandFailure(f"its robot is missing: copy robot.npz of the training run to {str(path)!r}")
+        raise CommandFailure(
+            f"its robot is missing: copy robot.npz of the training run to {str(path)!r}"
+        )
     try:
         articulation = artix.load(path)
     except ValueError as error:  # Of which a DescriptionError is one.
@@ -346,13 +423,16 @@ def _saved_robot(kept: Mapping[str, Any], path: Path) -> envs.LeggedRobot:
     )
 
 
-def legged_robot(robot: str, options: Mapping[str, Any], *, needs_meshes: bool = False) -> envs.LeggedRobot:
+def legged_robot(
+    robot: str, options: Mapping[str, Any], *, needs_meshes: bool = False
+) -> envs.LeggedRobot:
     """What a task needs to know about the robot that ``robot`` names.
 
     Args:
       robot: a robot description, or the name of one.
       options: keywords of :meth:`artix.envs.LeggedRobot.of`.
-      needs_meshes: whether the meshes of its feet must be read, rather than left out without the package for them.
+      needs_meshes: whether the meshes of its feet must be read, rather than left out without the
+        package for them.
 
     Raises:
       CommandFailure: it cannot be read, or it is not a legged robot.
@@ -387,13 +467,19 @@ def _make_task(
     for_training: bool = True,
 ) -> TrainingTask:
     """A task of artix, with its settings."""
-    config, steps, options, always = _make_or_explain(functools.partial(settings, name, kept["method"]), {})
+    config, steps, options, always = _make_or_explain(
+        functools.partial(settings, name, kept["method"]), {}
+    )
     of_method, of_robot, of_task = split(parse_assignments(assignments))
     if robot is None and of_robot:
-        raise CommandFailure(f"--set {of_robot[0].text}: only a robot from --robot has such options")
+        raise CommandFailure(
+            f"--set {of_robot[0].text}: only a robot from --robot has such options"
+        )
     if not for_training:  # A trained robot has passed its curricula.
         of_task = [one for one in of_task if one.keys[0] != "curricula"]
-    options = (options if for_training else {}) | always | ({} if robot is None else {"robot": robot})
+    options = (
+        (options if for_training else {}) | always | ({} if robot is None else {"robot": robot})
+    )
     make = functools.partial(envs.make, name)
     environment = _make_or_explain(make, task_options(make, options, of_task))
     return TrainingTask(
@@ -415,11 +501,14 @@ def _from_file(path: Path, assignments: list[str], method: str | None = None) ->
     make = getattr(module, "make", None)
     if not callable(make):
         raise CommandFailure(
-            f"{str(path)!r} defines no make(): a function that returns an artix.envs.Environment; `config`, an "
-            "artix.examples.ppo.Config or another method's, and `steps` may stand beside it"
+            f"{str(path)!r} defines no make(): a function that returns an artix.envs.Environment; "
+            "`config`, an artix.examples.ppo.Config or another method's, and `steps` may stand "
+            "beside it"
         )
     usual = settings(path.stem)
-    config = getattr(module, "config", usual.config if method in (None, "ppo") else METHODS[method].Config())
+    config = getattr(
+        module, "config", usual.config if method in (None, "ppo") else METHODS[method].Config()
+    )
     try:
         its = method_of(config)
     except TypeError as error:
@@ -428,10 +517,20 @@ def _from_file(path: Path, assignments: list[str], method: str | None = None) ->
         raise CommandFailure(f"{str(path)!r} has a config for the method {its!r}, not {method!r}")
     of_method, of_robot, of_task = split(parse_assignments(assignments))
     environment = _make_or_explain(make, task_options(make, {}, [*of_task, *of_robot]))
-    if not (callable(getattr(environment, "reset", None)) and callable(getattr(environment, "step", None))):
-        raise CommandFailure(f"make() of {str(path)!r} must return an artix.envs.Environment; found {environment!r}")
+    if not (
+        callable(getattr(environment, "reset", None))
+        and callable(getattr(environment, "step", None))
+    ):
+        raise CommandFailure(
+            f"make() of {str(path)!r} must return an artix.envs.Environment; found {environment!r}"
+        )
     steps = getattr(module, "steps", usual.steps)
-    header = {"task": environment.name, "set": assignments, "method": its, "file": str(path.resolve())}
+    header = {
+        "task": environment.name,
+        "set": assignments,
+        "method": its,
+        "file": str(path.resolve()),
+    }
     config = changed_config(config, of_method)
     return TrainingTask(environment.name, environment, config, steps, header, path.stem)
 
@@ -465,9 +564,19 @@ def _full_name(task: str) -> str:
     try:
         return envs.full_name(task)
     except ValueError as error:
-        hint = "; a robot goes to --robot, and a task of your own is a Python file" if "." in task else ""
+        hint = (
+            "; a robot goes to --robot, and a task of your own is a Python file"
+            if "." in task
+            else ""
+        )
         raise CommandFailure(f"{error}{hint}") from error
 
 
 def _json(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else list(value) if isinstance(value, tuple) else value
+    return (
+        value.tolist()
+        if hasattr(value, "tolist")
+        else list(value)
+        if isinstance(value, tuple)
+        else value
+    )

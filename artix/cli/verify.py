@@ -25,12 +25,17 @@ from artix.io.common.atomic_file import write_atomically
 
 Records = dict[str, np.ndarray]
 
-#: The simulators, with the physics step of MuJoCo [s] and whether its contacts are as stiff as that step allows.
-MUJOCO: dict[str, tuple[float, bool]] = {"MuJoCo, stiff": (0.001, True), "MuJoCo, default": (0.002, False)}
+#: The simulators, with the physics step of MuJoCo [s] and whether its contacts are as stiff as that
+#: step allows.
+MUJOCO: dict[str, tuple[float, bool]] = {
+    "MuJoCo, stiff": (0.001, True),
+    "MuJoCo, default": (0.002, False),
+}
 ARTIX = "artix"
 #: Colours of the simulators in the plot.
 _COLORS = {ARTIX: "tab:blue", "MuJoCo, stiff": "tab:orange", "MuJoCo, default": "tab:green"}
-#: A robot has fallen if its root is lower than this fraction of its height, or its z axis is tilted beyond this cosine.
+#: A robot has fallen if its root is lower than this fraction of its height, or its z axis is tilted
+#: beyond this cosine.
 _LOW, _TILT = 0.5, 0.5
 #: How much of the steady gait is shown in the plots of feet and torques [s].
 _CLOSE = 1.0
@@ -39,8 +44,9 @@ _CLOSE = 1.0
 def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
     """Compares a policy in artix and in MuJoCo and prints a table of what it does in each.
 
-    Both start from the default pose at rest, without noise, pushes and randomisation. In MuJoCo, the exported scene is
-    driven by the loop that a robot would use (:mod:`artix.examples.deploy_mujoco`).
+    Both start from the default pose at rest, without noise, pushes and randomisation. In MuJoCo,
+    the exported scene is driven by the loop that a robot would use
+    (:mod:`artix.examples.deploy_mujoco`).
 
     Args:
       checkpoint: as for :func:`artix.cli.play.run_play`.
@@ -51,14 +57,15 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
       0 if the robot falls nowhere, 1 if it falls.
 
     Raises:
-      CommandFailure: the checkpoint cannot be read, its robot does not follow commands, or MuJoCo is not installed.
+      CommandFailure: the checkpoint cannot be read, its robot does not follow commands, or MuJoCo
+        is not installed.
     """
     header, environment, policy = load_played(checkpoint)
     environment = getattr(environment, "unwrapped", environment)
     if not isinstance(environment, LeggedVelocity):
         raise CommandFailure(
-            f"{environment.name} cannot be verified: only legged robots that follow velocity commands, such as that of "
-            "quadruped_velocity, have a scene for MuJoCo"
+            f"{environment.name} cannot be verified: only legged robots that follow velocity "
+            "commands, such as that of quadruped_velocity, have a scene for MuJoCo"
         )
     try:
         import mujoco
@@ -66,11 +73,16 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
         raise CommandFailure("MuJoCo is not installed: pip install 'artix[mjcf]'") from error
     runs = scenarios(environment, seconds)
     try:
-        there = in_mujoco(environment, policy, runs)  # first, since it refuses what a robot does not measure
+        there = in_mujoco(
+            environment, policy, runs
+        )  # first, since it refuses what a robot does not measure
         results = {ARTIX: in_artix(environment, policy, runs), **there}
     except ValueError as error:
         raise CommandFailure(f"{title_of(header)} cannot be verified in MuJoCo: {error}") from error
-    print(f"{title_of(header)}: {seconds:g} s of each command from rest, in artix and MuJoCo {mujoco.__version__}\n")
+    print(
+        f"{title_of(header)}: {seconds:g} s of each command from rest, in artix and MuJoCo "
+        f"{mujoco.__version__}\n"
+    )
     text, falls = compared(environment, results)
     print(text)
     with naming(output):
@@ -80,12 +92,17 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
 
 
 def scenarios(environment: LeggedVelocity, seconds: float) -> dict[str, np.ndarray]:
-    """Commands by name, [T, 3] each: standing, walking each way, turning, and all of them in turn."""
+    """Commands by name, [T, 3] each: standing, walking each way, turning, and all of them in
+    turn.
+    """
     drawn, steps = environment.velocity_commands, round(seconds / environment.dt)
-    most = np.array(drawn.largest if isinstance(drawn, commands.VelocityCommands) else (1.0, 0.5, 1.0), float)
+    most = np.array(
+        drawn.largest if isinstance(drawn, commands.VelocityCommands) else (1.0, 0.5, 1.0), float
+    )
     if steps < 1:
         raise CommandFailure(
-            f"--seconds: expected at least one control step, {environment.dt:g} s; results {seconds:g}"
+            f"--seconds: expected at least one control step, {environment.dt:g} s; results "
+            f"{seconds:g}"
         )
     ways = {
         "stand": (0, 0, 0),
@@ -96,10 +113,14 @@ def scenarios(environment: LeggedVelocity, seconds: float) -> dict[str, np.ndarr
         "turn": (0, 0, 0.8),
         "curve": (0.5, 0, 0.5),
     }
-    ways = {name: way for name, way in ways.items() if name == "stand" or np.any(most * np.abs(way))}
+    ways = {
+        name: way for name, way in ways.items() if name == "stand" or np.any(most * np.abs(way))
+    }
     runs = {name: np.tile(most * way, (steps, 1)) for name, way in ways.items()}
     each = np.array_split(np.arange(steps), len(ways))
-    mixed = [np.tile(most * way, (len(part), 1)) for part, way in zip(each, ways.values(), strict=True)]
+    mixed = [
+        np.tile(most * way, (len(part), 1)) for part, way in zip(each, ways.values(), strict=True)
+    ]
     return runs | ({"in turn": np.concatenate(mixed)} if len(ways) > 1 else {})
 
 
@@ -112,7 +133,10 @@ def in_artix(
     told = next((one for one in quiet.layout if one.name == "command"), None)
 
     def commanded(state: envs.EnvState, command: Any) -> envs.EnvState:
-        info = state.info | {"command": command, "command_time_left": jnp.full_like(command[0], 1e9)}
+        info = state.info | {
+            "command": command,
+            "command_time_left": jnp.full_like(command[0], 1e9),
+        }
         obs = state.obs
         if told is not None:
             seen = obs["state"].at[told.start : told.start + 3].set(told.scale * command)
@@ -160,7 +184,9 @@ def drive_work(environment: LeggedVelocity, state: envs.EnvState, action: Any) -
         return (where, contacts), environment.physics_dt * force * where.joint_velocity
 
     start = state.articulation_state, state.info["contact_memory"]
-    return jnp.sum(jax.lax.scan(one, start, length=round(environment.dt / environment.physics_dt))[1], axis=0)
+    return jnp.sum(
+        jax.lax.scan(one, start, length=round(environment.dt / environment.physics_dt))[1], axis=0
+    )
 
 
 def in_mujoco(
@@ -178,7 +204,11 @@ def in_mujoco(
             results[name] = {}
             for run, told in runs.items():
                 results[name][run] = deploy_mujoco.run(
-                    model, description, lambda obs: np.asarray(act(obs)), _command(told, environment.dt), seconds
+                    model,
+                    description,
+                    lambda obs: np.asarray(act(obs)),
+                    _command(told, environment.dt),
+                    seconds,
                 )
     return results
 
@@ -195,7 +225,9 @@ def has_fallen(environment: LeggedVelocity, record: Mapping[str, np.ndarray]) ->
     return bool(np.any(is_low | (1 - 2 * (x * x + y * y) < _TILT)))
 
 
-def compared(environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]) -> tuple[str, int]:
+def compared(
+    environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]
+) -> tuple[str, int]:
     """A table of all runs, and how many fell."""
     articulation = environment.articulation
     weight = float(np.sum(articulation.link_mass)) * float(np.linalg.norm(articulation.gravity))
@@ -206,7 +238,9 @@ def compared(environment: LeggedVelocity, results: Mapping[str, Mapping[str, Rec
             one = gait_statistics(record, environment.dt, weight)
             fell = has_fallen(environment, record)
             falls += fell
-            apart = np.linalg.norm(record["root_pose"][:, :2] - reference["root_pose"][:, :2], axis=1).max()
+            apart = np.linalg.norm(
+                record["root_pose"][:, :2] - reference["root_pose"][:, :2], axis=1
+            ).max()
             rows.append((
                 run if simulator == ARTIX else "",
                 simulator,
@@ -224,7 +258,18 @@ def compared(environment: LeggedVelocity, results: Mapping[str, Mapping[str, Rec
                 "fell" if fell else "no",
             ))  # fmt: skip
     feet = " ".join(_short(environment.robot.feet))
-    head = ("command", "simulator", "way", "apart", "v err", "yaw err", "height", f"duty {feet}", "steps", "lift")
+    head = (
+        "command",
+        "simulator",
+        "way",
+        "apart",
+        "v err",
+        "yaw err",
+        "height",
+        f"duty {feet}",
+        "steps",
+        "lift",
+    )
     units = ("", "", "m", "m", "m/s", "rad/s", "m", "", "1/s", "mm", "m/s", "N m", "", "")
     return table((*head, "slip", "torque", "CoT", "fell"), [units, *rows], align="ll"), falls
 
@@ -235,12 +280,22 @@ def _short(feet: tuple[str, ...]) -> list[str]:
     initials = []
     for foot in feet:
         parts = [part for part in foot.split("_") if part.lower() != "foot"]
-        initials.append("".join(x if x.isupper() else x[0].upper() for x in parts if x.isupper() or x.lower() in sides))
+        initials.append(
+            "".join(
+                x if x.isupper() else x[0].upper()
+                for x in parts
+                if x.isupper() or x.lower() in sides
+            )
+        )
     return initials if len({*initials}) == len(feet) and all(initials) else list(feet)
 
 
-def save_plot(path: str, environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]) -> None:
-    """Draws the paths of all commands, and height, feet and torques of one of them, in all simulators."""
+def save_plot(
+    path: str, environment: LeggedVelocity, results: Mapping[str, Mapping[str, Records]]
+) -> None:
+    """Draws the paths of all commands, and height, feet and torques of one of them, in all
+    simulators.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -256,7 +311,9 @@ def save_plot(path: str, environment: LeggedVelocity, results: Mapping[str, Mapp
             x, y = record["root_pose"][:, :2].T
             path_panel.plot(x, y, **style, label=simulator if name == run else None)
             if simulator == ARTIX and np.hypot(x[-1], y[-1]) > 0.5:
-                path_panel.annotate(name, (x[-1], y[-1]), textcoords="offset points", xytext=(4, 4), fontsize=8)
+                path_panel.annotate(
+                    name, (x[-1], y[-1]), textcoords="offset points", xytext=(4, 4), fontsize=8
+                )
         record = runs[run]
         time = record["time"]
         height_panel.plot(time, record["root_pose"][:, 2], **style)
@@ -272,7 +329,11 @@ def save_plot(path: str, environment: LeggedVelocity, results: Mapping[str, Mapp
     path_panel.set_aspect("equal", adjustable="datalim")
     path_panel.legend(fontsize=8)
     height_panel.set(xlabel="time [s]", ylabel="height of the root [m]", title=run)
-    feet_panel.set(xlabel="time [s]", ylabel="lift of the feet, 150 mm apart", title=f"{run}, the last {_CLOSE:g} s")
+    feet_panel.set(
+        xlabel="time [s]",
+        ylabel="lift of the feet, 150 mm apart",
+        title=f"{run}, the last {_CLOSE:g} s",
+    )
     feet_panel.set_yticks([-150 * k for k in range(len(feet))], feet)
     force_panel.set(xlabel="time [s]", ylabel="torque [N m]", title=f"{run}: {name}")
     for panel in (path_panel, height_panel, feet_panel, force_panel):

@@ -1,4 +1,6 @@
-"""``artix view``: shows a robot in a browser with a slider per joint, or saves it as HTML or as a picture."""
+"""``artix view``: shows a robot in a browser with a slider per joint, or saves it as HTML or as a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def run_view(
       0.
 
     Raises:
-      CommandFailure: the robot or its visuals cannot be read, a file cannot be written, a package is missing, or the
-        port is in use.
+      CommandFailure: the robot or its visuals cannot be read, a file cannot be written, a package
+        is missing, or the port is in use.
       DescriptionError: the description has errors.
     """
     articulation = load_robot(robot, **reading)
@@ -60,7 +62,13 @@ def run_view(
         visuals = _visuals(robot, articulation, package_dirs, reading.get("root"))
         if png is not None:
             with naming(png):
-                viewer.render_png(png, articulation, neutral_within_limits(articulation), visuals=visuals, show=show)
+                viewer.render_png(
+                    png,
+                    articulation,
+                    neutral_within_limits(articulation),
+                    visuals=visuals,
+                    show=show,
+                )
             print(f"picture saved to {png}")
         if html is not None:
             with naming(html):
@@ -83,17 +91,23 @@ def _visuals(
     """The visuals of the robot. Missing meshes are named on stderr, at most a few."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DescriptionWarning)
-        visuals = viewer.load_visuals(description_path(robot), articulation, package_dirs=package_dirs, root=root)
+        visuals = viewer.load_visuals(
+            description_path(robot), articulation, package_dirs=package_dirs, root=root
+        )
     told = [one.message for one in caught if issubclass(one.category, DescriptionWarning)]
     for message in told[:MAX_WARNINGS]:
         print(f"artix: {message}", file=sys.stderr)
     if told[MAX_WARNINGS:]:
-        print(f"artix: and {len(told) - MAX_WARNINGS} more; --package-dirs says where to look", file=sys.stderr)
+        print(
+            f"artix: and {len(told) - MAX_WARNINGS} more; --package-dirs says where to look",
+            file=sys.stderr,
+        )
     return visuals
 
 
 def moving_joints(articulation: Articulation) -> State:
-    """A motion in which one degree of freedom after another goes through its range, every leaf with a leading axis [T].
+    """A motion in which one degree of freedom after another goes through its range, every leaf with
+    a leading axis [T].
 
     Limb by limb; mimic joints follow.
 

@@ -60,7 +60,9 @@ def parameter_types() -> tuple[type, ...]:
 
 
 def parameter_children(kind: type | None) -> int | None:
-    """How many of the first children of a class hold parameters, ``None`` for all; 0 for other classes."""
+    """How many of the first children of a class hold parameters, ``None`` for all; 0 for other
+    classes.
+    """
     return _parameters[kind][1] if kind in _parameters else 0
 
 

@@ -1,4 +1,5 @@
-"""Which entries of arrays go where: movements, and the windows of gathers, scatters and dynamic slices.
+"""Which entries of arrays go where: movements, and the windows of gathers, scatters and dynamic
+slices.
 
 Applied to arrays of flat indices, movements of NumPy arrays show where entries of unknown value go.
 """
@@ -16,7 +17,9 @@ OUTSIDE = -1
 """Stands for entries outside the array."""
 
 
-def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
+def gather_numbers(
+    shape: Sequence[int], indices: np.ndarray, parameters: Mapping[str, Any]
+) -> np.ndarray:
     """Flat indices of the entries that a gather reads, in the shape of its result.
 
     Args:
@@ -29,7 +32,9 @@ def gather_numbers(shape: Sequence[int], indices: np.ndarray, parameters: Mappin
         shape,
         indices,
         coordinates=numbers.start_index_map,
-        batching=zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True),
+        batching=zip(
+            numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True
+        ),
         dropped=(*numbers.collapsed_slice_dims, *numbers.operand_batching_dims),
         sizes=parameters["slice_sizes"],
         window_axes=numbers.offset_dims,
@@ -41,8 +46,8 @@ class Windows(NamedTuple):
     """The windows that a gather reads or a scatter changes, for unknown indices."""
 
     offsets: np.ndarray
-    """For each entry of the result (or the updates), the flat index of the entry that it reads (or changes) if its
-    window starts at zero on all axes."""
+    """For each entry of the result (or the updates), the flat index of the entry that it reads (or
+    changes) if its window starts at zero on all axes."""
     rows: np.ndarray
     """For each of them, the window to which it belongs, in the order of the indices."""
     axes: tuple[int, ...]
@@ -53,7 +58,9 @@ class Windows(NamedTuple):
     """The last start of a window along each of these axes."""
 
 
-def gather_windows(shape: Sequence[int], indices: Sequence[int], parameters: Mapping[str, Any]) -> Windows:
+def gather_windows(
+    shape: Sequence[int], indices: Sequence[int], parameters: Mapping[str, Any]
+) -> Windows:
     """The windows of a gather.
 
     Args:
@@ -64,11 +71,16 @@ def gather_windows(shape: Sequence[int], indices: Sequence[int], parameters: Map
     axes, sizes = tuple(parameters["dimension_numbers"].start_index_map), parameters["slice_sizes"]
     offsets = gather_numbers(shape, np.zeros(indices, np.int64), parameters)
     last = tuple(shape[axis] - sizes[axis] for axis in axes)
-    return _moving_windows(offsets, shape, indices, axes, last, parameters["dimension_numbers"].offset_dims)
+    return _moving_windows(
+        offsets, shape, indices, axes, last, parameters["dimension_numbers"].offset_dims
+    )
 
 
 def scatter_windows(
-    shape: Sequence[int], indices: Sequence[int], updates: Sequence[int], parameters: Mapping[str, Any]
+    shape: Sequence[int],
+    indices: Sequence[int],
+    updates: Sequence[int],
+    parameters: Mapping[str, Any],
 ) -> Windows:
     """The windows of a scatter.
 
@@ -108,7 +120,9 @@ def strides_of(shape: Sequence[int]) -> list[int]:
 
 
 def calls_function(name: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether a scatter replaces entries by a function of them, as ``x.at[index].apply`` does, not by updates."""
+    """Whether a scatter replaces entries by a function of them, as ``x.at[index].apply`` does, not
+    by updates.
+    """
     return name == "scatter" and parameters["update_jaxpr"] is not None
 
 
@@ -128,7 +142,9 @@ def scatter_numbers(
         shape,
         indices,
         coordinates=numbers.scatter_dims_to_operand_dims,
-        batching=zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True),
+        batching=zip(
+            numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True
+        ),
         dropped=(*numbers.inserted_window_dims, *numbers.operand_batching_dims),
         sizes=_sizes_of_updates(shape, updates, numbers),
         window_axes=numbers.update_window_dims,
@@ -159,7 +175,8 @@ def _entries_of_windows(
     window_axes: Sequence[int],
     clip: bool,
 ) -> np.ndarray:
-    """Flat indices of the entries of windows, whose axes, except dropped ones, become these axes of the result.
+    """Flat indices of the entries of windows, whose axes, except dropped ones, become these axes of
+    the result.
 
     A window that is partly outside the array counts as outside entirely.
     """
@@ -194,11 +211,18 @@ def fill_value(dtype: np.dtype, fill: Any) -> Any:
     return np.nan
 
 
-def dynamic_slice_numbers(shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> np.ndarray:
+def dynamic_slice_numbers(
+    shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
+) -> np.ndarray:
     """Flat indices of the entries of a window at known starts, clamped to lie within the array."""
     numbers = np.arange(math.prod(shape)).reshape(shape)
-    clamped = [min(max(start, 0), length - size) for start, length, size in zip(starts, shape, sizes, strict=True)]
-    return numbers[tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))]
+    clamped = [
+        min(max(start, 0), length - size)
+        for start, length, size in zip(starts, shape, sizes, strict=True)
+    ]
+    return numbers[
+        tuple(slice(start, start + size) for start, size in zip(clamped, sizes, strict=True))
+    ]
 
 
 Movement: TypeAlias = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
@@ -208,7 +232,9 @@ Getter: TypeAlias = Callable[[Sequence[int]], Sequence[int]]
 """Selects some of the entries."""
 
 
-def _broadcast_in_dim(shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any) -> Movement:
+def _broadcast_in_dim(
+    shape: Sequence[int], broadcast_dimensions: Sequence[int], **_: Any
+) -> Movement:
     shape = tuple(shape)
 
     def move(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -221,8 +247,12 @@ def _broadcast_in_dim(shape: Sequence[int], broadcast_dimensions: Sequence[int],
     return move
 
 
-def _reshape(new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, **_: Any) -> Movement:
-    return lambda arrays: [(arrays[0] if dimensions is None else arrays[0].transpose(dimensions)).reshape(new_sizes)]
+def _reshape(
+    new_sizes: Sequence[int], dimensions: Sequence[int] | None = None, **_: Any
+) -> Movement:
+    return lambda arrays: [
+        (arrays[0] if dimensions is None else arrays[0].transpose(dimensions)).reshape(new_sizes)
+    ]
 
 
 def _squeeze(dimensions: Sequence[int]) -> Movement:
@@ -237,7 +267,9 @@ def _transpose(permutation: Sequence[int]) -> Movement:
     return lambda arrays: [arrays[0].transpose(permutation)]
 
 
-def _slice(start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None) -> Movement:
+def _slice(
+    start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None
+) -> Movement:
     steps = strides or (1,) * len(start_indices)
     part = tuple(map(slice, start_indices, limit_indices, steps))
     return lambda arrays: [arrays[0][part]]
@@ -312,8 +344,11 @@ _getters: dict[Any, list[Getter]] = {}
 _MAX_GETTERS = 20_000
 
 
-def getters(name: str, parameters: Mapping[str, Any], shapes: tuple[tuple[int, ...], ...]) -> list[Getter]:
-    """For each result of a movement, the getter of its entries from the concatenated entries of all arguments.
+def getters(
+    name: str, parameters: Mapping[str, Any], shapes: tuple[tuple[int, ...], ...]
+) -> list[Getter]:
+    """For each result of a movement, the getter of its entries from the concatenated entries of all
+    arguments.
 
     Args:
       name: the primitive's name.

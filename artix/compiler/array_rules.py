@@ -55,7 +55,9 @@ def _expansions(equation: Any) -> list[Callable[[Sequence[int]], Iterable[int]]]
     return [_expansion(argument_shape, shape, size) for argument_shape in shapes_of(equation)]
 
 
-def _expansion(shape: tuple[int, ...], target: tuple[int, ...], size: int) -> Callable[[Sequence[int]], Iterable[int]]:
+def _expansion(
+    shape: tuple[int, ...], target: tuple[int, ...], size: int
+) -> Callable[[Sequence[int]], Iterable[int]]:
     if shape == target:
         return lambda references: references
     if all(length == 1 for length in shape):
@@ -75,7 +77,10 @@ def _binary(equation: Any, rule: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         x, y = arguments
-        firsts, seconds = expand_left(builder.references(x, kind)), expand_right(builder.references(y, kind))
+        firsts, seconds = (
+            expand_left(builder.references(x, kind)),
+            expand_right(builder.references(y, kind)),
+        )
         return [builder.as_value(rule(builder, kind, firsts, seconds), shape, dtype)]
 
     return apply
@@ -86,7 +91,11 @@ def _unary(equation: Any, rule: Unary) -> Rule:
     kind = operand_kind(equation)
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
-        return [builder.as_value(rule(builder, kind, builder.references(arguments[0], kind)), shape, dtype)]
+        return [
+            builder.as_value(
+                rule(builder, kind, builder.references(arguments[0], kind)), shape, dtype
+            )
+        ]
 
     return apply
 
@@ -104,7 +113,9 @@ def _of_entries(function: Callable[..., int]) -> Callable[[Any], Rule]:
                 expand(builder.references(x, kind))
                 for x, kind, expand in zip(arguments, kinds, expansions, strict=True)
             ]
-            results = [function(builder, kinds[0], *scalars) for scalars in zip(*entries, strict=False)]
+            results = [
+                function(builder, kinds[0], *scalars) for scalars in zip(*entries, strict=False)
+            ]
             return [builder.as_value(results, shape, dtype)]
 
         return apply
@@ -124,7 +135,9 @@ def _power(equation: Any) -> Rule:
         )
         exponent = functions.convert(builder, exponent_kind, kind, exponent)
         pairs = zip(expand_base(base), expand_exponent(exponent), strict=False)
-        return [builder.as_value([functions.power(builder, kind, x, y) for x, y in pairs], shape, dtype)]
+        return [
+            builder.as_value([functions.power(builder, kind, x, y) for x, y in pairs], shape, dtype)
+        ]
 
     return apply
 
@@ -144,14 +157,18 @@ def _convert(equation: Any) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         operands = builder.references(arguments[0], source)
-        return [builder.as_value(functions.convert(builder, source, target, operands), shape, dtype)]
+        return [
+            builder.as_value(functions.convert(builder, source, target, operands), shape, dtype)
+        ]
 
     return apply
 
 
 def _integer_pow(equation: Any) -> Rule:
     exponent = equation.params["y"]
-    return _unary(equation, lambda builder, kind, x: functions.integer_power(builder, kind, x, exponent))
+    return _unary(
+        equation, lambda builder, kind, x: functions.integer_power(builder, kind, x, exponent)
+    )
 
 
 def _round(equation: Any) -> Rule:
@@ -165,13 +182,19 @@ def _select(equation: Any) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         which, *cases = arguments
-        branches = [expand(builder.references(x, kind)) for expand, x in zip(expand_cases, cases, strict=True)]
+        branches = [
+            expand(builder.references(x, kind))
+            for expand, x in zip(expand_cases, cases, strict=True)
+        ]
         if type(which) is np.ndarray:
             chosen = np.broadcast_to(which.astype(np.int64), shape).ravel().tolist()
             results = [entries[branch] for branch, *entries in zip(chosen, *branches, strict=False)]
         elif len(cases) == 2 and operand_kind(equation) == Kind.BOOL:
             flags, (no, yes) = expand_which(builder.references(which, Kind.BOOL)), branches
-            results = [select(builder, kind, flag, x, y) for flag, x, y in zip(flags, yes, no, strict=False)]
+            results = [
+                select(builder, kind, flag, x, y)
+                for flag, x, y in zip(flags, yes, no, strict=False)
+            ]
         else:
             raise UnsupportedOperation("select_n by an unknown integer")
         return [builder.as_value(results, shape, dtype)]
@@ -194,9 +217,14 @@ def _movement(equation: Any) -> Rule:
         if len(arguments) == 1:
             entries = builder.references(arguments[0], kinds[0])
         else:
-            entries = [x for value, kind in zip(arguments, kinds, strict=True) for x in builder.references(value, kind)]
+            entries = [
+                x
+                for value, kind in zip(arguments, kinds, strict=True)
+                for x in builder.references(value, kind)
+            ]
         return [
-            builder.as_value(take(entries), shape, dtype) for take, (shape, dtype) in zip(takes, results, strict=True)
+            builder.as_value(take(entries), shape, dtype)
+            for take, (shape, dtype) in zip(takes, results, strict=True)
         ]
 
     return apply
@@ -207,7 +235,11 @@ def _movement(equation: Any) -> Rule:
 
 def _reduction(equation: Any, combine: Binary) -> Rule:
     shape, dtype, size = result_of(equation)
-    (operand,), axes, kind = shapes_of(equation), tuple(equation.params["axes"]), operand_kind(equation)
+    (operand,), axes, kind = (
+        shapes_of(equation),
+        tuple(equation.params["axes"]),
+        operand_kind(equation),
+    )
     kept = [axis for axis in range(len(operand)) if axis not in axes]
     order = entry_numbers([operand])[0].transpose(*kept, *axes).reshape(size, -1)
 
@@ -226,7 +258,9 @@ def _cumulative(equation: Any, combine: Binary) -> Rule:
 
     def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
         entries = builder.references(arguments[0], kind)
-        return [builder.as_value(accumulate_rows(builder, kind, combine, entries, order), shape, dtype)]
+        return [
+            builder.as_value(accumulate_rows(builder, kind, combine, entries, order), shape, dtype)
+        ]
 
     return apply
 

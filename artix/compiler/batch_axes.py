@@ -1,4 +1,6 @@
-"""The batches of an operation: how nested batches become one, and how XLA evaluates large ones block by block."""
+"""The batches of an operation: how nested batches become one, and how XLA evaluates large ones
+block by block.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +28,27 @@ class Axis(NamedTuple):
         return not any(self.mapped[:num_values])
 
 
-#: The batches of an operation, outermost first, one for each ``jax.vmap``. Operands have an axis for each batch that
-#: they are mapped by; results have all axes.
+#: The batches of an operation, outermost first, one for each ``jax.vmap``. Operands have an axis
+#: for each batch that they are mapped by; results have all axes.
 Axes: TypeAlias = tuple[Axis, ...]
 
 
-#: Robots in an outer batch for which the items of an inner batch share what they have in common: enough blocks of lanes
-#: for all cores of a large machine.
+#: Robots in an outer batch for which the items of an inner batch share what they have in common:
+#: enough blocks of lanes for all cores of a large machine.
 MIN_ROBOTS = 1024
 
 
 def groups_of(axes: Axes, num_values: int, min_robots: int | None = None) -> tuple[Axes, ...]:
-    """The batches in at most two groups, each evaluated as one batch: robots, and items (such as tangents) of each.
+    """The batches in at most two groups, each evaluated as one batch: robots, and items (such as
+    tangents) of each.
 
     What does not depend on the item is computed once per robot.
 
     Args:
       axes: the batches.
       num_values: number of operands that are not tangents.
-      min_robots: if given, not only tangents are items, but all batches inside one of at least this size with operands
-        that they share.
+      min_robots: if given, not only tangents are items, but all batches inside one of at least this
+        size with operands that they share.
     """
     groups: list[Axes] = []
     for axis in reversed(axes):
@@ -64,21 +67,27 @@ def groups_of(axes: Axes, num_values: int, min_robots: int | None = None) -> tup
 def _share(items: Axes, robots: Axis) -> bool:
     """Whether the items of a robot share an operand that differs between robots."""
     of_items = [any(axis.mapped[index] for axis in items) for index in range(len(robots.mapped))]
-    return any(of_robots and not of_item for of_robots, of_item in zip(robots.mapped, of_items, strict=True))
+    return any(
+        of_robots and not of_item
+        for of_robots, of_item in zip(robots.mapped, of_items, strict=True)
+    )
 
 
 def merged(groups: Sequence[Axes]) -> Axes:
     """Each group as one batch."""
     return tuple(
         Axis(
-            math.prod(axis.size for axis in group), tuple(map(any, zip(*(axis.mapped for axis in group), strict=True)))
+            math.prod(axis.size for axis in group),
+            tuple(map(any, zip(*(axis.mapped for axis in group), strict=True))),
         )
         for group in groups
     )
 
 
 def merge_operands(groups: Sequence[Axes], operands: Sequence[Array]) -> list[Array]:
-    """Operands with an axis for each batch as operands with one for each group that they are mapped by."""
+    """Operands with an axis for each batch as operands with one for each group that they are mapped
+    by.
+    """
     results = []
     for index, operand in enumerate(operands):
         sizes: list[int] = []
@@ -90,7 +99,11 @@ def merge_operands(groups: Sequence[Axes], operands: Sequence[Array]) -> list[Ar
                 repeated += [axis.size for axis in group]
                 joined.append(math.prod(axis.size for axis in group))
         rest = operand.shape[sum(axis.mapped[index] for group in groups for axis in group) :]
-        results.append(jnp.broadcast_to(operand.reshape((*sizes, *rest)), (*repeated, *rest)).reshape((*joined, *rest)))
+        results.append(
+            jnp.broadcast_to(operand.reshape((*sizes, *rest)), (*repeated, *rest)).reshape(
+                (*joined, *rest)
+            )
+        )
     return results
 
 
@@ -104,20 +117,34 @@ _MAX_ITEMS = 512
 
 
 def block_size(size: int) -> int:
-    """The number of items per block: the largest divisor of ``size`` within limits, or else ``size``."""
-    return next((block for block in range(min(size, _MAX_ITEMS), _MAX_ITEMS // 4 - 1, -1) if size % block == 0), size)
+    """The number of items per block: the largest divisor of ``size`` within limits, or else
+    ``size``.
+    """
+    return next(
+        (
+            block
+            for block in range(min(size, _MAX_ITEMS), _MAX_ITEMS // 4 - 1, -1)
+            if size % block == 0
+        ),
+        size,
+    )
 
 
 def in_blocks(function: Callable[..., Any], operands: Sequence[Any], mapped: Sequence[bool]) -> Any:
-    """The results of a batched function, evaluated block by block and joined along the leading axis.
+    """The results of a batched function, evaluated block by block and joined along the leading
+    axis.
 
     Args:
-      function: takes operands of any length along their leading axes, and returns a pytree of arrays of that length.
+      function: takes operands of any length along their leading axes, and returns a pytree of
+        arrays of that length.
       operands: pytrees of arrays.
       mapped: whether each operand has the leading axis; the others are the same for all blocks.
     """
     sizes = {
-        leaf.shape[0] for x, has_axis in zip(operands, mapped, strict=True) if has_axis for leaf in jax.tree.leaves(x)
+        leaf.shape[0]
+        for x, has_axis in zip(operands, mapped, strict=True)
+        if has_axis
+        for leaf in jax.tree.leaves(x)
     }
     (size,) = sizes
     block = block_size(size)
@@ -126,7 +153,9 @@ def in_blocks(function: Callable[..., Any], operands: Sequence[Any], mapped: Seq
 
     def of_block(_: Any, part: list[Any]) -> tuple[Any, Any]:
         parts = iter(part)
-        return (), function(*(next(parts) if has_axis else x for x, has_axis in zip(operands, mapped, strict=True)))
+        return (), function(
+            *(next(parts) if has_axis else x for x, has_axis in zip(operands, mapped, strict=True))
+        )
 
     split = [x for x, has_axis in zip(operands, mapped, strict=True) if has_axis]
     blocks = jax.tree.map(lambda x: x.reshape(size // block, block, *x.shape[1:]), split)

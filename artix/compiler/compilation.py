@@ -24,10 +24,10 @@ from artix.compiler.scalarize import scalarize, scalarize_transpose
 
 _log = logging.getLogger("artix")
 
-#: Larger programs are left to XLA. Machine code takes time and memory in proportion to the number of operations: the
-#: forward dynamics derivatives of a chain of 64 links, 785,602 operations, compile in 8.3 s of processor time and
-#: 1.0 GB (two busy cores with AVX-512, jax 0.10, November 2026). LLVM takes three times as long, as does XLA, and the
-#: code of XLA is tens of times slower.
+#: Larger programs are left to XLA. Machine code takes time and memory in proportion to the number
+#: of operations: the forward dynamics derivatives of a chain of 64 links, 785,602 operations,
+#: compile in 8.3 s of processor time and 1.0 GB (two busy cores with AVX-512, jax 0.10, November
+#: 2026). LLVM takes three times as long, as does XLA, and the code of XLA is tens of times slower.
 MAX_OPERATIONS = 1_000_000
 #: Programs of several items, such as tangents, have no loops below this size.
 _MAX_WITHOUT_LOOPS = 300_000
@@ -38,13 +38,17 @@ _gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=N
 
 
 def kernels_are_on() -> bool:
-    """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is ``0``."""
+    """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is
+    ``0``.
+    """
     chosen = _switch.get()
     return _switch_in_environment("ARTIX_KERNELS", True) if chosen is None else chosen
 
 
 def gpu_kernels_are_on() -> bool | None:
-    """Whether functions traced now may use kernels on GPUs; ``None``, the default, where the GPU has proved them."""
+    """Whether functions traced now may use kernels on GPUs; ``None``, the default, where the GPU
+    has proved them.
+    """
     chosen = _gpu_switch.get()
     return _switch_in_environment("ARTIX_GPU_KERNELS", None) if chosen is None else chosen
 
@@ -68,8 +72,9 @@ def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
 
     Args:
       enabled: whether to use kernels; without them XLA evaluates everything.
-      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well; ``None`` leaves this
-        unchanged. By default they are used where the GPU has proved them, see ``artix gpu``.
+      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well; ``None``
+        leaves this unchanged. By default they are used where the GPU has proved them, see
+        ``artix gpu``.
 
     Raises:
       TypeError: a switch is neither ``True`` nor ``False``.
@@ -79,7 +84,6 @@ def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> with artix.use_kernels(False):
       ...     by_xla = artix.gravity_compensation(arm, state)
-      ...
       >>> print(jnp.allclose(by_xla, artix.gravity_compensation(arm, state), atol=1e-4))
       True
     """
@@ -105,7 +109,8 @@ REFUSAL = b"refused: "
 
 
 def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
-    """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` if XLA has to evaluate it.
+    """The name of a program's kernel as a target of :mod:`jax.ffi`; ``None`` if XLA has to evaluate
+    it.
 
     Args:
       program: the program.
@@ -133,7 +138,8 @@ class RowProgram(NamedTuple):
       rows: indices of its rows in the batch, ascending.
       operands: indices of its operands among those of the operation.
       levels: for each operand, 0 if all rows share it, 1 if each has its own.
-      numbered: for each operand, whether it has the rows of the whole batch rather than only the program's own.
+      numbered: for each operand, whether it has the rows of the whole batch rather than only the
+        program's own.
     """
 
     program: Program
@@ -143,7 +149,9 @@ class RowProgram(NamedTuple):
     numbered: tuple[bool, ...]
 
 
-def cpu_kernel_of_rows(row_programs: Sequence[RowProgram], width: int, results_are_joined: bool) -> str | None:
+def cpu_kernel_of_rows(
+    row_programs: Sequence[RowProgram], width: int, results_are_joined: bool
+) -> str | None:
     """The name of a kernel of several programs, see :func:`artix.compiler.kernels.build_rows`.
 
     ``None`` if XLA has to evaluate them. Only programs that are new are compiled, side by side.
@@ -159,20 +167,28 @@ def cpu_kernel_of_rows(row_programs: Sequence[RowProgram], width: int, results_a
         return kernels.build_rows(linked, *how)
 
     def load(code: bytes, target: str) -> None:
-        kernels.load(code, target, kernels.addresses_of(linked or _linked_programs(row_programs, *how)))
+        kernels.load(
+            code, target, kernels.addresses_of(linked or _linked_programs(row_programs, *how))
+        )
 
     with _lock:
         return _load_or_build(
-            programs, repr(([(each.levels, each.numbered) for each in row_programs], *how)), build, load
+            programs,
+            repr(([(each.levels, each.numbered) for each in row_programs], *how)),
+            build,
+            load,
         )
 
 
 def _linked_programs(
     row_programs: Sequence[RowProgram], width: int, results_are_joined: bool
 ) -> list[kernels.LinkedProgram]:
-    """The programs in memory, where this process has used them before, or else from disk, or compiled."""
+    """The programs in memory, where this process has used them before, or else from disk, or
+    compiled.
+    """
     names = [
-        _name([each.program], repr((each.levels, each.numbered, width, results_are_joined))) for each in row_programs
+        _name([each.program], repr((each.levels, each.numbered, width, results_are_joined)))
+        for each in row_programs
     ]
     missing = dict[str, RowProgram]()
     for name, each in zip(names, row_programs, strict=True):
@@ -214,7 +230,9 @@ def _load_or_build(
             code = build()
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
-        except Exception as error:  # XLA evaluates the program. The error may be transient, so it is not stored.
+        except (
+            Exception
+        ) as error:  # XLA evaluates the program. The error may be transient, so it is not stored.
             refuse(what, f"{type(error).__name__}: {error}")
             return None
         if all(program.key is not None for program in programs):
@@ -245,7 +263,10 @@ def key_of(program: Program) -> bytes:
 
 
 def scalars_of(
-    program: Program, levels: tuple[int, ...], has_loops: bool = True, max_operations: int | None = None
+    program: Program,
+    levels: tuple[int, ...],
+    has_loops: bool = True,
+    max_operations: int | None = None,
 ) -> ScalarProgram:
     """The scalar program of a program whose operands have these levels.
 
@@ -277,8 +298,12 @@ def scalars_of(
     return scalarize(inner.jaxpr, all_levels, program.known, *axes, **options)
 
 
-def _scalars_of_transpose(program: Program, levels: Sequence[int], options: dict[str, Any]) -> ScalarProgram | None:
-    """The scalar program of a transpose, from that of the linear program; ``None`` if JAX has to transpose it."""
+def _scalars_of_transpose(
+    program: Program, levels: Sequence[int], options: dict[str, Any]
+) -> ScalarProgram | None:
+    """The scalar program of a transpose, from that of the linear program; ``None`` if JAX has to
+    transpose it.
+    """
     if program.transposes is None:
         return None
     linear, arguments, results = program.transposes
@@ -294,10 +319,14 @@ def refuse(what: str, why: str) -> None:
     """Logs, once, what is evaluated by XLA and why; without a reason nothing is logged."""
     if why.startswith(TooManyOperations.__name__):
         why += (
-            "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts out that do not matter"
+            "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts "
+            "out that do not matter"
         )
     elif "random_" in why or why.endswith("scalars of uint32"):
-        why += "; random numbers have no kernel: draw them outside of the function, and pass them as an argument"
+        why += (
+            "; random numbers have no kernel: draw them outside of the function, and pass them as "
+            "an argument"
+        )
     if why and what not in _refused:
         _refused.add(what)
         _log.warning("artix: %s is evaluated by XLA, not by a kernel: %s", what, why)

@@ -1,4 +1,6 @@
-"""What other processes need not compile or trace again, on disk in the user's cache folder: kernels and signatures."""
+"""What other processes need not compile or trace again, on disk in the user's cache folder: kernels
+and signatures.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ _MAX_BYTES = 512 * 2**20
 def cache_folder() -> Path | None:
     """The folder of what artix keeps between processes; ``None`` if it keeps nothing.
 
-    The environment variable ``ARTIX_CACHE`` names it, or turns it off with ``0``. Otherwise it is ``artix-kernels``
-    beside JAX's compiled programs if ``jax.config.jax_compilation_cache_dir`` is set, else ``artix`` in the user's
-    cache folder.
+    The environment variable ``ARTIX_CACHE`` names it, or turns it off with ``0``. Otherwise it is
+    ``artix-kernels`` beside JAX's compiled programs if ``jax.config.jax_compilation_cache_dir`` is
+    set, else ``artix`` in the user's cache folder.
     """
     name = os.environ.get("ARTIX_CACHE", "")
     if name:
@@ -57,10 +59,11 @@ def _user_cache() -> Path:
 
 
 class KernelFiles:
-    """Files of object code by name, each with a digest of its content, readable by their owner only.
+    """Files of object code by name, each with a digest of its content, readable by their owner
+    only.
 
-    They are in :func:`cache_folder`. Files that are corrupt, or that another user owns or could have written, are never
-    read.
+    They are in :func:`cache_folder`. Files that are corrupt, or that another user owns or could
+    have written, are never read.
     """
 
     @property
@@ -74,13 +77,17 @@ class KernelFiles:
         if content is None:
             return None
         digest, code = content[len(_MAGIC) : len(_MAGIC) + 32], content[len(_MAGIC) + 32 :]
-        is_intact = content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
+        is_intact = (
+            content.startswith(_MAGIC) and hashlib.sha256(name.encode() + code).digest() == digest
+        )
         return code if is_intact else None
 
     def write(self, name: str, code: bytes) -> None:
         """Writes object code; failure to write is not an error."""
         if self.folder is not None:
-            write_private(self.folder, name, _MAGIC + hashlib.sha256(name.encode() + code).digest() + code)
+            write_private(
+                self.folder, name, _MAGIC + hashlib.sha256(name.encode() + code).digest() + code
+            )
 
 
 def read_private(folder: Path, name: str) -> bytes | None:
@@ -137,14 +144,17 @@ def is_private(folder: Path) -> bool:
 @functools.cache  # Once, and not for every kernel.
 def _say_refused(folder: Path) -> None:
     _log.warning(
-        "kernels in %s are not used, so each process compiles its own: the folder or a file in it belongs to another "
-        "user, or others may write to it; remove the folder or set ARTIX_CACHE to one of your own",
+        "kernels in %s are not used, so each process compiles its own: the folder or a file in it "
+        "belongs to another user, or others may write to it; remove the folder or set ARTIX_CACHE "
+        "to one of your own",
         folder,
     )
 
 
 def _forget_oldest(folder: Path) -> None:
-    files = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    files = sorted(
+        (entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder)
+    )
     excess = sum(size for _, size, _ in files) - _MAX_BYTES
     for _, size, path in files:
         if excess <= 0:
@@ -163,15 +173,20 @@ class Signature(NamedTuple):
 def signature_of(results: Any) -> Signature:
     """The signature of a pytree of shapes and dtypes."""
     leaves, structure = jax.tree.flatten(results)
-    return Signature(tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves), structure)
+    return Signature(
+        tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves), structure
+    )
 
 
 def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any]) -> bytes | None:
-    """A digest of a function of artix, the structure of its arguments and everything else that is static in a call.
+    """A digest of a function of artix, the structure of its arguments and everything else that is
+    static in a call.
 
     It is ``None`` for functions outside artix and for static arguments that cannot be pickled.
     """
-    if not (function.__module__ or "").startswith("artix."):  # Functions defined by ``exec`` have no module.
+    if not (function.__module__ or "").startswith(
+        "artix."
+    ):  # Functions defined by ``exec`` have no module.
         return None
     content = hashlib.sha256(_source_digest())
     content.update(f"{jax.__version__} {function.__module__}.{function.__qualname__}".encode())

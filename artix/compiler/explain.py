@@ -1,4 +1,6 @@
-"""What it costs to evaluate a function: operations, lanes, bytes, and which parts have no kernel."""
+"""What it costs to evaluate a function: operations, lanes, bytes, and which parts have no
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,25 @@ class OperationCost:
 
     Attributes:
       name: what it computes.
-      operations: scalar operations once for all robots, per robot, and per item of each robot: tangents at a point, or
-        a batch whose items share the robot.
+      operations: scalar operations once for all robots, per robot, and per item of each robot:
+        tangents at a point, or a batch whose items share the robot.
       kinds: number of operations of each kind, most frequent first.
-      alive: largest number of scalars alive at once; those that exceed the vector registers are spilled to memory.
+      alive: largest number of scalars alive at once; those that exceed the vector registers are
+        spilled to memory.
       bytes_read: bytes of operands read per robot [B].
       bytes_written: bytes of results written per robot [B].
       lanes: number of robots per vector register of this machine.
       refusal: why XLA evaluates it; ``None`` if a kernel does.
-      until_done: how many of the operations are in loops whose number of iterations is data. Each is counted once, but
-        computed in every iteration, until all robots of a vector are done.
+      until_done: how many of the operations are in loops whose number of iterations is data. Each
+        is counted once, but computed in every iteration, until all robots of a vector are done.
 
     Examples:
-      >>> (cost,) = artix.explain(artix.gravity_compensation, artix.robots.load("double_pendulum")).operations
-      >>> print(cost.name, cost.refusal is None, cost.bytes_written in (8, 16))  # two numbers a robot
+      >>> (cost,) = artix.explain(
+      ...     artix.gravity_compensation, artix.robots.load("double_pendulum")
+      ... ).operations
+      >>> print(
+      ...     cost.name, cost.refusal is None, cost.bytes_written in (8, 16)
+      ... )  # two numbers a robot
       gravity_compensation True True
     """
 
@@ -63,9 +70,13 @@ class OperationCost:
     def __str__(self) -> str:
         if self.refusal is not None:
             return f"{self.name}: by XLA, no kernel: {self.refusal}"
-        counts = ", ".join(f"{n:,} {place}" for n, place in zip(self.operations, _LEVELS, strict=True) if n)
+        counts = ", ".join(
+            f"{n:,} {place}" for n, place in zip(self.operations, _LEVELS, strict=True) if n
+        )
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
-        repeated = f"  until done: {self.until_done:,} of these, counted once\n" if self.until_done else ""
+        repeated = (
+            f"  until done: {self.until_done:,} of these, counted once\n" if self.until_done else ""
+        )
         return (
             f"{self.name}: one kernel, {self.lanes} robots at a time\n"
             f"  operations: {counts or 'none'}\n"
@@ -82,9 +93,9 @@ class Explanation:
 
     Attributes:
       operations: artix's operations in order of evaluation; XLA evaluates everything in between.
-      first_call: estimated processor time of artix's part of a first call [s]: to trace and count, as measured, and to
-        compile each operation, as a short program takes on this machine. What this process has traced before takes
-        nothing again, and what is on disk is not compiled.
+      first_call: estimated processor time of artix's part of a first call [s]: to trace and count,
+        as measured, and to compile each operation, as a short program takes on this machine. What
+        this process has traced before takes nothing again, and what is on disk is not compiled.
 
     Examples:
       >>> explanation = artix.explain(artix.mass_matrix, artix.robots.load("arm7"))
@@ -98,22 +109,27 @@ class Explanation:
     def __str__(self) -> str:
         if not self.operations:
             return "no operation of artix"
-        first_call = f"first call: about {self.first_call:.1g} s of processor time, unless its kernels are on disk"
+        first_call = (
+            f"first call: about {self.first_call:.1g} s of processor time, unless its kernels are "
+            "on disk"
+        )
         return "\n".join([*map(str, self.operations), first_call])
 
 
 def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) -> Explanation:
     """The cost, per robot, of ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))``.
 
-    Nothing is compiled or run. The run time of a kernel is proportional to its operations or, if its results are large,
-    to the bytes it writes.
+    Nothing is compiled or run. The run time of a kernel is proportional to its operations or, if
+    its results are large, to the bytes it writes.
 
     Args:
-      function: a function of artix, or one that calls functions of artix (such as their ``jax.grad``).
+      function: a function of artix, or one that calls functions of artix (such as their
+        ``jax.grad``).
       articulation: its first argument, an articulation or a scene, whose parameters count as known.
-      arguments: examples of the other arguments, for one robot; names, whole numbers and bools are static. Required
-        arguments may be omitted if they have one of artix's names: ``state``, ``force``, ``acceleration``, ``right``,
-        ``external_force``, ``control`` and ``dt``; for a scene ``states``, ``controls`` and ``dt``.
+      arguments: examples of the other arguments, for one robot; names, whole numbers and bools are
+        static. Required arguments may be omitted if they have one of artix's names: ``state``,
+        ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``; for a
+        scene ``states``, ``controls`` and ``dt``.
 
     Returns:
       The cost of each operation.
@@ -126,7 +142,9 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
       >>> arm = artix.robots.load("arm7")
       >>> (bias,) = artix.explain(artix.bias_force, arm).operations
       >>> (matrix,) = artix.explain(artix.mass_matrix, arm).operations
-      >>> print(sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written)  # 49 numbers beside 7
+      >>> print(
+      ...     sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written
+      ... )  # 49 numbers beside 7
       True 7
     """
     if type(articulation) not in parameter_types():
@@ -135,11 +153,17 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
     rest = (*arguments, *_examples(function, articulation, len(arguments)))
     leaves, structure = jax.tree.flatten(rest)
     is_static = [isinstance(leaf, str | bool | int | np.bool_ | np.integer) for leaf in leaves]
-    arrays = [jnp.stack([jnp.asarray(x)] * 2) for x, static in zip(leaves, is_static, strict=True) if not static]
+    arrays = [
+        jnp.stack([jnp.asarray(x)] * 2)
+        for x, static in zip(leaves, is_static, strict=True)
+        if not static
+    ]
 
     def of_one(values: list[Any]) -> Any:
         entries = iter(values)
-        merged = [x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)]
+        merged = [
+            x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)
+        ]
         return function(articulation, *jax.tree.unflatten(structure, merged))
 
     of_operation = 0.0 if kernels.available() else kernels.seconds_per_operation()
@@ -168,7 +192,9 @@ def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
         result.size * np.dtype(dtype).itemsize
         for result, dtype in zip(scalars.results, scalars.result_types, strict=True)
     )
-    has_condition = [any(scalars.loops[number].has_condition for number in nest) for nest in scalars.nests]
+    has_condition = [
+        any(scalars.loops[number].has_condition for number in nest) for nest in scalars.nests
+    ]
     return OperationCost(
         name=name,
         operations=(first, second, third),
@@ -182,7 +208,9 @@ def cost_of(scalars: ScalarProgram, name: str, lanes: int) -> OperationCost:
 
 
 def _entries_read(scalars: ScalarProgram, argument: int) -> int:
-    """How many entries of an argument are read: all if one is needed, those loaded by index, or none."""
+    """How many entries of an argument are read: all if one is needed, those loaded by index, or
+    none.
+    """
     if np.any((scalars.operations == Op.INPUT) & (scalars.operands[:, 0] == argument)):
         return int(np.prod(scalars.arguments[argument][0]))
     loads = (scalars.operations == Op.LOAD) & (scalars.operands[:, 1] == array_operand(argument))
@@ -210,7 +238,9 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
     for equation in jaxpr.eqns:
         if equation.primitive is program_p:
             yield equation.params["program"], equation.params["axes"]
-        for parameter in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
+        for parameter in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")
+        ):
             inner = getattr(parameter, "jaxpr", parameter)
             if hasattr(inner, "eqns"):
                 yield from _operations(inner)
@@ -222,7 +252,9 @@ def _with_article(kind: type) -> str:
 
 
 def _examples(function: Callable[..., Any], parameters: Any, num_arguments: int) -> list[Any]:
-    """Examples of the required arguments of a function after its parameters and these many others."""
+    """Examples of the required arguments of a function after its parameters and these many
+    others.
+    """
     defaults = examples_for(parameters)
     examples = []
     for parameter in list(inspect.signature(function).parameters.values())[1 + num_arguments :]:
@@ -232,6 +264,8 @@ def _examples(function: Callable[..., Any], parameters: Any, num_arguments: int)
         ):
             break
         if parameter.name not in defaults:
-            raise ValueError(f"explain: give an example of the argument {parameter.name!r} of {function}")
+            raise ValueError(
+                f"explain: give an example of the argument {parameter.name!r} of {function}"
+            )
         examples.append(defaults[parameter.name]())
     return examples

@@ -1,7 +1,7 @@
 """Builds and caches the kernels of programs for NVIDIA GPUs, and describes their calls to XLA.
 
-XLA accepts a kernel as PTX inside the program that it compiles. This interface is internal and may change with JAX,
-which is one reason why each GPU has to prove kernels with each version of JAX, see
+XLA accepts a kernel as PTX inside the program that it compiles. This interface is internal and may
+change with JAX, which is one reason why each GPU has to prove kernels with each version of JAX, see
 :mod:`artix.compiler.gpu_verdict`.
 """
 
@@ -55,7 +55,9 @@ def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCal
     if program.has_gpu_kernel is None and not kernels_are_proved():
         return None
     mapped_axes = [tuple(axis.mapped[index] for axis in axes) for index in range(len(levels))]
-    mapped = tuple(Mapped(by_axis[:1] == (True,), by_axis[1:] == (True,)) for by_axis in mapped_axes)
+    mapped = tuple(
+        Mapped(by_axis[:1] == (True,), by_axis[1:] == (True,)) for by_axis in mapped_axes
+    )
     kernel = _kernel(program, levels, mapped, len(axes) == 2)
     if kernel is None:
         return None
@@ -69,11 +71,18 @@ def _attributes(ptx: str, name: str, threads: int) -> dict[str, Any]:
     one = np.int32(1)
     grid = {"grid_x": np.int32(-(-threads // THREADS)), "grid_y": one, "grid_z": one}
     block = {"block_x": np.int32(THREADS), "block_y": one, "block_z": one}
-    kernel = {"name": name, "kernel_type": "ptx", "kernel_data": ptx, "shared_mem_bytes": np.int32(0)}
+    kernel = {
+        "name": name,
+        "kernel_type": "ptx",
+        "kernel_data": ptx,
+        "shared_mem_bytes": np.int32(0),
+    }
     return {**kernel, **grid, **block}
 
 
-def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel | None:
+def _kernel(
+    program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool
+) -> GpuKernel | None:
     missing = available()
     if missing is not None:
         refuse("every function on a GPU", missing)
@@ -85,8 +94,19 @@ def _kernel(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...
         return program.gpu_kernels[key]
 
 
-def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> Any:
-    settings = levels, mapped, has_items, MAX_SECONDS, lanes_are_refuted(), lanes.LEAST, lanes.WORTH, target_key()
+def _read_or_build(
+    program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool
+) -> Any:
+    settings = (
+        levels,
+        mapped,
+        has_items,
+        MAX_SECONDS,
+        lanes_are_refuted(),
+        lanes.LEAST,
+        lanes.WORTH,
+        target_key(),
+    )
     content = hashlib.sha256(key_of(program) + repr(settings).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
@@ -103,20 +123,22 @@ def _read_or_build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapp
     return GpuKernel(*json.loads(code))
 
 
-def _build(program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool) -> GpuKernel:
+def _build(
+    program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool
+) -> GpuKernel:
     whole = scalars_of(program, levels, max_operations=_MAX_OPERATIONS)
     scalars, threads = of_thread(whole, not has_items and not lanes_are_refuted())
     alive = live(scalars)
     seconds = assembly_seconds(scalars.size, alive)
     if seconds > MAX_SECONDS:
         raise KernelError(
-            f"{scalars.size:,} operations with {alive:,} scalars live at once would take NVIDIA's driver about "
-            f"{seconds:.0f} s to assemble, more than {MAX_SECONDS:.0f}"
+            f"{scalars.size:,} operations with {alive:,} scalars live at once would take NVIDIA's "
+            f"driver about {seconds:.0f} s to assemble, more than {MAX_SECONDS:.0f}"
         )
     if seconds > _LONG:
         _log.warning(
-            "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps it for later "
-            "processes",
+            "artix: %s: NVIDIA's driver takes about %.0f s to assemble its GPU kernel, and keeps "
+            "it for later processes",
             program.name,
             seconds,
         )

@@ -1,13 +1,15 @@
 """Checks, on a GPU, that kernels compute there what they compute on the CPU.
 
-``python -m artix.compiler.gpu_proof`` runs a fixed set of small programs in a process of its own, because a faulty
-kernel can crash a process or leave its device unusable. It prints a line of JSON before and after each program, so that
-whoever started it knows how far it came; :mod:`artix.compiler.gpu_verdict` reads them.
+``python -m artix.compiler.gpu_proof`` runs a fixed set of small programs in a process of its own,
+because a faulty kernel can crash a process or leave its device unusable. It prints a line of JSON
+before and after each program, so that whoever started it knows how far it came;
+:mod:`artix.compiler.gpu_verdict` reads them.
 
-The programs cover what generated code depends on: values, derivatives and transposes; loops with a known and with an
-unknown number of passes; loops over the items of a robot, and threads for them; threads that share a robot; tables,
-integers and booleans; single and double precision; batches around the 32 threads of a warp, and large ones; rows that
-fit into shared memory, fill it and exceed it; results that alias arguments.
+The programs cover what generated code depends on: values, derivatives and transposes; loops with a
+known and with an unknown number of passes; loops over the items of a robot, and threads for them;
+threads that share a robot; tables, integers and booleans; single and double precision; batches
+around the 32 threads of a warp, and large ones; rows that fit into shared memory, fill it and
+exceed it; results that alias arguments.
 """
 
 from __future__ import annotations
@@ -73,7 +75,15 @@ def _pose(joints: Array, offset: Array) -> tuple[Array, Array]:
 @quantity
 def _elementary(x: Array) -> Array:
     return jnp.stack(
-        [jnp.exp(-x), jnp.log(x), jnp.sqrt(x), jnp.arctan2(x, 1 - x), jnp.tanh(x), 1 / x, jnp.arccos(x / 2)]
+        [
+            jnp.exp(-x),
+            jnp.log(x),
+            jnp.sqrt(x),
+            jnp.arctan2(x, 1 - x),
+            jnp.tanh(x),
+            1 / x,
+            jnp.arccos(x / 2),
+        ]
     )
 
 
@@ -82,14 +92,18 @@ def _repeated(x: Array) -> Array:
     """A loop that is too long to be written out, and in which errors do not grow."""
 
     def advance(_: Any, state: Array) -> Array:
-        return state + 0.01 * (jnp.stack([state[1], -jnp.sin(state[0]), state[0] * state[2]]) + x - state)
+        return state + 0.01 * (
+            jnp.stack([state[1], -jnp.sin(state[0]), state[0] * state[2]]) + x - state
+        )
 
     return jax.lax.fori_loop(np.int32(0), np.int32(5000), advance, x)
 
 
 @quantity
 def _root(x: Array) -> tuple[Array, Array]:
-    """Newton's method for a square root until it holds, which takes each robot another number of steps."""
+    """Newton's method for a square root until it holds, which takes each robot another number of
+    steps.
+    """
 
     def is_off(state: tuple[Array, Array]) -> Array:
         return (jnp.abs(state[0] ** 2 - x[0]) > 1e-4 * x[0]) & (state[1] < 60)
@@ -134,7 +148,9 @@ def _swapped(x: Array, y: Array) -> tuple[Array, Array, Array]:
 
 
 def _feet(joints: Array, trunk: Array) -> list[Array]:
-    """Places of four feet, each at the end of a leg of three joints; right legs mirror left ones."""
+    """Places of four feet, each at the end of a leg of three joints; right legs mirror left
+    ones.
+    """
     feet = []
     for leg in range(4):
         front, left = (1 if leg < 2 else -1), (1 if leg % 2 else -1)
@@ -151,7 +167,9 @@ def _feet(joints: Array, trunk: Array) -> list[Array]:
 
 @quantity
 def _legs(joints: Array, trunk: Array) -> tuple[Array, Array]:
-    """Equal parts of a robot, which several threads share: sums over them, and what each makes of the sum."""
+    """Equal parts of a robot, which several threads share: sums over them, and what each makes of
+    the sum.
+    """
     feet = _feet(joints, trunk)
     middle = (feet[0] + feet[1] + feet[2] + feet[3]) / 4
     lowest = jnp.minimum(jnp.minimum(feet[0][2], feet[1][2]), jnp.minimum(feet[2][2], feet[3][2]))
@@ -160,7 +178,9 @@ def _legs(joints: Array, trunk: Array) -> tuple[Array, Array]:
 
 @quantity
 def _standing(joints: Array, trunk: Array) -> tuple[Array, Array]:
-    """The height at which four springs below the feet carry a weight, by Newton's method until it holds."""
+    """The height at which four springs below the feet carry a weight, by Newton's method until it
+    holds.
+    """
     feet = _feet(joints, trunk)
 
     def force(height: Array) -> tuple[Array, Array]:
@@ -219,7 +239,9 @@ CASES = (
     Case("arguments as results", jax.vmap(_swapped), ((3,), (3,)), BATCHES, donates=True),
     # If these fail, each robot has a thread of its own.
     Case(f"{LANES}: values", jax.vmap(_legs), ((4, 3), (3,)), BATCHES, BOTH),
-    Case(f"{LANES}: loop until a condition holds", jax.vmap(_standing), ((4, 3), (3,)), BATCHES, BOTH),
+    Case(
+        f"{LANES}: loop until a condition holds", jax.vmap(_standing), ((4, 3), (3,)), BATCHES, BOTH
+    ),
 )
 #: Those that are timed against XLA.
 TIMED = ("values", "transpose")
@@ -235,13 +257,19 @@ def ulps_between(results: Any, expected: Any) -> float:
         if not np.issubdtype(one.dtype, np.floating):
             error = 0.0 if np.array_equal(one, other) else float("inf")
         else:
-            unit = np.finfo(one.dtype).eps * max(float(np.abs(other).max(initial=0)), np.finfo(one.dtype).tiny)
-            error = float(np.abs(one.astype("float64") - other.astype("float64")).max(initial=0) / unit)
+            unit = np.finfo(one.dtype).eps * max(
+                float(np.abs(other).max(initial=0)), np.finfo(one.dtype).tiny
+            )
+            error = float(
+                np.abs(one.astype("float64") - other.astype("float64")).max(initial=0) / unit
+            )
         largest = error if not error <= largest else largest
     return largest
 
 
-def checks(run: Callable[[Case, Sequence[np.ndarray]], Any], begin: Callable[[str], None]) -> Iterator[Check]:
+def checks(
+    run: Callable[[Case, Sequence[np.ndarray]], Any], begin: Callable[[str], None]
+) -> Iterator[Check]:
     """Compares all programs with the CPU.
 
     Args:
@@ -260,7 +288,7 @@ def checks(run: Callable[[Case, Sequence[np.ndarray]], Any], begin: Callable[[st
                 yield Check(case.name, dtype, batch, error)
 
 
-# --- The process -----------------------------------------------------------------------------------------------------
+# --- The process --------------------------------------------------------------------------------
 
 
 class NoKernel(RuntimeError):
@@ -271,7 +299,9 @@ def _compiled(case: Case, arguments: Sequence[Array], kernels: bool) -> Any:
     donated = tuple(range(len(arguments))) if case.donates and kernels else ()
     # A new function for each setting, because JAX keeps what it traced.
     with use_kernels(True, gpu=kernels):
-        lowered = jax.jit(lambda *args: case.function(*args), donate_argnums=donated).lower(*arguments)
+        lowered = jax.jit(lambda *args: case.function(*args), donate_argnums=donated).lower(
+            *arguments
+        )
     if kernels != ("gpu.ptx" in lowered.as_text()):
         raise NoKernel(f"{case.name}: XLA was {'not ' if kernels else ''}given a kernel")
     return lowered.compile()
@@ -293,10 +323,18 @@ def _seconds(function: Function, arguments: Sequence[Any]) -> float:
 def _time(case: Case, device: Any, bytes_per_second: float) -> dict[str, Any]:
     arguments = jax.device_put(case.arguments(BATCHES[-1], "float32"), device)
     by_kernel = _compiled(case, arguments, True)
-    kernel, xla = (_seconds(each, arguments) for each in (by_kernel, _compiled(case, arguments, False)))
+    kernel, xla = (
+        _seconds(each, arguments) for each in (by_kernel, _compiled(case, arguments, False))
+    )
     moved = sum(x.nbytes for x in jax.tree.leaves((arguments, by_kernel(*arguments))))
     share = moved / kernel / bytes_per_second
-    return {"name": case.name, "batch": BATCHES[-1], "kernel": kernel, "xla": xla, "bandwidth_share": share}
+    return {
+        "name": case.name,
+        "batch": BATCHES[-1],
+        "kernel": kernel,
+        "xla": xla,
+        "bandwidth_share": share,
+    }
 
 
 def bandwidth(device: Any) -> float:

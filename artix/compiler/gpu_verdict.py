@@ -1,8 +1,10 @@
-"""Whether this machine's GPU may run kernels: where it has shown, once, that it computes what the CPU computes.
+"""Whether this machine's GPU may run kernels: where it has shown, once, that it computes what the
+CPU computes.
 
-When a function is first compiled for a GPU, a process of its own runs :mod:`artix.compiler.gpu_proof` there, and the
-verdict is kept in a file that can be read, for all processes with the same GPU, driver, JAX and compiler of kernels.
-Whatever happens to that process, this one goes on: without a verdict XLA evaluates everything.
+When a function is first compiled for a GPU, a process of its own runs
+:mod:`artix.compiler.gpu_proof` there, and the verdict is kept in a file that can be read, for all
+processes with the same GPU, driver, JAX and compiler of kernels. Whatever happens to that process,
+this one goes on: without a verdict XLA evaluates everything.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from artix.compiler.disk import cache_folder, is_private, read_private, write_pr
 
 _log = logging.getLogger("artix")
 
-#: How long the process may take. Compiling its 70 programs takes 7 s of one core, ahead of time for an H100; the rest
-#: is for a busy machine, and for starting JAX and CUDA.
+#: How long the process may take. Compiling its 70 programs takes 7 s of one core, ahead of time for
+#: an H100; the rest is for a busy machine, and for starting JAX and CUDA.
 TIME_LIMIT = 60.0
 
-#: The largest error, in units of the last place of a result's largest entry. Both sides round a few hundred operations
-#: and elementary functions that are within a few units themselves, so a right kernel stays below, and a wrong index,
-#: a missing barrier or a lost row is far above.
+#: The largest error, in units of the last place of a result's largest entry. Both sides round a few
+#: hundred operations and elementary functions that are within a few units themselves, so a right
+#: kernel stays below, and a wrong index, a missing barrier or a lost row is far above.
 MAX_ULPS = 512
 
 #: How the names of programs begin whose threads share a robot.
@@ -133,7 +135,14 @@ def gpu_of(device: Any) -> Gpu:
     driver = _driver() or str(device.client.platform_version)
     capability = str(getattr(device, "compute_capability", "unknown"))
     version = importlib.metadata.version
-    return Gpu(str(device.device_kind), capability, driver, version("jax"), version("jaxlib"), _compiler_version())
+    return Gpu(
+        str(device.device_kind),
+        capability,
+        driver,
+        version("jax"),
+        version("jaxlib"),
+        _compiler_version(),
+    )
 
 
 def _driver() -> str | None:
@@ -158,7 +167,7 @@ def _compiler_version() -> str:
     return f"{version}, compiler {digest.hexdigest()[:12]}"
 
 
-# --- The process that checks -----------------------------------------------------------------------------------------
+# --- The process that checks --------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
@@ -185,7 +194,11 @@ def run_proof(time_limit: float = TIME_LIMIT) -> Outcome:
     command = [sys.executable, "-m", "artix.compiler.gpu_proof"]
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, env={**os.environ, **settings}
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env={**os.environ, **settings},
         )
         try:
             code = process.wait(time_limit)
@@ -229,7 +242,9 @@ def judge(gpu: Gpu, outcome: Outcome, seconds: float, before: Verdict | None = N
 
     def without_lanes(fault: str) -> Verdict:
         right = sum(not check["name"].startswith(LANES) for check in checks)
-        reason = f"{right} comparisons agree with the CPU; threads do not share a robot, because {fault}"
+        reason = (
+            f"{right} comparisons agree with the CPU; threads do not share a robot, because {fault}"
+        )
         return verdict(ON, reason)._replace(lanes=False)
 
     wrong = next((check for check in checks if not Check(**check).is_right), None)
@@ -239,8 +254,12 @@ def judge(gpu: Gpu, outcome: Outcome, seconds: float, before: Verdict | None = N
         return without_lanes(fault) if wrong["name"].startswith(LANES) else verdict(OFF, fault)
     if outcome.code is None:
         if before is not None and before.unfinished:
-            return verdict(OFF, f"time ran out twice, the last time during: {program or 'the start'}", program)
-        return verdict(UNDECIDED, f"no time: {seconds:.0f} s were not enough", program or "the start")
+            return verdict(
+                OFF, f"time ran out twice, the last time during: {program or 'the start'}", program
+            )
+        return verdict(
+            UNDECIDED, f"no time: {seconds:.0f} s were not enough", program or "the start"
+        )
     if any("end" in line for line in outcome.lines):
         if times and all(time["kernel"] > time["xla"] for time in times):
             return verdict(OFF, "XLA is faster")
@@ -270,11 +289,13 @@ def _last_line(text: str) -> str:
     return lines[-1][:200] if lines else ""
 
 
-# --- The verdict of this process -------------------------------------------------------------------------------------
+# --- The verdict of this process ----------------------------------------------------------------
 
 
 def read_verdict(gpu: Gpu) -> Verdict | None:
-    """The verdict on file; ``None`` without one, or if the file is damaged or another user could have written it."""
+    """The verdict on file; ``None`` without one, or if the file is damaged or another user could
+    have written it.
+    """
     folder = cache_folder()
     content = None if folder is None else read_private(folder, gpu.file)
     if content is None:
@@ -286,7 +307,9 @@ def read_verdict(gpu: Gpu) -> Verdict | None:
     return verdict if verdict.gpu == gpu else None
 
 
-def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof, logs: bool = True) -> Verdict:
+def obtain_verdict(
+    gpu: Gpu, again: bool = False, run: Run = run_proof, logs: bool = True
+) -> Verdict:
     """The verdict on file, or else the one of a check, which is then on file.
 
     One process checks at a time; the others wait for its verdict.
@@ -302,13 +325,17 @@ def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof, logs: bo
         return verdict
     folder = cache_folder()
     if folder is None:
-        return Verdict(UNDECIDED, "nothing is kept on disk (ARTIX_CACHE=0), so no verdict is either", gpu)
+        return Verdict(
+            UNDECIDED, "nothing is kept on disk (ARTIX_CACHE=0), so no verdict is either", gpu
+        )
     if not sys.executable:
         return Verdict(UNDECIDED, "this Python is embedded and cannot start a process", gpu)
     try:
         with _lock_of(folder) as is_locked:
             if not is_locked:
-                return Verdict(UNDECIDED, "busy: another process has been checking for too long", gpu)
+                return Verdict(
+                    UNDECIDED, "busy: another process has been checking for too long", gpu
+                )
             verdict = read_verdict(gpu)
             if verdict is not None and verdict.state != UNDECIDED and not again:
                 return verdict  # Of the process that we waited for.
@@ -325,8 +352,16 @@ def obtain_verdict(gpu: Gpu, again: bool = False, run: Run = run_proof, logs: bo
 
 def summary(verdict: Verdict) -> str:
     """One line for the user."""
-    use = {ON: "kernels are used on it", OFF: "XLA evaluates on it", UNDECIDED: "XLA evaluates on it for the present"}
-    ends = f"; checked once, in {verdict.seconds:.0f} s; see: artix gpu" if verdict.seconds else "; see: artix gpu"
+    use = {
+        ON: "kernels are used on it",
+        OFF: "XLA evaluates on it",
+        UNDECIDED: "XLA evaluates on it for the present",
+    }
+    ends = (
+        f"; checked once, in {verdict.seconds:.0f} s; see: artix gpu"
+        if verdict.seconds
+        else "; see: artix gpu"
+    )
     return f"{verdict.gpu.name}: {use[verdict.state]}, since {verdict.reason}{ends}"
 
 
@@ -342,7 +377,9 @@ def _lock_of(folder: Path) -> Iterator[bool]:
         until = time.monotonic() + TIME_LIMIT + 10
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # The system releases it if the process dies.
+                fcntl.flock(
+                    file, fcntl.LOCK_EX | fcntl.LOCK_NB
+                )  # The system releases it if the process dies.
             except BlockingIOError:
                 if time.monotonic() > until:
                     yield False

@@ -1,8 +1,9 @@
 """Gathers, scatters and dynamic slices of arrays with unknown entries, or at unknown indices.
 
-Arguments and known arrays have addresses, from which each lane loads its own entry. Computed scalars have none: their
-entries at unknown indices are selected from all that the index may address. A load takes as long as about eight
-selections (Zen 4, AVX-512, November 2026), and the bounds of an index often leave few more candidates.
+Arguments and known arrays have addresses, from which each lane loads its own entry. Computed
+scalars have none: their entries at unknown indices are selected from all that the index may
+address. A load takes as long as about eight selections (Zen 4, AVX-512, November 2026), and the
+bounds of an index often leave few more candidates.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ from artix.compiler.scalar_builder import (
     result_of,
     shapes_of,
 )
-from artix.compiler.scalar_functions import Binary, bounds, compare, extremum, integer, logical, select
+from artix.compiler.scalar_functions import (
+    Binary,
+    bounds,
+    compare,
+    extremum,
+    integer,
+    logical,
+    select,
+)
 from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
 
 _INDEX = int(Kind.INT32)
@@ -53,7 +62,9 @@ class Computed(NamedTuple):
     """Where windows may start, ascending."""
     first: int = 0
 
-    def entries(self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]) -> list[int]:
+    def entries(
+        self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]
+    ) -> list[int]:
         """The entries at offsets from a start; each comparison serves all offsets."""
         candidates = _candidates(builder, self.starts, start)
         builder.check_size(len(candidates) * len(offsets))
@@ -93,11 +104,15 @@ def change_window(
         is_it = compare(builder, _INDEX, Op.EQ, start, builder.constant(candidate, _INDEX))
         for offset, change in changes:
             entry = entries[candidate + offset]
-            entries[candidate + offset] = select(builder, kind, is_it, changed(entry, change), entry)
+            entries[candidate + offset] = select(
+                builder, kind, is_it, changed(entry, change), entry
+            )
 
 
 def starts_along(strides: Sequence[int], last: Sequence[int]) -> list[int]:
-    """The starts of a window that moves along axes with these strides, up to these last positions."""
+    """The starts of a window that moves along axes with these strides, up to these last
+    positions.
+    """
     starts = np.zeros(1, int)
     for stride, end in zip(strides, last, strict=True):
         starts = np.add.outer(starts, stride * np.arange(end + 1)).ravel()
@@ -120,7 +135,9 @@ class _Source(NamedTuple):
     size: int
     """Number of entries of the array."""
 
-    def entries(self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]) -> list[int]:
+    def entries(
+        self, builder: ScalarBuilder, kind: int, start: int, offsets: Sequence[int]
+    ) -> list[int]:
         """The entries at offsets from a start."""
         return [self._entry(builder, kind, start, offset) for offset in offsets]
 
@@ -151,8 +168,12 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
     windows = gather_windows(operand, indices_shape, equation.params)
     source = _source(builder, entries, kind, starts_along(windows.strides, windows.last))
     check_index(equation.invars[1].aval.dtype)
-    outside = builder.constant(np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind)
-    starts, is_inside = window_starts(builder, indices, windows, equation.params["mode"], source.first)
+    outside = builder.constant(
+        np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind
+    )
+    starts, is_inside = window_starts(
+        builder, indices, windows, equation.params["mode"], source.first
+    )
     rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
     loaded = [0] * len(rows)
     for row, (start, inside) in enumerate(zip(starts, is_inside, strict=True)):
@@ -166,7 +187,8 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
 def window_starts(
     builder: ScalarBuilder, indices: Sequence[int], windows: Windows, mode: Any, first: int = 0
 ) -> tuple[list[int], list[int]]:
-    """The first entry of each window at unknown indices, and whether the window lies within the array.
+    """The first entry of each window at unknown indices, and whether the window lies within the
+    array.
 
     Args:
       builder: builds scalars.
@@ -178,7 +200,9 @@ def window_starts(
     width, starts, is_inside = len(windows.axes), [], []
     for row in range(len(indices) // width if width else 1):
         start, inside = builder.constant(first, _INDEX), TRUE
-        for index, stride, last in zip(indices[row * width :], windows.strides, windows.last, strict=False):
+        for index, stride, last in zip(
+            indices[row * width :], windows.strides, windows.last, strict=False
+        ):
             if clips(mode):
                 index = _clip(builder, index, last)
             elif "FILL" in str(mode).upper():
@@ -190,7 +214,9 @@ def window_starts(
     return starts, is_inside
 
 
-def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Sequence[Value]) -> Value:
+def load_slice(
+    builder: ScalarBuilder, equation: Any, entries: Value, starts: Sequence[Value]
+) -> Value:
     """The result of a dynamic slice; see :func:`load_windows`.
 
     Args:
@@ -214,7 +240,9 @@ def load_slice(builder: ScalarBuilder, equation: Any, entries: Value, starts: Se
     return builder.as_value(source.entries(builder, kind, position, offsets), shape, dtype)
 
 
-def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]) -> _Source | Computed:
+def _source(
+    builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]
+) -> _Source | Computed:
     """Where to read the entries of an array from, in windows that begin at these starts."""
     if isinstance(entries, LargeArgument):
         return _Source(entries.number, 0, len(entries))
@@ -223,7 +251,10 @@ def _source(builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]
     inputs = [() if x & 1 or x >= CONSTANTS else builder.operations[x >> 1] for x in entries]
     if inputs and inputs[0][:1] == (Op.INPUT,):
         _, number, first = inputs[0]
-        if all(operation == (Op.INPUT, number, first + position) for position, operation in enumerate(inputs)):
+        if all(
+            operation == (Op.INPUT, number, first + position)
+            for position, operation in enumerate(inputs)
+        ):
             return _Source(number, first, len(entries))
     return Computed(entries, starts)
 
@@ -242,12 +273,17 @@ def _clip(builder: ScalarBuilder, index: int, last: int) -> int:
 def _is_within(builder: ScalarBuilder, index: int, last: int) -> int:
     is_not_negative = compare(builder, _INDEX, Op.LE, ZERO[_INDEX], index)
     return logical(
-        builder, Op.AND, is_not_negative, compare(builder, _INDEX, Op.LE, index, builder.constant(last, _INDEX))
+        builder,
+        Op.AND,
+        is_not_negative,
+        compare(builder, _INDEX, Op.LE, index, builder.constant(last, _INDEX)),
     )
 
 
 def _advance(builder: ScalarBuilder, start: int, index: int, stride: int) -> int:
-    return integer(builder, Op.ADD, start, integer(builder, Op.MUL, index, builder.constant(stride, _INDEX)))
+    return integer(
+        builder, Op.ADD, start, integer(builder, Op.MUL, index, builder.constant(stride, _INDEX))
+    )
 
 
 def gather(equation: Any) -> Rule:
@@ -284,7 +320,9 @@ def scatter(equation: Any, combine: Binary | None) -> Rule:
         for number, change in zip(numbers, updates, strict=True):
             if number != OUTSIDE:
                 entries[number] = (
-                    change if combine is None else combine(builder, kind, (entries[number],), (change,))[0]
+                    change
+                    if combine is None
+                    else combine(builder, kind, (entries[number],), (change,))[0]
                 )
         return [builder.as_value(entries, shape, dtype)]
 
@@ -304,8 +342,13 @@ def _scatter_at_unknown(
     kind, mode = kind_of(result_of(equation)[1]), equation.params["mode"]
     check_index(equation.invars[1].aval.dtype)
     windows = scatter_windows(operand, indices_shape, changes, equation.params)
-    starts, is_inside = window_starts(builder, builder.references(indices, int(Kind.INT32)), windows, mode)
-    possible, nowhere = starts_along(windows.strides, windows.last), builder.constant(OUTSIDE, int(Kind.INT32))
+    starts, is_inside = window_starts(
+        builder, builder.references(indices, int(Kind.INT32)), windows, mode
+    )
+    possible, nowhere = (
+        starts_along(windows.strides, windows.last),
+        builder.constant(OUTSIDE, int(Kind.INT32)),
+    )
 
     def changed(entry: int, change: int) -> int:
         return change if combine is None else combine(builder, kind, (entry,), (change,))[0]

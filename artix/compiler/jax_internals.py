@@ -1,4 +1,6 @@
-"""The insides of JAX and of CPython that artix depends on; the only module that uses JAX's private names."""
+"""The insides of JAX and of CPython that artix depends on; the only module that uses JAX's private
+names.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +20,42 @@ from jax._src import dispatch as _dispatch
 from jax._src import mesh as _mesh
 from jax._src.interpreters import ad as _ad
 
-# --- the context of a trace ---------------------------------------------------------------------------
+# --- the context of a trace ----------------------------------------------------------------------
 
 
-#: JAX traces a function again where this differs: within a program it consists of operations, elsewhere of programs.
+#: JAX traces a function again where this differs: within a program it consists of operations,
+#: elsewhere of programs.
 _within_program: Any = jax.make_user_context(False)
 
 
 @contextlib.contextmanager
 def clean_context() -> Iterator[None]:
-    """Within this context, JAX traces as it does outside ``jax.shard_map``, without a mesh and by its default rules.
+    """Within this context, JAX traces as it does outside ``jax.shard_map``, without a mesh and by
+    its default rules.
 
     JAX's public functions can set a mesh while tracing, but not unset it.
     """
-    with _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh), jax.numpy_rank_promotion("allow"), _within_program(True):
+    with (
+        _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh),
+        jax.numpy_rank_promotion("allow"),
+        _within_program(True),
+    ):
         yield
 
 
 def types_of_64_bits(are_needed: bool) -> contextlib.AbstractContextManager[Any]:
-    """Within this context JAX has types of 64 bits, if they are needed, whatever the caller's setting.
+    """Within this context JAX has types of 64 bits, if they are needed, whatever the caller's
+    setting.
 
-    Derivatives are traced when they are lowered, which may be outside the ``jax.enable_x64`` of the function.
+    Derivatives are traced when they are lowered, which may be outside the ``jax.enable_x64`` of the
+    function.
     """
     return _config.enable_x64(True) if are_needed else contextlib.nullcontext()
 
 
 def without_varying_check() -> contextlib.AbstractContextManager[Any]:
-    """Within this context, ``jax.shard_map`` lets the operands of an operation vary over different devices.
+    """Within this context, ``jax.shard_map`` lets the operands of an operation vary over different
+    devices.
 
     Programs are traced without devices, so their constants do not vary over any.
     """
@@ -52,7 +63,9 @@ def without_varying_check() -> contextlib.AbstractContextManager[Any]:
 
 
 def is_staging() -> bool:
-    """Whether JAX is tracing a program (for ``jax.jit``, a loop, ...), possibly below ``vmap`` and ``jvp``."""
+    """Whether JAX is tracing a program (for ``jax.jit``, a loop, ...), possibly below ``vmap`` and
+    ``jvp``.
+    """
     trace: Any = _core.trace_ctx.trace
     while trace is not None:
         if type(trace).__name__ == "DynamicJaxprTrace":
@@ -61,7 +74,7 @@ def is_staging() -> bool:
     return False
 
 
-# --- primitives ---------------------------------------------------------------------------------------
+# --- primitives ---------------------------------------------------------------------------------
 
 
 def partition_when_lowered(primitive: Any) -> None:
@@ -79,8 +92,8 @@ def linearize_by(primitive: Any, rule: Callable[..., Any]) -> None:
 
     Args:
       primitive: the primitive.
-      rule: the results at some operands, and a function from the operands' tangents to those of the results; its
-        arguments are the operands, and the primitive's parameters by name.
+      rule: the results at some operands, and a function from the operands' tangents to those of the
+        results; its arguments are the operands, and the primitive's parameters by name.
     """
 
     def linearize(_: bool, __: Sequence[bool], *operands: Any, **parameters: Any) -> Any:
@@ -93,18 +106,20 @@ def linearize_by(primitive: Any, rule: Callable[..., Any]) -> None:
     _ad.primitive_linearizations[primitive] = linearize
 
 
-# --- arrays on several devices ------------------------------------------------------------------------
+# --- arrays on several devices ------------------------------------------------------------------
 
-# Within ``jax.shard_map``, JAX tracks the mesh axes over which each array varies, and requires all operands of an
-# operation to vary over the same axes. The functions of ``jax.numpy`` and ``jax.lax`` ensure this; directly bound
-# primitives and the carries of loops do not.
+# Within ``jax.shard_map``, JAX tracks the mesh axes over which each array varies, and requires all
+# operands of an operation to vary over the same axes. The functions of ``jax.numpy`` and
+# ``jax.lax`` ensure this; directly bound primitives and the carries of loops do not.
 
 
 _Tree = TypeVar("_Tree")
 
 
 def match_varying_axes(tree: _Tree, *others: Any) -> _Tree:
-    """The pytree, with every array varying over all axes over which any array in it or in the others varies."""
+    """The pytree, with every array varying over all axes over which any array in it or in the
+    others varies.
+    """
     axes = frozenset[Any]().union(*map(_varying_axes, jax.tree.leaves((tree, others))))
     if not axes:
         return tree
@@ -112,10 +127,14 @@ def match_varying_axes(tree: _Tree, *others: Any) -> _Tree:
 
 
 def type_like(others: Sequence[Any], shape: tuple[int, ...], dtype: Any) -> Any:
-    """The type of an array that varies over the same devices as the arrays of these types, which all agree."""
+    """The type of an array that varies over the same devices as the arrays of these types, which
+    all agree.
+    """
     for other in others:
         if _axes_of_type(other):
-            sharding = other.sharding.update(spec=jax.sharding.PartitionSpec(*(None for _ in shape)))
+            sharding = other.sharding.update(
+                spec=jax.sharding.PartitionSpec(*(None for _ in shape))
+            )
             return other.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
     return jax.core.ShapedArray(shape, dtype)
 
@@ -133,7 +152,8 @@ def scan(
 
 
 def _varying_axes(array: Any) -> frozenset[Any]:
-    # Only arrays that are being traced vary over axes of a mesh. Asking the others for their types takes longer.
+    # Only arrays that are being traced vary over axes of a mesh. Asking the others for their types
+    # takes longer.
     return _axes_of_type(jax.typeof(array)) if isinstance(array, jax.core.Tracer) else frozenset()
 
 
@@ -145,23 +165,27 @@ def _varying(array: Any, axes: tuple[Any, ...]) -> Any:
     return lax.pcast(array, axes, to="varying") if axes else array
 
 
-# --- long calls ---------------------------------------------------------------------------------------
+# --- long calls ---------------------------------------------------------------------------------
 
-# Tracing, scalarising and writing code for LLVM call a great many functions, for seconds. Two habits of CPython would
-# multiply their time. It keeps frames in pieces of memory of 16 kB; whenever a call does not fit into the last piece,
-# it asks the system for another, and gives it back on return. A loop that calls functions at just such a depth makes
-# two system calls an iteration and takes up to a hundred times as long. And it searches everything that a program has
-# built for cycles again and again.
+# Tracing, scalarising and writing code for LLVM call a great many functions, for seconds. Two
+# habits of CPython would multiply their time. It keeps frames in pieces of memory of 16 kB;
+# whenever a call does not fit into the last piece, it asks the system for another, and gives it
+# back on return. A loop that calls functions at just such a depth makes two system calls an
+# iteration and takes up to a hundred times as long. And it searches everything that a program has
+# built for cycles again and again: nothing is searched during the call, and what remains of it,
+# which has hardly any cycles, then counts as old.
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: A frame of this many words gets a piece of memory of twice as many, since CPython rounds up to a power of two.
+#: A frame of this many words gets a piece of memory of twice as many, since CPython rounds up to a
+#: power of two.
 _WORDS = 2**16
 
 
 def long_call(function: _Function) -> _Function:
-    """Decorator: while the function runs, no garbage is collected, and frames of about 2,000 nested calls lie together.
+    """Decorator: while the function runs, no garbage is collected, and frames of about 2,000 nested
+    calls lie together.
 
     Args:
       function: any function.
@@ -174,6 +198,9 @@ def long_call(function: _Function) -> _Function:
             return function(*args, **kwargs)
         finally:
             if is_enabled:
+                if not gc.get_freeze_count():  # Of the caller, whose objects stay frozen.
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
 
     # The system provides no memory for what is never written.

@@ -1,4 +1,6 @@
-"""Operations on arrays that are known when a program is scalarised, by NumPy, since JAX would compile each of them."""
+"""Operations on arrays that are known when a program is scalarised, by NumPy, since JAX would
+compile each of them.
+"""
 
 from __future__ import annotations
 
@@ -120,13 +122,18 @@ SCATTERS = {
     "scatter-min": "min",
     "scatter-max": "max",
 }
-"""The operation by which each scatter combines entries with updates; ``None`` if updates replace them."""
+"""The operation by which each scatter combines entries with updates; ``None`` if updates replace
+them."""
 
 
 def _reduce(x: np.ndarray, combine: str, axes: tuple[int, ...]) -> Any:
     options: dict[str, Any] = {}
     if combine in ("max", "min"):  # NumPy does not know the extremum of nothing.
-        limits = (-np.inf, np.inf) if x.dtype.kind == "f" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+        limits = (
+            (-np.inf, np.inf)
+            if x.dtype.kind == "f"
+            else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+        )
         options["initial"] = limits[combine == "min"]
     return ELEMENTWISE[combine].reduce(x, axis=axes, **options).astype(x.dtype)  # type: ignore[attr-defined]
 
@@ -155,14 +162,18 @@ def _convert(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any
     if x.dtype.kind != "f" or dtype.kind not in "iu":
         return converted
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max  # XLA's conversion saturates.
-    return np.select([np.isnan(x), x >= most, x <= least], [np.zeros_like(converted), most, least], converted)
+    return np.select(
+        [np.isnan(x), x >= most, x <= least], [np.zeros_like(converted), most, least], converted
+    )
 
 
 def _iota(_: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     shape, dimension = parameters["shape"], parameters["dimension"]
     along = [1] * len(shape)
     along[dimension] = shape[dimension]
-    return np.broadcast_to(np.arange(shape[dimension], dtype=parameters["dtype"]).reshape(along), shape)
+    return np.broadcast_to(
+        np.arange(shape[dimension], dtype=parameters["dtype"]).reshape(along), shape
+    )
 
 
 def _round(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
@@ -185,15 +196,24 @@ def _dot_general(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) ->
 
 
 def dot_operands(a: Any, b: Any, dimension_numbers: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """The operands of ``dot_general`` as [batch, m, k] and [batch, k, n], and the shape of the product."""
+    """The operands of ``dot_general`` as [batch, m, k] and [batch, k, n], and the shape of the
+    product.
+    """
     (left_sum, right_sum), (left_batch, right_batch) = dimension_numbers
     left_free = [axis for axis in range(a.ndim) if axis not in (*left_sum, *left_batch)]
     right_free = [axis for axis in range(b.ndim) if axis not in (*right_sum, *right_batch)]
     batch = tuple(a.shape[axis] for axis in left_batch)
-    rows, columns = tuple(a.shape[axis] for axis in left_free), tuple(b.shape[axis] for axis in right_free)
+    rows, columns = (
+        tuple(a.shape[axis] for axis in left_free),
+        tuple(b.shape[axis] for axis in right_free),
+    )
     inner = _product(a.shape[axis] for axis in left_sum)
-    a = a.transpose(*left_batch, *left_free, *left_sum).reshape(_product(batch), _product(rows), inner)
-    b = b.transpose(*right_batch, *right_sum, *right_free).reshape(_product(batch), inner, _product(columns))
+    a = a.transpose(*left_batch, *left_free, *left_sum).reshape(
+        _product(batch), _product(rows), inner
+    )
+    b = b.transpose(*right_batch, *right_sum, *right_free).reshape(
+        _product(batch), inner, _product(columns)
+    )
     return a, b, (*batch, *rows, *columns)
 
 
@@ -206,10 +226,14 @@ def _gather(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     numbers = gather_numbers(x.shape, indices, parameters)
     gathered = x.ravel()[numbers] if x.size else np.zeros(numbers.shape, x.dtype)
     outside = numbers == OUTSIDE
-    return np.where(outside, np.array(fill_value(x.dtype, parameters["fill_value"]), x.dtype), gathered)
+    return np.where(
+        outside, np.array(fill_value(x.dtype, parameters["fill_value"]), x.dtype), gathered
+    )
 
 
-def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combine: str | None) -> Any:
+def _scatter(
+    arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combine: str | None
+) -> Any:
     x, indices, updates = arrays
     numbers = scatter_numbers(x.shape, indices, updates.shape, parameters).ravel()
     is_inside = numbers != OUTSIDE
@@ -223,7 +247,9 @@ def _scatter(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any], combin
 
 def _dynamic_slice(arrays: Sequence[np.ndarray], parameters: Mapping[str, Any]) -> Any:
     x, *starts = arrays
-    return x.ravel()[dynamic_slice_numbers(x.shape, [int(start) for start in starts], parameters["slice_sizes"])]
+    return x.ravel()[
+        dynamic_slice_numbers(x.shape, [int(start) for start in starts], parameters["slice_sizes"])
+    ]
 
 
 def _dynamic_update_slice(arrays: Sequence[np.ndarray], _: Mapping[str, Any]) -> Any:
@@ -264,7 +290,9 @@ def numeric_rule(primitive: Any, parameters: Mapping[str, Any]) -> Numeric:
     if name in REDUCTIONS:
         return lambda arrays: (_reduce(arrays[0], REDUCTIONS[name], tuple(parameters["axes"])),)
     if name in CUMULATIVE:
-        return lambda arrays: (_accumulate(arrays[0], CUMULATIVE[name], parameters["axis"], parameters["reverse"]),)
+        return lambda arrays: (
+            _accumulate(arrays[0], CUMULATIVE[name], parameters["axis"], parameters["reverse"]),
+        )
     if name in SCATTERS and not calls_function(name, parameters):
         return lambda arrays: (_scatter(arrays, parameters, SCATTERS[name]),)
     return lambda arrays: _evaluate_by_jax(primitive, arrays, parameters)

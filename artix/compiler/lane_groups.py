@@ -1,8 +1,10 @@
-"""Finds the equal parts of a robot, such as its legs, in a scalar program, for :mod:`artix.compiler.lanes`.
+"""Finds the equal parts of a robot, such as its legs, in a scalar program, for
+:mod:`artix.compiler.lanes`.
 
-Weisfeiler and Leman's colours tell operations apart by what they compute and by what is computed from them, whatever
-their signs. Inputs of one colour are the same quantity of different legs, and inputs that are combined belong to the
-same leg. Operations of different legs whose operands correspond are the same operation.
+Weisfeiler and Leman's colours tell operations apart by what they compute and by what is computed
+from them, whatever their signs. Inputs of one colour are the same quantity of different legs, and
+inputs that are combined belong to the same leg. Operations of different legs whose operands
+correspond are the same operation.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from artix.compiler.scalar_program import Kind, Op, ScalarProgram
 
 _INPUT, _CARRIED, _CONSTANT, _LOAD = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT), int(Op.LOAD)
 _ADD, _SUB = int(Op.ADD), int(Op.SUB)
-_COMMUTATIVE = {int(op) for op in (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.EQ, Op.NE)}
+_COMMUTATIVE = {
+    int(op) for op in (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.EQ, Op.NE)
+}
 #: Operations of which many can be done in any order; differences are sums.
 _FAMILIES = {_ADD: _ADD, _SUB: _ADD} | {int(op): int(op) for op in (Op.MIN, Op.MAX, Op.AND, Op.OR)}
 _FLOAT = int(Kind.FLOAT32)
-#: The distances within which scalars are told apart: too near, joints of one leg look alike; too far, no leg is like
-#: another if they are visited one after the other somewhere, as in a Gauss-Seidel sweep. The search ends where it has
-#: not become better for some steps.
+#: The distances within which scalars are told apart: too near, joints of one leg look alike; too
+#: far, no leg is like another if they are visited one after the other somewhere, as in a
+#: Gauss-Seidel sweep. The search ends where it has not become better for some steps.
 _LEAST_DISTANCE, _PATIENCE = 3, 4
 #: What each lane computes for itself, the same for all lanes, or is not known yet.
 _UNIFORM, _UNKNOWN = -1, -2
@@ -38,10 +42,19 @@ class Graph:
         self.constants: list[float] = program.constants.tolist()
         self.rows: list[list[int]] = program.operands.tolist()
         self.operands: list[list[int]] = [
-            [x for x in row if x >= 0] if op > _CONSTANT else [] for op, row in zip(self.ops, self.rows, strict=True)
+            [x for x in row if x >= 0] if op > _CONSTANT else []
+            for op, row in zip(self.ops, self.rows, strict=True)
         ]
-        self.starts = {(a, b): x for a, loop in enumerate(program.loops) for b, x in enumerate(loop.starts.tolist())}
-        self.ends = {(a, b): x for a, loop in enumerate(program.loops) for b, x in enumerate(loop.ends.tolist())}
+        self.starts = {
+            (a, b): x
+            for a, loop in enumerate(program.loops)
+            for b, x in enumerate(loop.starts.tolist())
+        }
+        self.ends = {
+            (a, b): x
+            for a, loop in enumerate(program.loops)
+            for b, x in enumerate(loop.ends.tolist())
+        }
         self.leaves = self._trees()
         self.inputs = [k for k, op in enumerate(self.ops) if op == _INPUT]
         self.coarse = self._coarse()
@@ -53,7 +66,9 @@ class Graph:
         return None if op in (_ADD, _SUB) and self.kinds[number] < _FLOAT else _FAMILIES.get(op)
 
     def _trees(self) -> dict[int, list[int]]:
-        """For each operation of a family, the leaves of its tree as references; inner nodes are used in it alone."""
+        """For each operation of a family, the leaves of its tree as references; inner nodes are
+        used in it alone.
+        """
         users: list[list[int]] = [[] for _ in self.ops]
         for number, references in enumerate(self.operands):
             for x in references:
@@ -71,7 +86,11 @@ class Graph:
             for place, x in enumerate(self.operands[number]):
                 minus = int(op == _SUB and place == 1)
                 child = x >> 1
-                if self.inner[child] and self.family(child) == family and (family == _ADD or not x & 1):
+                if (
+                    self.inner[child]
+                    and self.family(child) == family
+                    and (family == _ADD or not x & 1)
+                ):
                     terms += [leaf ^ (x & 1) ^ minus for leaf in leaves[child]]
                 else:
                     terms.append(x ^ minus)
@@ -95,8 +114,12 @@ class Graph:
             number_of = float(f"{self.constants[number]:.6g}") if op == _CONSTANT else 0.0
             name = _ADD if op == _SUB else op
             place = row[0] if op in (_INPUT, _CARRIED) else row[1] if op == _LOAD else 0
-            colors[number] = hash((name, self.kinds[number], place, number_of, row[2] if op == _CARRIED else 0))
-        around = [self.leaves.get(number, operands) for number, operands in enumerate(self.operands)]
+            colors[number] = hash(
+                (name, self.kinds[number], place, number_of, row[2] if op == _CARRIED else 0)
+            )
+        around = [
+            self.leaves.get(number, operands) for number, operands in enumerate(self.operands)
+        ]
         carried = [(k, *self.rows[k][:2]) for k, op in enumerate(self.ops) if op == _CARRIED]
         while True:
             seen = [0] * len(self.ops)
@@ -126,7 +149,9 @@ class Graph:
     def _coarse(self) -> list[int]:
         """The neighbourhoods in which most inputs have others like them."""
         best, most, distance = [0] * len(self.ops), 0, 0
-        for place, colors in enumerate(itertools.islice(self._neighbourhoods(), _LEAST_DISTANCE, None)):
+        for place, colors in enumerate(
+            itertools.islice(self._neighbourhoods(), _LEAST_DISTANCE, None)
+        ):
             count, *_ = self.classes(colors)
             if count > most:
                 best, most, distance = colors, count, place
@@ -135,7 +160,9 @@ class Graph:
         raise AssertionError("neighbourhoods grow without end")
 
     def _upstream(self) -> list[int]:
-        """Colours by what scalars are computed from: inputs and carried scalars, which keep their coarse colours."""
+        """Colours by what scalars are computed from: inputs and carried scalars, which keep their
+        coarse colours.
+        """
         colors = list(self.coarse)
         for number, op in enumerate(self.ops):
             if op > _CONSTANT:
@@ -143,13 +170,19 @@ class Graph:
                 if op in _COMMUTATIVE:
                     each.sort()
                 array = self.rows[number][1] if op == _LOAD else 0
-                colors[number] = hash((4, _ADD if op == _SUB else op, self.kinds[number], array, *each))
+                colors[number] = hash(
+                    (4, _ADD if op == _SUB else op, self.kinds[number], array, *each)
+                )
             elif op == _CONSTANT:
-                colors[number] = hash((2, self.kinds[number], float(f"{self.constants[number]:.6g}")))
+                colors[number] = hash(
+                    (2, self.kinds[number], float(f"{self.constants[number]:.6g}"))
+                )
         return colors
 
     def classes(self, colors: list[int]) -> tuple[int, int, dict[int, list[int]]]:
-        """How many inputs have as many others of their colour as there are lanes, the lanes, and inputs by colour."""
+        """How many inputs have as many others of their colour as there are lanes, the lanes, and
+        inputs by colour.
+        """
         classes: dict[int, list[int]] = defaultdict(list)
         for number in self.inputs:
             classes[colors[number]].append(number)
@@ -163,7 +196,9 @@ def lanes_of_inputs(graph: Graph) -> tuple[int, dict[int, int]]:
     count, lanes, classes = graph.classes(graph.coarse)
     if not count:
         return 1, {}
-    class_of = {k: color for color, members in classes.items() if len(members) == lanes for k in members}
+    class_of = {
+        k: color for color, members in classes.items() if len(members) == lanes for k in members
+    }
     parts = _joined(graph, class_of)
     result: dict[int, int] = {}
     for members in classes.values():
@@ -181,7 +216,9 @@ def lanes_of_inputs(graph: Graph) -> tuple[int, dict[int, int]]:
 
 
 def _joined(graph: Graph, class_of: dict[int, int]) -> dict[int, list[int]]:
-    """For each input of a class, those that belong to the same part: what is combined, and has no two of a class."""
+    """For each input of a class, those that belong to the same part: what is combined, and has no
+    two of a class.
+    """
     parent = {k: k for k in class_of}
 
     def find(k: int) -> int:
@@ -237,15 +274,22 @@ class Parts:
         self.groups: list[dict[int, int]] = []
         """For each group, its scalars by lane."""
         self.entries: dict[tuple[int, int], tuple[int, int]] = {}
-        """For each entry that a loop carries in a lane, its loop and the entry that stands for it and the others."""
+        """For each entry that a loop carries in a lane, its loop and the entry that stands for it
+        and the others."""
         self._group()
 
     @property
     def size(self) -> int:
-        """Number of operations of a lane, without those that lanes exchange and that choose between them."""
+        """Number of operations of a lane, without those that lanes exchange and that choose between
+        them.
+        """
         ops, inner = self._graph.ops, self._graph.inner
         is_here = [ops[next(iter(group.values()))] > _CONSTANT for group in self.groups]
-        alike = (k for k, op in enumerate(ops) if op > _CONSTANT and k not in self.group_of and not inner[k])
+        alike = (
+            k
+            for k, op in enumerate(ops)
+            if op > _CONSTANT and k not in self.group_of and not inner[k]
+        )
         return sum(is_here) + sum(1 for _ in alike)
 
     def _lane_of_entry(self, place: tuple[int, int]) -> int:
@@ -272,7 +316,11 @@ class Parts:
                 around = {lanes[x >> 1] for x in graph.leaves.get(number, graph.operands[number])}
                 known = around - {_UNIFORM, _UNKNOWN}
                 lanes[number] = (
-                    known.pop() if len(known) == 1 else _UNIFORM if known or _UNKNOWN not in around else _UNKNOWN
+                    known.pop()
+                    if len(known) == 1
+                    else _UNIFORM
+                    if known or _UNKNOWN not in around
+                    else _UNKNOWN
                 )
         return lanes
 
@@ -284,7 +332,9 @@ class Parts:
         return len({self.lanes[x >> 1] for x in leaves} - {_UNIFORM}) > 1
 
     def aligned(self, number: int) -> list[int]:
-        """The operands as references, in an order that is the same in all lanes; of a difference, as of a sum."""
+        """The operands as references, in an order that is the same in all lanes; of a difference,
+        as of a sum.
+        """
         graph, references = self._graph, self._graph.operands[number]
         if graph.ops[number] == _SUB and graph.kinds[number] >= _FLOAT:
             references = [references[0], references[1] ^ 1]
@@ -307,12 +357,16 @@ class Parts:
             lane = self.lanes[number]
             if lane < 0 or (op == _CARRIED and self._join_carried(number)):
                 continue
-            kind: tuple[object, ...] = (_ADD if op == _SUB and graph.kinds[number] >= _FLOAT else op,)
+            kind: tuple[object, ...] = (
+                _ADD if op == _SUB and graph.kinds[number] >= _FLOAT else op,
+            )
             kind = (*kind, graph.kinds[number], graph.colors[number])
             kind = (*kind, graph.rows[number][1] if op == _LOAD else 0)
             kind = (*kind, *(self._sign_free(x) for x in self.aligned(number)))
             groups = waiting[kind]
-            place = next((k for k, group in enumerate(groups) if lane not in self.groups[group]), None)
+            place = next(
+                (k for k, group in enumerate(groups) if lane not in self.groups[group]), None
+            )
             if place is None:
                 groups.append(len(self.groups))
                 self.groups.append({})

@@ -1,11 +1,12 @@
 """Distributes the equal parts of a robot, such as its legs, over neighbouring threads of a GPU.
 
-Two or four threads, the lanes of a robot, execute the same instructions for different legs. What belongs to no leg is
-computed by all of them, bit for bit alike; sums over legs are exchanged between them. So a kernel has a third to a
-half of the instructions: on a GPU, a step of few robots takes the time in which its code is read.
+Two or four threads, the lanes of a robot, execute the same instructions for different legs. What
+belongs to no leg is computed by all of them, bit for bit alike; sums over legs are exchanged
+between them. So a kernel has a third to a half of the instructions: on a GPU, a step of few robots
+takes the time in which its code is read.
 
-The legs are found in the program itself, by :mod:`artix.compiler.lane_groups`. Where they are mirror images, some lanes
-hold the negative of their scalar.
+The legs are found in the program itself, by :mod:`artix.compiler.lane_groups`. Where they are
+mirror images, some lanes hold the negative of their scalar.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import numpy as np
 from artix.compiler.lane_groups import Graph, Parts, lanes_of_inputs
 from artix.compiler.scalar_program import Kind, Loop, Op, ScalarProgram, array_operand
 
-#: Lanes are used where they leave at most this share of the operations, and where these are so many that their code
-#: exceeds an instruction cache of 128 kB. Shorter code is read once, and with more threads than the GPU runs at a time,
-#: what is computed for each lane anew costs more than lanes gain.
+#: Lanes are used where they leave at most this share of the operations, and where these are so many
+#: that their code exceeds an instruction cache of 128 kB. Shorter code is read once, and with more
+#: threads than the GPU runs at a time, what is computed for each lane anew costs more than lanes
+#: gain.
 WORTH, LEAST = 0.6, 8192
 
 _INPUT, _CARRIED, _CONSTANT, _LOAD = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT), int(Op.LOAD)
@@ -32,7 +34,8 @@ _FLOAT = int(Kind.FLOAT32)
 
 
 def in_lanes(program: ScalarProgram) -> tuple[ScalarProgram, int]:
-    """The program of one lane, and the number of lanes; the program itself and 1 if lanes do not pay.
+    """The program of one lane, and the number of lanes; the program itself and 1 if lanes do not
+    pay.
 
     Args:
       program: the program of one robot, without items.
@@ -89,7 +92,9 @@ class _Writer:
         for x in needed:
             self._write_all(x >> 1)
         results = [
-            np.array([self._same(x) for x in result.ravel().tolist()], np.int32).reshape(result.shape)
+            np.array([self._same(x) for x in result.ravel().tolist()], np.int32).reshape(
+                result.shape
+            )
             for result in old.results
         ]
         loops = [self._loop(number, loop) for number, loop in enumerate(old.loops)]
@@ -118,7 +123,9 @@ class _Writer:
             self._known[key] = self._new((op, a, b, c), kind, 1 if op == Op.LANE else level)
         return self._known[key]
 
-    def _new(self, row: tuple[int, int, int, int], kind: int, level: int, constant: float = 0.0) -> int:
+    def _new(
+        self, row: tuple[int, int, int, int], kind: int, level: int, constant: float = 0.0
+    ) -> int:
         self._rows.append(row)
         self._kinds.append(kind)
         self._levels.append(level)
@@ -128,7 +135,9 @@ class _Writer:
     def _constant(self, value: float, kind: int) -> int:
         key = ("constant", kind, abs(value) if kind >= _FLOAT else value)
         if key not in self._known:
-            self._known[key] = self._new((_CONSTANT, -1, -1, -1), kind, 0, abs(value) if kind >= _FLOAT else value)
+            self._known[key] = self._new(
+                (_CONSTANT, -1, -1, -1), kind, 0, abs(value) if kind >= _FLOAT else value
+            )
         return self._known[key] ^ int(kind >= _FLOAT and np.signbit(value))
 
     def _lane(self) -> int:
@@ -138,7 +147,9 @@ class _Writer:
         """A known number of each lane."""
         key = ("table", kind, tuple(values))
         if key not in self._known:
-            dtype = {Kind.INT32: np.int32, Kind.FLOAT32: np.float32, Kind.FLOAT64: np.float64}[Kind(kind)]
+            dtype = {Kind.INT32: np.int32, Kind.FLOAT32: np.float32, Kind.FLOAT64: np.float64}[
+                Kind(kind)
+            ]
             place = len(self._graph.program.arguments) + len(self._tables)
             self._tables.append(np.array(values, dtype))
             self._known[key] = self._add(_LOAD, kind, self._lane(), array_operand(place))
@@ -171,11 +182,15 @@ class _Writer:
         if number in self._uniform:
             return self._uniform[number] ^ (reference & 1)
         if self._graph.ops[number] == _CONSTANT:
-            return self._constant(self._graph.constants[number], self._graph.kinds[number]) ^ (reference & 1)
+            return self._constant(self._graph.constants[number], self._graph.kinds[number]) ^ (
+                reference & 1
+            )
         held, lane = self._held[self._parts.group_of[number]], self._parts.lanes[number]
         minus = int(held.signs[lane] < 0) ^ (held.reference & 1)
         row = (held.reference & ~1, -2 - lane)
-        return self._add(int(Op.OF_LANE), self._kind(held.reference), *row) ^ minus ^ (reference & 1)
+        return (
+            self._add(int(Op.OF_LANE), self._kind(held.reference), *row) ^ minus ^ (reference & 1)
+        )
 
     def _together(self, references: dict[int, int]) -> _Held:
         """Scalars of the old program by lane, as one."""
@@ -188,7 +203,8 @@ class _Writer:
         if len(groups) == 1 and -1 not in groups:
             held = self._held[groups.pop()]
             return self._normal(
-                held.reference, [-each if minus else each for each, minus in zip(held.signs, signs, strict=True)]
+                held.reference,
+                [-each if minus else each for each, minus in zip(held.signs, signs, strict=True)],
             )
         kind = graph.kinds[first >> 1]
         if len(numbers) == 1:
@@ -240,7 +256,11 @@ class _Writer:
         group, parts = self._parts.group_of.get(number), self._parts
         if group is not None:
             return (x >> 1 for k in parts.groups[group].values() for x in self._graph.operands[k])
-        references = self._graph.leaves[number] if parts.is_reduction(number) else self._graph.operands[number]
+        references = (
+            self._graph.leaves[number]
+            if parts.is_reduction(number)
+            else self._graph.operands[number]
+        )
         return (x >> 1 for x in references)
 
     def _write(self, number: int) -> None:
@@ -297,10 +317,14 @@ class _Writer:
         if op in _EVEN:
             return _Held(self._add(op, kind, operands[0].reference), self._plus)
         array = (row[1],) if op == _LOAD else ()
-        return _Held(self._add(op, kind, *(self._plain(each) for each in operands), *array), self._plus)
+        return _Held(
+            self._add(op, kind, *(self._plain(each) for each in operands), *array), self._plus
+        )
 
     def _reduced(self, number: int) -> int:
-        """What a tree combines: each lane its own leaves, then the lanes, then what is the same for all."""
+        """What a tree combines: each lane its own leaves, then the lanes, then what is the same for
+        all.
+        """
         graph, parts = self._graph, self._parts
         op, kind = graph.family(number), graph.kinds[number]
         assert op is not None
@@ -325,7 +349,11 @@ class _Writer:
                     same += row.values()
                     continue
                 held = self._together(row)
-                partial = held if partial is None else self._computed(op, kind, [partial, held], [-1, -1, -1])
+                partial = (
+                    held
+                    if partial is None
+                    else self._computed(op, kind, [partial, held], [-1, -1, -1])
+                )
         total: int | None = None
         if partial is not None:
             total = self._plain(partial)
@@ -361,7 +389,9 @@ class _Writer:
             row = []
             for place in self._places:
                 if place[0] == number and place in parts.entries:
-                    by_lane = {lane: references[number, entry] for lane, entry in same[place].items()}
+                    by_lane = {
+                        lane: references[number, entry] for lane, entry in same[place].items()
+                    }
                     row.append(self._plain(self._together(by_lane)))
                 elif place[0] == number:
                     row.append(self._same(references[place]))

@@ -1,8 +1,9 @@
 """The JAX primitive that evaluates programs of robots, for one robot or a batch.
 
-Values and derivatives are evaluated in the same way: a value is a program without tangents. The batch axes are a
-parameter of the operation, so that whatever evaluates it, a kernel or XLA, sees the program of one robot and the number
-of robots. Derivatives recompute the values that they need: only arguments are kept between a rollout and its gradient.
+Values and derivatives are evaluated in the same way: a value is a program without tangents. The
+batch axes are a parameter of the operation, so that whatever evaluates it, a kernel or XLA, sees
+the program of one robot and the number of robots. Derivatives recompute the values that they need:
+only arguments are kept between a rollout and its gradient.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def evaluate(program: Program, operands: Sequence[Any], axes: Axes = ()) -> list
 
 
 def evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Array]:
-    """:func:`evaluate`, operation by operation: its definition, and its implementation where there is no kernel."""
+    """:func:`evaluate`, operation by operation: its definition, and its implementation where there
+    is no kernel.
+    """
     function: Any = program
     for axis in reversed(axes):
         in_axes = tuple(0 if is_mapped else None for is_mapped in axis.mapped)
@@ -79,7 +82,9 @@ _running = _Running()
 
 
 def _run(*operands: Array, program: Program, axes: Axes) -> list[Array]:
-    if _running.active:  # ``jax.debug_nans`` runs it again to find the operation that produced the NaN.
+    if (
+        _running.active
+    ):  # ``jax.debug_nans`` runs it again to find the operation that produced the NaN.
         return evaluate_by_xla(*operands, program=program, axes=axes)
     _running.active = True
     try:
@@ -91,7 +96,10 @@ def _run(*operands: Array, program: Program, axes: Axes) -> list[Array]:
 
 def _result_types(*operands: Any, program: Program, axes: Axes) -> list[Any]:
     sizes = tuple(axis.size for axis in axes)
-    return [type_like(operands, (*sizes, *result.shape), result.dtype) for result in program.result_types]
+    return [
+        type_like(operands, (*sizes, *result.shape), result.dtype)
+        for result in program.result_types
+    ]
 
 
 def _jvp(
@@ -107,7 +115,11 @@ def _linearize(*primals: Array, program: Program, axes: Axes) -> tuple[list[Arra
 
 
 def _tangents(
-    results: Sequence[Array], primals: Sequence[Array], tangents: Sequence[Any], program: Program, axes: Axes
+    results: Sequence[Array],
+    primals: Sequence[Array],
+    tangents: Sequence[Any],
+    program: Program,
+    axes: Axes,
 ) -> list[Any]:
     """The tangents of results."""
     varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
@@ -116,25 +128,41 @@ def _tangents(
         instantiated = [ad.instantiate_zeros(tangent) for tangent in tangents[num_values:]]
         return list(evaluate(program, [*primals[:num_values], *instantiated], axes))
     directions = [tangents[index] for index in varied]
-    axes = tuple(Axis(size, (*mapped, *(mapped[index] for index in varied))) for size, mapped in axes)
+    axes = tuple(
+        Axis(size, (*mapped, *(mapped[index] for index in varied))) for size, mapped in axes
+    )
     changes = evaluate(program.derivative(varied), [*primals, *directions], axes)
     return [tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
 
 
 def tangent_of(value: Array, change: Array) -> Any:
     """The tangent of a result, given its change; integers and booleans have zero tangents."""
-    return change if jnp.issubdtype(value.dtype, jnp.floating) else ad.Zero(jax.typeof(value).to_tangent_aval())
+    return (
+        change
+        if jnp.issubdtype(value.dtype, jnp.floating)
+        else ad.Zero(jax.typeof(value).to_tangent_aval())
+    )
 
 
-def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes: Axes) -> list[Any]:
+def _transpose(
+    cotangents: Sequence[Any], *operands: Any, program: Program, axes: Axes
+) -> list[Any]:
     num_values = program.num_operand_values
     if any(ad.is_undefined_primal(operand) for operand in operands[:num_values]):
         return _transpose_of_values(cotangents, operands, program, axes)
-    used = [index for index, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)]
-    linear = [index for index in range(num_values, len(operands)) if ad.is_undefined_primal(operands[index])]
+    used = [
+        index for index, cotangent in enumerate(cotangents) if not isinstance(cotangent, ad.Zero)
+    ]
+    linear = [
+        index
+        for index in range(num_values, len(operands))
+        if ad.is_undefined_primal(operands[index])
+    ]
     backward = program.transpose(linear, used)
     arguments = [*operands[:num_values], *(cotangents[index] for index in used)]
-    new_axes = tuple(Axis(axis.size, (*axis.mapped[:num_values], *(True for _ in used))) for axis in axes)
+    new_axes = tuple(
+        Axis(axis.size, (*axis.mapped[:num_values], *(True for _ in used))) for axis in axes
+    )
     results: list[Any] = [None] * len(operands)
     for index, result in zip(linear, evaluate(backward, arguments, new_axes), strict=True):
         shared = tuple(position for position, axis in enumerate(axes) if not axis.mapped[index])
@@ -142,26 +170,37 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, program: Program, axes
     return results
 
 
-def _transpose_of_values(cotangents: Sequence[Any], operands: Sequence[Any], program: Program, axes: Axes) -> list[Any]:
-    """Transposes the derivative along the operands in which the program is linear; it is the same everywhere."""
+def _transpose_of_values(
+    cotangents: Sequence[Any], operands: Sequence[Any], program: Program, axes: Axes
+) -> list[Any]:
+    """Transposes the derivative along the operands in which the program is linear; it is the same
+    everywhere.
+    """
     linear = [index for index, operand in enumerate(operands) if ad.is_undefined_primal(operand)]
     if len(operands) > program.num_operand_values or not program.is_linear_in(linear):
         raise TypeError(
-            f"{program.name} is not linear in an argument to be transposed: jax.linear_transpose takes only linear "
-            "functions; use jax.vjp for the transpose of the derivative at a point"
+            f"{program.name} is not linear in an argument to be transposed: jax.linear_transpose "
+            "takes only linear functions; use jax.vjp for the transpose of the derivative at a "
+            "point"
         )
-    at_zero = [jnp.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in operands]
-    axes_of_derivative = tuple(Axis(size, (*mapped, *(mapped[index] for index in linear))) for size, mapped in axes)
+    at_zero = [
+        jnp.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in operands
+    ]
+    axes_of_derivative = tuple(
+        Axis(size, (*mapped, *(mapped[index] for index in linear))) for size, mapped in axes
+    )
     directions = [operands[index] for index in linear]
     derivative = program.derivative(linear)
-    transposed = _transpose(cotangents, *at_zero, *directions, program=derivative, axes=axes_of_derivative)
+    transposed = _transpose(
+        cotangents, *at_zero, *directions, program=derivative, axes=axes_of_derivative
+    )
     return replaced([None] * len(operands), linear, transposed[len(operands) :])
 
 
 def _refuse_jet(primals_in: Any, series_in: Any, **params: Any) -> Any:
     raise NotImplementedError(
-        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not support functions of "
-        "artix; nest jax.jvp instead, once per order"
+        f"{params['program'].name} has no rule for Taylor series: jax.experimental.jet does not "
+        "support functions of artix; nest jax.jvp instead, once per order"
     )
 
 
@@ -169,7 +208,9 @@ def _batch(
     operands: Sequence[Array], dims: Sequence[Any], *, program: Program, axes: Axes
 ) -> tuple[list[Array], list[int]]:
     mapped = tuple(dim is not None for dim in dims)
-    operands = [x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(operands, dims, strict=True)]
+    operands = [
+        x if dim is None else jnp.moveaxis(x, dim, 0) for x, dim in zip(operands, dims, strict=True)
+    ]
     size = next(x.shape[0] for x, is_mapped in zip(operands, mapped, strict=True) if is_mapped)
     if not isinstance(size, int):  # Exported programs may have symbolic sizes.
         in_axes = tuple(0 if is_mapped else None for is_mapped in mapped)
@@ -181,26 +222,37 @@ def _batch(
 
 
 def drop_unused_results(parameter: str, used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
-    """JAX's rule for dead code: selects the used results of the program, or programs, in a parameter."""
+    """JAX's rule for dead code: selects the used results of the program, or programs, in a
+    parameter.
+    """
     equation = rest[-1]  # Since JAX 0.12 there is another argument before it.
     if not any(used):
         return [False] * len(equation.invars), None
     if all(used):
         return [True] * len(equation.invars), equation
-    selected = equation.params[parameter].select([index for index, is_used in enumerate(used) if is_used])
-    outvars = [variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used]
+    selected = equation.params[parameter].select(
+        [index for index, is_used in enumerate(used) if is_used]
+    )
+    outvars = [
+        variable for variable, is_used in zip(equation.outvars, used, strict=True) if is_used
+    ]
     params = equation.params | {parameter: selected}
     return [True] * len(equation.invars), equation.replace(outvars=outvars, params=params)
 
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers a program operation by operation, for XLA to compile."""
-    return lower_on_one_device(functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands)
+    return lower_on_one_device(
+        functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands
+    )
 
 
 def lower_on_one_device(function: Any, context: Any, *operands: Any) -> Any:
     """Lowers a function of arrays as on one device, since programs are traced without devices."""
-    types = {name: [_type_on_one_device(aval) for aval in getattr(context, name)] for name in ("avals_in", "avals_out")}
+    types = {
+        name: [_type_on_one_device(aval) for aval in getattr(context, name)]
+        for name in ("avals_in", "avals_out")
+    }
     return mlir.lower_fun(function, multiple_results=True)(context.replace(**types), *operands)
 
 
@@ -209,39 +261,59 @@ def _type_on_one_device(aval: Any) -> Any:
 
 
 def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Lowers to a kernel if there is one, but not in exports, which must not depend on this machine."""
+    """Lowers to a kernel if there is one, but not in exports, which must not depend on this
+    machine.
+    """
     module = context.module_context
     one_device = is_for_one_device(module)
     # Items of a robot stay on its device.
     groups = groups_of(axes, program.num_operand_values, MIN_ROBOTS if one_device else None)
     batches = merged(groups) or (Axis(1, (True,) * len(operands)),)
-    kernel = None if module.lowering_parameters.for_export else cpu_kernel(program, levels_of(batches, len(operands)))
+    kernel = (
+        None
+        if module.lowering_parameters.for_export
+        else cpu_kernel(program, levels_of(batches, len(operands)))
+    )
     if kernel is None and not (axes and program.has_kernel and one_device):
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     if one_device and len(groups) < len(axes):
-        return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
+        return lower_on_one_device(
+            functools.partial(_evaluate_merged, program, groups), context, *operands
+        )
     if kernel is None:
-        return lower_on_one_device(functools.partial(_evaluate_in_blocks, program, axes), context, *operands)
+        return lower_on_one_device(
+            functools.partial(_evaluate_in_blocks, program, axes), context, *operands
+        )
     if not one_device:
-        partitioned = functools.partial(call_partitioned, lambda _: KernelCall(kernel, {}), program, groups)
+        partitioned = functools.partial(
+            call_partitioned, lambda _: KernelCall(kernel, {}), program, groups
+        )
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if axes:
         return jax.ffi.ffi_lowering(kernel)(context, *operands)
-    return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(context, *operands)
+    return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(
+        context, *operands
+    )
 
 
 def _evaluate_merged(program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
     """Nested batches as one."""
     with without_varying_check():
-        return split_results(groups, evaluate(program, merge_operands(groups, operands), merged(groups)))
+        return split_results(
+            groups, evaluate(program, merge_operands(groups, operands), merged(groups))
+        )
 
 
 def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[Any]:
     """:func:`evaluate_by_xla` block by block, for programs too large for a kernel."""
 
     def of_part(*parts: Any) -> list[Any]:
-        size = next(x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped)
-        return evaluate_by_xla(*parts, program=program, axes=(axes[0]._replace(size=size), *axes[1:]))
+        size = next(
+            x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped
+        )
+        return evaluate_by_xla(
+            *parts, program=program, axes=(axes[0]._replace(size=size), *axes[1:])
+        )
 
     return in_blocks(of_part, operands, axes[0].mapped)
 
@@ -250,8 +322,13 @@ def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
     """Calls a kernel for a batch of one."""
     shapes = [jax.ShapeDtypeStruct((1, *kind.shape), kind.dtype) for kind in program.result_types]
     with without_varying_check():
-        results = jax.ffi.ffi_call(kernel, shapes)(*(jax.lax.expand_dims(operand, (0,)) for operand in operands))
-        return [result.reshape(kind.shape) for result, kind in zip(results, program.result_types, strict=True)]
+        results = jax.ffi.ffi_call(kernel, shapes)(
+            *(jax.lax.expand_dims(operand, (0,)) for operand in operands)
+        )
+        return [
+            result.reshape(kind.shape)
+            for result, kind in zip(results, program.result_types, strict=True)
+        ]
 
 
 def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
@@ -263,13 +340,18 @@ def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) 
     if call is None:
         return _lower_by_xla(context, *operands, program=program, axes=axes)
     if not is_for_one_device(module):
-        # There is a kernel for parts as well, since it is the same but for the number of its blocks.
+        # There is a kernel for parts as well, since it is the same but for the number of its
+        # blocks.
         call_of = functools.partial(gpu_call, program, levels)
         partitioned = functools.partial(call_partitioned, call_of, program, groups)
         return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
     if len(groups) < len(axes):
-        return lower_on_one_device(functools.partial(_evaluate_merged, program, groups), context, *operands)
-    return lower_on_one_device(functools.partial(call.results, program, batches), context, *operands)
+        return lower_on_one_device(
+            functools.partial(_evaluate_merged, program, groups), context, *operands
+        )
+    return lower_on_one_device(
+        functools.partial(call.results, program, batches), context, *operands
+    )
 
 
 def is_for_one_device(module: Any) -> bool:
@@ -282,10 +364,15 @@ def is_for_one_device(module: Any) -> bool:
 
 
 def levels_of(axes: Axes, num_operands: int) -> tuple[int, ...]:
-    """The level of each operand: the innermost batch axis along which it is mapped; see :class:`ScalarProgram`."""
+    """The level of each operand: the innermost batch axis along which it is mapped; see
+    :class:`ScalarProgram`.
+    """
     levels = [0] * num_operands
     for level, axis in enumerate(axes, start=1):
-        levels = [level if is_mapped else before for before, is_mapped in zip(levels, axis.mapped, strict=True)]
+        levels = [
+            level if is_mapped else before
+            for before, is_mapped in zip(levels, axis.mapped, strict=True)
+        ]
     return tuple(levels)
 
 

@@ -1,6 +1,7 @@
 """Kernels for batches on several devices: each device computes its part, without communication.
 
-By default XLA, which does not know what a kernel does, would gather the whole batch on every device.
+By default XLA, which does not know what a kernel does, would gather the whole batch on every
+device.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class KernelCall(NamedTuple):
     def results(self, program: Program, batches: Axes, *operands: Any) -> Sequence[Any]:
         """Calls the kernel for batches of a program."""
         batch = tuple(axis.size for axis in batches)
-        shapes = [jax.ShapeDtypeStruct((*batch, *kind.shape), kind.dtype) for kind in program.result_types]
+        shapes = [
+            jax.ShapeDtypeStruct((*batch, *kind.shape), kind.dtype) for kind in program.result_types
+        ]
         with without_varying_check():
             # An array would be a constant of the function, and custom partitioning refuses those.
             sizes = [jax.lax.full((1,), size, np.int32) for size in self.sizes]
@@ -41,7 +44,10 @@ class KernelCall(NamedTuple):
 
 
 def call_partitioned(
-    call_of: Callable[[Axes], KernelCall | None], program: Program, groups: Sequence[Axes], *operands: Any
+    call_of: Callable[[Axes], KernelCall | None],
+    program: Program,
+    groups: Sequence[Axes],
+    *operands: Any,
 ) -> list[Any]:
     """Calls a kernel on the part of the batches that each device has.
 
@@ -71,7 +77,9 @@ def call_partitioned(
         return list(call(*operands))
 
     def shardings(mesh: Any, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The shardings of arguments and results: each batch as in the first argument in which it is sharded."""
+        """The shardings of arguments and results: each batch as in the first argument in which it
+        is sharded.
+        """
         specs = [tuple(getattr(argument.sharding, "spec", None) or ()) for argument in arguments]
         of_axes: list[Any] = [None] * len(axes)
         used: set[Any] = set()
@@ -80,7 +88,9 @@ def call_partitioned(
                 position = sum(outer.mapped[index] for outer in axes[:number])
                 if not axis.mapped[index] or len(spec) <= position or spec[position] is None:
                     continue
-                names = set(spec[position] if isinstance(spec[position], tuple) else (spec[position],))
+                names = set(
+                    spec[position] if isinstance(spec[position], tuple) else (spec[position],)
+                )
                 if not names & used:  # A part of the mesh splits one batch.
                     of_axes[number] = spec[position]
                     used |= names
@@ -88,11 +98,15 @@ def call_partitioned(
         of_arguments = [
             NamedSharding(
                 mesh,
-                PartitionSpec(*(spec for axis, spec in zip(axes, of_axes, strict=True) if axis.mapped[index])),
+                PartitionSpec(
+                    *(spec for axis, spec in zip(axes, of_axes, strict=True) if axis.mapped[index])
+                ),
             )
             for index in range(len(arguments))
         ]
-        return of_arguments, [NamedSharding(mesh, PartitionSpec(*of_axes))] * len(program.result_types)
+        return of_arguments, [NamedSharding(mesh, PartitionSpec(*of_axes))] * len(
+            program.result_types
+        )
 
     def infer(mesh: Any, arguments: Sequence[Any], _: Any) -> Any:
         return tuple(shardings(mesh, arguments)[1])
@@ -114,7 +128,8 @@ def call_partitioned(
     every = [True] * len(axes)
     mapped = [[axis.mapped[index] for axis in axes] for index in range(len(operands))]
     operand_dimensions = [
-        dimensions(flags, operand.ndim - sum(flags)) for operand, flags in zip(operands, mapped, strict=True)
+        dimensions(flags, operand.ndim - sum(flags))
+        for operand, flags in zip(operands, mapped, strict=True)
     ]
     result_dimensions = [dimensions(every, len(kind.shape)) for kind in program.result_types]
     partitioned = custom_partitioning(call)

@@ -1,7 +1,8 @@
 """A program of one robot: traced once, simplified, differentiated, and evaluated for batches.
 
-Functions of a robot call each other without sharing results: each solves the kinematics again. And differentiation
-writes derivatives that no result needs. Both take time wherever the program is read.
+Functions of a robot call each other without sharing results: each solves the kinematics again. And
+differentiation writes derivatives that no result needs. Both take time wherever the program is
+read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from artix.compiler.jax_internals import clean_context, long_call, types_of_64_b
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
-#: For each axis of each array: the first entry and the number of entries within a larger array, and its length there.
+#: For each axis of each array: the first entry and the number of entries within a larger array, and
+#: its length there.
 AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
 
 #: A program, and the axes of its arguments and of its results; see :class:`Program`.
@@ -32,11 +34,13 @@ Padded: TypeAlias = "tuple[Program, AxesOfAll, AxesOfAll]"
 #: A linear program, and the indices of arguments and of results; see :class:`Program`.
 Transposed: TypeAlias = "tuple[Program, tuple[int, ...], tuple[int, ...]]"
 
-#: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest is dropped first.
+#: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest
+#: is dropped first.
 _MAX_DERIVED = 256
 
-#: Larger arrays never become constants of a program. A terrain that a compiled function closes over is an operand from
-#: which the kernel reads what it needs, so that another terrain needs no new kernel.
+#: Larger arrays never become constants of a program. A terrain that a compiled function closes over
+#: is an operand from which the kernel reads what it needs, so that another terrain needs no new
+#: kernel.
 MAX_KNOWN = 4096
 
 _numbers = itertools.count()
@@ -45,24 +49,26 @@ _numbers = itertools.count()
 class Program:
     """A function of the arrays of one robot, some of whose arguments may be known.
 
-    Programs are compared by identity and cached by their makers, see :mod:`artix.compiler.quantity`. Their
-    derivatives are programs too, linear in the arguments after the first ``num_values``. A program is traced when its
-    ``jaxpr`` is first needed, which is never if its kernel is found on disk.
+    Programs are compared by identity and cached by their makers, see
+    :mod:`artix.compiler.quantity`. Their derivatives are programs too, linear in the arguments
+    after the first ``num_values``. A program is traced when its ``jaxpr`` is first needed, which is
+    never if its kernel is found on disk.
 
     Attributes:
       name: what it computes, for messages.
       argument_types: shapes and dtypes of all arguments, known or not.
       result_types: those of its results.
       num_values: number of arguments that are not tangents (or cotangents).
-      key: a digest of what it computes, equal in all processes; ``None`` if it cannot be identified across processes.
+      key: a digest of what it computes, equal in all processes; ``None`` if it cannot be identified
+        across processes.
       number: unique in this process.
       has_kernel: whether a kernel may be compiled for it; otherwise XLA evaluates it.
-      has_gpu_kernel: whether a kernel may be compiled for GPUs as well; ``None`` if that depends on the GPU, see
-        :mod:`artix.compiler.gpu_verdict`.
+      has_gpu_kernel: whether a kernel may be compiled for GPUs as well; ``None`` if that depends on
+        the GPU, see :mod:`artix.compiler.gpu_verdict`.
       known: the arguments that are constants, by index.
       traced: the indices of the other arguments, its operands.
-      transposes: if it is a transpose, the linear program, its arguments whose cotangents are the results, and its
-        results whose cotangents are the last arguments.
+      transposes: if it is a transpose, the linear program, its arguments whose cotangents are the
+        results, and its results whose cotangents are the last arguments.
       pads: if its arrays contain those of another program, that program and where they are.
       kernels: CPU kernels, see :mod:`artix.compiler.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.compiler.gpu_compilation`.
@@ -93,7 +99,9 @@ class Program:
         self.has_kernel = has_kernel
         self.has_gpu_kernel = has_gpu_kernel
         self.known = dict(known or {})
-        self.traced = tuple(index for index in range(len(self.argument_types)) if index not in self.known)
+        self.traced = tuple(
+            index for index in range(len(self.argument_types)) if index not in self.known
+        )
         self.transposes = transposes
         self.pads = pads
         self.kernels: dict[Any, Any] = {}
@@ -124,11 +132,17 @@ class Program:
             return self
         digests = tuple((index, _digest(array)) for index, array in sorted(known.items()))
         key = _extend_key(self.key, ("known", digests))
-        return self._once(("known", digests), lambda: _with_options(self, key, known=known, base=self))
+        return self._once(
+            ("known", digests), lambda: _with_options(self, key, known=known, base=self)
+        )
 
     def derivative(self, operands: Sequence[int]) -> Program:
-        """The derivative along tangents of some operands; its arguments are all operands, then the tangents."""
-        return self._derived_from_base(("derivative", tuple(self.traced[operand] for operand in operands)))
+        """The derivative along tangents of some operands; its arguments are all operands, then the
+        tangents.
+        """
+        return self._derived_from_base(
+            ("derivative", tuple(self.traced[operand] for operand in operands))
+        )
 
     def is_linear_in(self, operands: Sequence[int]) -> bool:
         """Whether the derivative along some operands does not depend on them."""
@@ -137,7 +151,8 @@ class Program:
         return not any(is_used[self.traced[operand]] for operand in operands)
 
     def transpose(self, operands: Sequence[int], results: Sequence[int]) -> Program:
-        """The transpose of a linear program: from cotangents of some results to cotangents of some operands.
+        """The transpose of a linear program: from cotangents of some results to cotangents of some
+        operands.
 
         Its arguments are the values of this program, then the cotangents.
         """
@@ -150,10 +165,12 @@ class Program:
         return self._derived_from_base(("select", tuple(results)))
 
     def padded(self, arguments: AxesOfAll, results: AxesOfAll) -> Program:
-        """The program for larger arrays that contain its own; other entries are ignored, and zero in results.
+        """The program for larger arrays that contain its own; other entries are ignored, and zero
+        in results.
 
         Args:
-          arguments: for each axis of each argument, the first entry, the number of entries and the larger length.
+          arguments: for each axis of each argument, the first entry, the number of entries and the
+            larger length.
           results: the same for each result.
         """
         return self._derived_from_base(("padded", arguments, results))
@@ -164,7 +181,11 @@ class Program:
 
     def with_gpu_kernel(self, permitted: bool) -> Program:
         """The program, with kernels on GPUs permitted or not, whatever the GPU."""
-        return self if self.has_gpu_kernel is permitted else self._derived_from_base(("with_gpu_kernel", permitted))
+        return (
+            self
+            if self.has_gpu_kernel is permitted
+            else self._derived_from_base(("with_gpu_kernel", permitted))
+        )
 
     @property
     def switches(self) -> dict[str, Any]:
@@ -172,10 +193,14 @@ class Program:
         return {"has_kernel": self.has_kernel, "has_gpu_kernel": self.has_gpu_kernel}
 
     def _derived_from_base(self, how: tuple[Any, ...]) -> Program:
-        """Derives from the program without known arguments, so that robots of one topology share the derivation."""
+        """Derives from the program without known arguments, so that robots of one topology share
+        the derivation.
+        """
         base = self._base
         if base is None:
-            return self._once(how, lambda: _DERIVE[how[0]](self, _extend_key(self.key, how), *how[1:]))
+            return self._once(
+                how, lambda: _DERIVE[how[0]](self, _extend_key(self.key, how), *how[1:])
+            )
         return self._once(how, lambda: base._derived_from_base(how).with_known(self.known))
 
     def _once(self, how: Any, build: Callable[[], Program]) -> Program:
@@ -190,7 +215,9 @@ class Program:
 
 @long_call
 def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
-    """The jaxpr of a function of arrays and the types of its results, independent of the caller's context."""
+    """The jaxpr of a function of arrays and the types of its results, independent of the caller's
+    context.
+    """
     before, _tracing.active = _tracing.active, True
     try:
         with clean_context(), types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)):
@@ -203,7 +230,8 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
 class _Tracing(threading.local):
     """Whether this thread is tracing a program, into which the functions that it calls are inlined.
 
-    That includes functions called by differentiation rules, which JAX traces when it differentiates the program.
+    That includes functions called by differentiation rules, which JAX traces when it differentiates
+    the program.
     """
 
     active = False
@@ -221,7 +249,9 @@ def is_readable(array: Any) -> bool:
     """Whether this process knows the values of an array, while JAX traces or at all."""
     if isinstance(array, jax.core.Tracer | jax.ShapeDtypeStruct):
         return False
-    return not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+    return (
+        not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated
+    )
 
 
 def replaced(values: Sequence[Any], indices: Sequence[int], new_values: Sequence[Any]) -> list[Any]:
@@ -240,33 +270,59 @@ def _differentiate(program: Program, key: bytes | None, varied: tuple[int, ...])
         def of_varied(*new_values: Array) -> list[Array]:
             outputs = jaxpr_as_fun(program.jaxpr)(*replaced(values, varied, new_values))
             # Integers and booleans have zero derivatives.
-            return [x if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros(x.shape, "float32") for x in outputs]
+            return [
+                x if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros(x.shape, "float32")
+                for x in outputs
+            ]
 
         return jax.jvp(of_varied, tuple(values[index] for index in varied), tangents)[1]
 
-    results = [x if jnp.issubdtype(x.dtype, jnp.floating) else Type(x.shape, "float32") for x in program.result_types]
+    results = [
+        x if jnp.issubdtype(x.dtype, jnp.floating) else Type(x.shape, "float32")
+        for x in program.result_types
+    ]
     name = f"derivative of {program.name}"
-    return Program(name, lambda: trace(derivative, types)[0], types, results, count, key=key, **program.switches)
+    return Program(
+        name,
+        lambda: trace(derivative, types)[0],
+        types,
+        results,
+        count,
+        key=key,
+        **program.switches,
+    )
 
 
-def _transpose(program: Program, key: bytes | None, linear: tuple[int, ...], used: tuple[int, ...]) -> Program:
+def _transpose(
+    program: Program, key: bytes | None, linear: tuple[int, ...], used: tuple[int, ...]
+) -> Program:
     """Maps cotangents of the results ``used`` to those of the arguments ``linear``."""
-    count, argument_types, result_types = program.num_values, program.argument_types, program.result_types
+    count, argument_types, result_types = (
+        program.num_values,
+        program.argument_types,
+        program.result_types,
+    )
 
     def transposed(*arguments: Array) -> Any:
         def of_tangents(*tangents: Array) -> list[Array]:
             # The program is linear in all tangents together, so the others can be zero.
             zeros = [jnp.zeros(x.shape, x.dtype) for x in argument_types[count:]]
-            outputs = jaxpr_as_fun(program.jaxpr)(*replaced([*arguments[:count], *zeros], linear, tangents))
+            outputs = jaxpr_as_fun(program.jaxpr)(
+                *replaced([*arguments[:count], *zeros], linear, tangents)
+            )
             return [outputs[index] for index in used]
 
-        return jax.linear_transpose(of_tangents, *(argument_types[index] for index in linear))([*arguments[count:]])
+        return jax.linear_transpose(of_tangents, *(argument_types[index] for index in linear))(
+            [*arguments[count:]]
+        )
 
     types = [*argument_types[:count], *(result_types[index] for index in used)]
     results = [argument_types[index] for index in linear]
     name = f"transpose of the {program.name}"
     options: Any = {**program.switches, "transposes": (program, linear, used)}
-    return Program(name, lambda: trace(transposed, types)[0], types, results, count, key=key, **options)
+    return Program(
+        name, lambda: trace(transposed, types)[0], types, results, count, key=key, **options
+    )
 
 
 def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Program:
@@ -275,7 +331,12 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
         return _transpose(transposed, key, tuple(linear[index] for index in indices), used)
     if program.pads is not None:
         inner, argument_axes, result_axes = program.pads
-        return _padded(inner.select(indices), key, argument_axes, tuple(result_axes[index] for index in indices))
+        return _padded(
+            inner.select(indices),
+            key,
+            argument_axes,
+            tuple(result_axes[index] for index in indices),
+        )
 
     def selected() -> ClosedJaxpr:
         whole = program.jaxpr
@@ -284,22 +345,35 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
 
     results = [program.result_types[index] for index in indices]
     types = program.argument_types
-    return Program(program.name, selected, types, results, program.num_values, key=key, **program.switches)
+    return Program(
+        program.name, selected, types, results, program.num_values, key=key, **program.switches
+    )
 
 
-def _padded(program: Program, key: bytes | None, arguments: AxesOfAll, results: AxesOfAll) -> Program:
+def _padded(
+    program: Program, key: bytes | None, arguments: AxesOfAll, results: AxesOfAll
+) -> Program:
     def of_padded(*values: Array) -> list[Array]:
         parts = [
-            lax.slice(value, [start for start, *_ in axes], [start + size for start, size, _ in axes])
+            lax.slice(
+                value, [start for start, *_ in axes], [start + size for start, size, _ in axes]
+            )
             for value, axes in zip(values, arguments, strict=True)
         ]
         return [
-            lax.pad(result, result.dtype.type(0), [(start, length - start - size, 0) for start, size, length in axes])
+            lax.pad(
+                result,
+                result.dtype.type(0),
+                [(start, length - start - size, 0) for start, size, length in axes],
+            )
             for result, axes in zip(jaxpr_as_fun(program.jaxpr)(*parts), results, strict=True)
         ]
 
     types, result_types = (
-        [Type([length for *_, length in axes], x.dtype) for x, axes in zip(old, all_axes, strict=True)]
+        [
+            Type([length for *_, length in axes], x.dtype)
+            for x, axes in zip(old, all_axes, strict=True)
+        ]
         for old, all_axes in ((program.argument_types, arguments), (program.result_types, results))
     )
     make = lambda: trace(of_padded, types)[0]  # noqa: E731
@@ -309,9 +383,16 @@ def _padded(program: Program, key: bytes | None, arguments: AxesOfAll, results: 
 
 def _with_options(program: Program, key: bytes | None, **options: Any) -> Program:
     """The same function, with other options."""
-    options = {**program.switches, "transposes": program.transposes, "pads": program.pads, **options}
+    options = {
+        **program.switches,
+        "transposes": program.transposes,
+        "pads": program.pads,
+        **options,
+    }
     types = (program.argument_types, program.result_types)
-    return Program(program.name, lambda: program.jaxpr, *types, program.num_values, key=key, **options)
+    return Program(
+        program.name, lambda: program.jaxpr, *types, program.num_values, key=key, **options
+    )
 
 
 _DERIVE: dict[str, Callable[..., Program]] = {
@@ -320,7 +401,9 @@ _DERIVE: dict[str, Callable[..., Program]] = {
     "select": _select,
     "padded": _padded,
     "without_kernel": functools.partial(_with_options, has_kernel=False),
-    "with_gpu_kernel": lambda program, key, permitted: _with_options(program, key, has_gpu_kernel=permitted),
+    "with_gpu_kernel": lambda program, key, permitted: _with_options(
+        program, key, has_gpu_kernel=permitted
+    ),
 }
 
 
@@ -335,18 +418,22 @@ def _digest(array: np.ndarray) -> bytes:
 
 
 def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with equal equations evaluated once, and without those that no result depends on."""
+    """The program with equal equations evaluated once, and without those that no result depends
+    on.
+    """
     program = ClosedJaxpr(program.jaxpr, [_on_host(constant) for constant in program.consts])
     jaxpr: Any = program.jaxpr
     new_names = _equal_constants(jaxpr.constvars, program.consts)
     first_of: dict[Any, Any] = {}
     equations = []
     for equation in jaxpr.eqns:
-        renamed = equation.replace(invars=[_renamed(variable, new_names) for variable in equation.invars])
-        key = _key(renamed)
-        before = None if key is None else first_of.setdefault(key, renamed)
-        if before is None or before is renamed:
-            equations.append(renamed)
+        operands = [_renamed(variable, new_names) for variable in equation.invars]
+        key = _key(equation, operands)
+        before = None if key is None else first_of.setdefault(key, equation)
+        if before is None or before is equation:
+            equations.append(
+                equation if operands == equation.invars else equation.replace(invars=operands)
+            )
             continue
         new_names.update(zip(equation.outvars, before.outvars, strict=True))
     results = [_renamed(variable, new_names) for variable in jaxpr.outvars]
@@ -356,8 +443,12 @@ def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _on_host(constant: Any) -> Any:
-    """A copy of a constant that nobody can donate or delete while the program lives; large ones are not copied."""
-    is_small = isinstance(constant, jax.Array) and constant.size <= MAX_KNOWN and is_readable(constant)
+    """A copy of a constant that nobody can donate or delete while the program lives; large ones are
+    not copied.
+    """
+    is_small = (
+        isinstance(constant, jax.Array) and constant.size <= MAX_KNOWN and is_readable(constant)
+    )
     is_key = is_small and jnp.issubdtype(constant.dtype, jax.dtypes.extended)
     return np.array(constant) if is_small and not is_key else constant
 
@@ -384,13 +475,15 @@ def _equal_constants(variables: Any, constants: Any) -> dict[Any, Any]:
     return new_names
 
 
-def _key(equation: Any) -> Any:
-    """Equal for equations that compute the same; ``None`` if this one has effects or cannot be compared."""
+def _key(equation: Any, operands: Sequence[Any]) -> Any:
+    """Equal for equations that compute the same; ``None`` if this one has effects or cannot be
+    compared.
+    """
     if equation.effects or any(isinstance(variable, DropVar) for variable in equation.outvars):
         return None
     key = (
         equation.primitive,
-        tuple(map(_operand_key, equation.invars)),
+        tuple(map(_operand_key, operands)),
         tuple(sorted((name, _parameter_key(value)) for name, value in equation.params.items())),
     )
     try:
@@ -408,7 +501,9 @@ def _operand_key(variable: Any) -> Any:
 
 
 def _parameter_key(value: Any) -> Any:
-    """Programs are the same only if they are one object, as those of functions that JAX has traced before."""
+    """Programs are the same only if they are one object, as those of functions that JAX has traced
+    before.
+    """
     if isinstance(value, Jaxpr | ClosedJaxpr):
         return id(value)
     if isinstance(value, tuple | list):

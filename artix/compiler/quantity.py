@@ -22,8 +22,8 @@ from artix.compiler.program import MAX_KNOWN, Program, is_readable, is_tracing, 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-#: Outside ``jax.jit``, a function is specialised to the parameters of the first few robots. All further robots share a
-#: program with the parameters as operands, which has more operations.
+#: Outside ``jax.jit``, a function is specialised to the parameters of the first few robots. All
+#: further robots share a program with the parameters as operands, which has more operations.
 _MAX_SPECIALIZED = 4
 
 
@@ -42,7 +42,8 @@ class _TracedFunction:
     Attributes:
       program: the program, none of whose arguments are known.
       structure: the pytree structure of the results.
-      num_parameters: number of leading arguments that are the parameters, such as those of an articulation.
+      num_parameters: number of leading arguments that are the parameters, such as those of an
+        articulation.
     """
 
     def __init__(self, program: Program, structure: Any, num_parameters: int) -> None:
@@ -52,13 +53,17 @@ class _TracedFunction:
         self._specialized: dict[Program, list[Any]] = {}
 
     def specialize(self, arrays: Sequence[Any]) -> Program:
-        """The program specialised to the robot's parameters, or the general one if many robots have been seen."""
+        """The program specialised to the robot's parameters, or the general one if many robots have
+        been seen.
+        """
         parameters = list(arrays[: self.num_parameters])
         for program, known in self._specialized.items():
             if all(map(operator.is_, known, parameters)):
                 return program
         # NumPy arrays are mutable, so they cannot become constants.
-        if not parameters or not all(isinstance(x, jax.Array) and is_readable(x) for x in parameters):
+        if not parameters or not all(
+            isinstance(x, jax.Array) and is_readable(x) for x in parameters
+        ):
             return self.program
         for program in self._specialized:
             if _knows(program, parameters):  # For example, the same robot loaded again.
@@ -72,32 +77,35 @@ class _TracedFunction:
 
 
 def quantity(function: _Function) -> _Function:
-    """Decorator for public functions of an articulation: each call becomes one operation, a :class:`Program`.
+    """Decorator for public functions of an articulation: each call becomes one operation, a
+    :class:`Program`.
 
-    Compiled or not, and under ``jax.vmap``, ``jax.grad`` and so on, the function is traced once per topology, shapes
-    and dtypes of its arguments, and values of arguments that are not arrays. Arrays that are known while JAX traces the
-    caller (such as an articulation that a compiled function closes over) become constants of the program. Outside
-    ``jax.jit`` the parameters of the first few robots do too; those of other robots, and all other arrays, are
-    operands. Decorated functions that call each other form one program.
+    Compiled or not, and under ``jax.vmap``, ``jax.grad`` and so on, the function is traced once per
+    topology, shapes and dtypes of its arguments, and values of arguments that are not arrays.
+    Arrays that are known while JAX traces the caller (such as an articulation that a compiled
+    function closes over) become constants of the program. Outside ``jax.jit`` the parameters of the
+    first few robots do too; those of other robots, and all other arrays, are operands. Decorated
+    functions that call each other form one program.
 
-    The contract of artix's own, which their docstrings do not repeat: arrays of another shape than the docstring gives
-    raise ``ValueError`` and arrays of another dtype than the articulation's ``TypeError``, each naming the argument,
-    while JAX traces. Results have the articulation's dtype.
+    The contract of artix's own, which their docstrings do not repeat: arrays of another shape than
+    the docstring gives raise ``ValueError`` and arrays of another dtype than the articulation's
+    ``TypeError``, each naming the argument, while JAX traces. Results have the articulation's
+    dtype.
 
     Args:
-      function: a function of pytrees whose results are arrays; the only errors it raises concern shapes and dtypes.
-        Its arguments cannot be random keys.
+      function: a function of pytrees whose results are arrays; the only errors it raises concern
+        shapes and dtypes. Its arguments cannot be random keys.
 
     Raises:
-      ValueError: from the decorated function, an argument is a :class:`~artix.State` whose values are known, and it has
-        a number that is not finite or a quaternion not of length 1. Within ``jax.jit``, ``jax.vmap`` and ``jax.grad``
-        values are not known, and what follows from a NaN is NaN.
+      ValueError: from the decorated function, an argument is a :class:`~artix.State` whose values
+        are known, and it has a number that is not finite or a quaternion not of length 1. Within
+        ``jax.jit``, ``jax.vmap`` and ``jax.grad`` values are not known, and what follows from a NaN
+        is NaN.
 
     Examples:
       >>> @artix.quantity
       ... def height(articulation, state):
       ...     return artix.center_of_mass(articulation, state)[2]
-      ...
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> keys = jax.random.split(jax.random.key(0), 64)
       >>> states = jax.vmap(lambda key: artix.random_state(pendulum, key))(keys)
@@ -119,13 +127,19 @@ def quantity(function: _Function) -> _Function:
     return cast(_Function, wrapper)
 
 
-def _check_values(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_values(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
     """Runs the checks of the classes of these arguments."""
     for index, value in enumerate((*args, *kwargs.values())):
         check = check_of(value)
         if check is not None:
             names = _parameter_names(function)
-            name = [*kwargs][index - len(args)] if index >= len(args) else names[min(index, len(names) - 1)]
+            name = (
+                [*kwargs][index - len(args)]
+                if index >= len(args)
+                else names[min(index, len(names) - 1)]
+            )
             check(name, value, function)
 
 
@@ -185,7 +199,10 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     dtypes = [array.dtype for array in arrays]
     different = {*dtypes}
     if not all(isinstance(dtype, np.dtype) for dtype in different):
-        raise TypeError(f"{function.__name__}: random keys cannot be arguments of a quantity; pass the numbers drawn")
+        raise TypeError(
+            f"{function.__name__}: random keys cannot be arguments of a quantity; pass the "
+            "numbers drawn"
+        )
     canonical_of = {dtype: jax.dtypes.canonicalize_dtype(dtype) for dtype in different}
     canonical = [canonical_of[dtype] for dtype in dtypes]
     if dtypes != canonical:
@@ -193,44 +210,57 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     types = tuple(zip([array.shape for array in arrays], canonical, strict=True))
     # With their types and signs, since 1 == True and 0.0 == -0.0.
     others = [leaf for leaf, is_one in zip(leaves, flags, strict=True) if not is_one]
-    static = tuple([(type(leaf), str(leaf) if isinstance(leaf, float) else "", leaf) for leaf in others])
+    static = tuple(
+        [(type(leaf), str(leaf) if isinstance(leaf, float) else "", leaf) for leaf in others]
+    )
     config: Any = jax.config  # JAX declares its options from 0.12 on.
     try:
         traced = _traced(function, structure, tuple(flags), static, types, config.jax_enable_x64)
     except TypeError:
         _check_hashable(function, args, kwargs)
         raise
-    program = traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
+    program = (
+        traced.program.with_known(_known(arrays)) if is_staging() else traced.specialize(arrays)
+    )
     program = _with_switches(program)
     return Call(program, [arrays[index] for index in program.traced], traced.structure)
 
 
-def _check_x64(function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], dtypes: Sequence[Any]) -> None:
-    """Refuses JAX's arrays of 64 bits where its x64 mode is off (JAX itself converts NumPy's, as everywhere)."""
+def _check_x64(
+    function: Any, args: Any, kwargs: Any, arrays: Sequence[Any], dtypes: Sequence[Any]
+) -> None:
+    """Refuses JAX's arrays of 64 bits where its x64 mode is off (JAX itself converts NumPy's, as
+    everywhere).
+    """
     for array, dtype in zip(arrays, dtypes, strict=True):
         if array.dtype != dtype and isinstance(array, jax.Array):
             leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
             path = next(path for path, leaf in leaves if leaf is array)
             raise TypeError(
-                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but JAX's x64 mode is off; "
-                f'switch it on with jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
+                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but "
+                "JAX's x64 mode is off; switch it on with "
+                f'jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
             )
 
 
 def _check_hashable(function: Any, args: Any, kwargs: Any) -> None:
-    """Refuses arguments that are neither arrays nor can be compared with those of an earlier call."""
+    """Refuses arguments that are neither arrays nor can be compared with those of an earlier
+    call.
+    """
     for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]:
         try:
             hash(None if is_array(leaf) else leaf)
         except TypeError:
             raise TypeError(
-                f"{function.__name__}: argument {_path_name(path)} is neither an array nor hashable; "
-                f"found {type(leaf).__name__}"
+                f"{function.__name__}: argument {_path_name(path)} is neither an array nor "
+                f"hashable; found {type(leaf).__name__}"
             ) from None
 
 
 def _path_name(path: Sequence[Any]) -> str:
-    """A path within ``(args, kwargs)`` as it is written in a call, such as ``0.joint_position`` or ``state``."""
+    """A path within ``(args, kwargs)`` as it is written in a call, such as ``0.joint_position`` or
+    ``state``.
+    """
     return jax.tree_util.keystr(tuple(path[1:]), simple=True, separator=".")
 
 
@@ -259,7 +289,11 @@ def _traced(
 
     argument_types = [jax.ShapeDtypeStruct(*type_) for type_ in types]
     make_jaxpr = functools.partial(_jaxpr, call_with_arrays, argument_types)
-    key = program_key(function, structure, (is_array, static, [(shape, str(dtype)) for shape, dtype in types], x64))
+    key = program_key(
+        function,
+        structure,
+        (is_array, static, [(shape, str(dtype)) for shape, dtype in types], x64),
+    )
     signature, jaxpr = read_signature(key), None
     if signature is None:
         jaxpr, results = make_jaxpr()
@@ -267,7 +301,9 @@ def _traced(
         write_signature(key, results)
     named = function.func if isinstance(function, functools.partial) else function
     name = getattr(named, "__name__", "function").lstrip("_")
-    program = Program(name, lambda: make_jaxpr()[0], argument_types, signature.types, len(types), key=key)
+    program = Program(
+        name, lambda: make_jaxpr()[0], argument_types, signature.types, len(types), key=key
+    )
     if jaxpr is not None:
         program.jaxpr = jaxpr
     return _TracedFunction(program, signature.structure, _num_parameters(structure))
@@ -279,7 +315,9 @@ def _jaxpr(function: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any
         return trace(function, types)
     except (ValueError, TypeError, LookupError) as error:
         # Raise errors of the function's own checks without JAX's note about its internal frames.
-        error.__notes__ = [note for note in getattr(error, "__notes__", []) if "internal frames" not in note]
+        error.__notes__ = [
+            note for note in getattr(error, "__notes__", []) if "internal frames" not in note
+        ]
         raise
 
 
@@ -294,7 +332,10 @@ def _known(arrays: Sequence[Any]) -> dict[int, np.ndarray]:
 
 def _knows(program: Program, arrays: Sequence[Any]) -> bool:
     """Whether the values that a program knows are those of these arrays."""
-    return all(np.asarray(arrays[index]).tobytes() == value.tobytes() for index, value in program.known.items())
+    return all(
+        np.asarray(arrays[index]).tobytes() == value.tobytes()
+        for index, value in program.known.items()
+    )
 
 
 def _num_parameters(structure: Any) -> int:

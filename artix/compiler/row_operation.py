@@ -1,7 +1,9 @@
-"""The JAX primitive that evaluates a batch whose rows have different programs, each writing its rows of the results.
+"""The JAX primitive that evaluates a batch whose rows have different programs, each writing its
+rows of the results.
 
-One kernel evaluates all programs. It reads and writes rows of shared arrays, so nothing is gathered or copied. Where
-there is no kernel, and for derivatives and nested batches, an equivalent function of the same arrays is used.
+One kernel evaluates all programs. It reads and writes rows of shared arrays, so nothing is gathered
+or copied. Where there is no kernel, and for derivatives and nested batches, an equivalent function
+of the same arrays is used.
 """
 
 from __future__ import annotations
@@ -17,9 +19,19 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from artix.compiler.compilation import RowProgram, cpu_kernel_of_rows
-from artix.compiler.jax_internals import match_varying_axes, partition_when_lowered, type_like, without_varying_check
+from artix.compiler.jax_internals import (
+    match_varying_axes,
+    partition_when_lowered,
+    type_like,
+    without_varying_check,
+)
 from artix.compiler.kernels import block_list, row_lanes
-from artix.compiler.operation import drop_unused_results, is_for_one_device, lower_on_one_device, tangent_of
+from artix.compiler.operation import (
+    drop_unused_results,
+    is_for_one_device,
+    lower_on_one_device,
+    tangent_of,
+)
 from artix.compiler.program import replaced
 
 Array = jax.Array
@@ -31,12 +43,15 @@ class RowPrograms:
     Args:
       programs: the programs; each row belongs to one.
       otherwise: an equivalent function of all operands that returns a list of results.
-      joined: whether all programs have results of the same types, which become rows of the same arrays. Otherwise the
-        results of one program follow those of the other.
+      joined: whether all programs have results of the same types, which become rows of the same
+        arrays. Otherwise the results of one program follow those of the other.
     """
 
     def __init__(
-        self, programs: Sequence[RowProgram], otherwise: Callable[..., list[Array]], joined: bool = True
+        self,
+        programs: Sequence[RowProgram],
+        otherwise: Callable[..., list[Array]],
+        joined: bool = True,
     ) -> None:
         self.programs = tuple(programs)
         self.otherwise = otherwise
@@ -68,7 +83,9 @@ class RowPrograms:
     def width(self) -> int:
         """Rows per block of the kernel."""
         programs = [each.program for each in self.programs]
-        return row_lanes(kind.dtype for each in programs for kind in (*each.argument_types, *each.result_types))
+        return row_lanes(
+            kind.dtype for each in programs for kind in (*each.argument_types, *each.result_types)
+        )
 
 
 rows_p = Primitive("artix_rows")
@@ -89,13 +106,17 @@ def _otherwise(*operands: Any, programs: RowPrograms) -> list[Array]:
         return programs.otherwise(*operands)
 
 
-def _jvp(primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[Any]]:
+def _jvp(
+    primals: Sequence[Array], tangents: Sequence[Any], *, programs: RowPrograms
+) -> tuple[list[Array], list[Any]]:
     varied = [index for index, tangent in enumerate(tangents) if not isinstance(tangent, ad.Zero)]
 
     def of_varied(*values: Array) -> list[Array]:
         return programs.otherwise(*replaced(primals, varied, values))
 
-    values, changes = jax.jvp(of_varied, [primals[index] for index in varied], [tangents[index] for index in varied])
+    values, changes = jax.jvp(
+        of_varied, [primals[index] for index in varied], [tangents[index] for index in varied]
+    )
     return values, list(map(tangent_of, values, changes))
 
 
@@ -105,12 +126,19 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, programs: RowPrograms)
     def of_linear(*values: Array) -> list[Array]:
         return programs.otherwise(*replaced(operands, linear, values))
 
-    types = [jax.ShapeDtypeStruct(operands[index].aval.shape, operands[index].aval.dtype) for index in linear]
-    transposed = jax.linear_transpose(of_linear, *types)([ad.instantiate_zeros(cotangent) for cotangent in cotangents])
+    types = [
+        jax.ShapeDtypeStruct(operands[index].aval.shape, operands[index].aval.dtype)
+        for index in linear
+    ]
+    transposed = jax.linear_transpose(of_linear, *types)(
+        [ad.instantiate_zeros(cotangent) for cotangent in cotangents]
+    )
     return replaced([None] * len(operands), linear, transposed)
 
 
-def _batch(operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms) -> tuple[list[Array], list[int]]:
+def _batch(
+    operands: Sequence[Array], dims: Sequence[Any], *, programs: RowPrograms
+) -> tuple[list[Array], list[int]]:
     results = jax.vmap(programs.otherwise, in_axes=tuple(dims))(*operands)
     return results, [0] * len(results)
 
@@ -120,7 +148,9 @@ def _lower(context: Any, *operands: Any, programs: RowPrograms) -> Any:
 
 
 def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
-    """Lowers to a kernel of all programs if there is one, but not in exports or for arrays on several devices."""
+    """Lowers to a kernel of all programs if there is one, but not in exports or for arrays on
+    several devices.
+    """
     module = context.module_context
     if module.lowering_parameters.for_export or not is_for_one_device(module):
         return mlir.lower_fun(programs.otherwise, multiple_results=True)(context, *operands)
@@ -131,11 +161,16 @@ def _lower_for_cpu(context: Any, *operands: Any, programs: RowPrograms) -> Any:
 
 
 def _call_kernel(target: str, programs: RowPrograms, *operands: Any) -> list[Array]:
-    # A column, as XLA computes a list of evenly spaced numbers instead of storing it. That counts as arithmetic, and a
-    # program with more than a thousand operations starts on another thread, which takes 30 us longer.
+    # A column, as XLA computes a list of evenly spaced numbers instead of storing it. That counts
+    # as arithmetic, and a program with more than a thousand operations starts on another thread,
+    # which takes 30 us longer.
     rows = [each.rows.astype(np.int32)[:, None] for each in programs.programs]
     arguments = [operands[index] for each in programs.programs for index in each.operands]
-    return list(jax.ffi.ffi_call(target, programs.result_types)(block_list(rows, programs.width), *rows, *arguments))
+    return list(
+        jax.ffi.ffi_call(target, programs.result_types)(
+            block_list(rows, programs.width), *rows, *arguments
+        )
+    )
 
 
 rows_p.def_impl(_otherwise)

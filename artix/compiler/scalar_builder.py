@@ -1,7 +1,7 @@
 """Builds scalars; folds constants and shares common subexpressions on the fly.
 
-References are those of :class:`~artix.compiler.scalar_program.ScalarProgram`, except that constants are numbered
-separately, from ``CONSTANTS`` on, so that one comparison identifies them.
+References are those of :class:`~artix.compiler.scalar_program.ScalarProgram`, except that constants
+are numbered separately, from ``CONSTANTS`` on, so that one comparison identifies them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from artix.compiler.scalar_program import DTYPES, Kind, Loop, Op, array_operand, kind_of
 
-#: The first reference of a constant. Constants sort after all other references and thus become second operands.
+#: The first reference of a constant. Constants sort after all other references and thus become
+#: second operands.
 CONSTANTS = 1 << 30
 
 #: References of the constants 0 and 1 of each kind (False and True).
@@ -23,14 +24,16 @@ ONE = tuple(CONSTANTS + 4 * kind + 2 for kind in Kind)
 FALSE, TRUE = ZERO[Kind.BOOL], ONE[Kind.BOOL]
 
 Value: TypeAlias = np.ndarray | Sequence[int]
-"""An array of a program: a NumPy array if all entries are known, else their references in row-major order."""
+"""An array of a program: a NumPy array if all entries are known, else their references in row-major
+order."""
 
 _NAN = math.nan
 _ADD, _SUB, _MUL, _DIV = int(Op.ADD), int(Op.SUB), int(Op.MUL), int(Op.DIV)
 _INPUT, _LOAD = int(Op.INPUT), int(Op.LOAD)
 
-#: Derivatives build many scalars that turn out not to be needed, such as 420,000 for 116,000 in the gradient of a
-#: humanoid's step. Four for each operation permitted are built to find out, or two in programs as large as this.
+#: Derivatives build many scalars that turn out not to be needed, such as 420,000 for 116,000 in the
+#: gradient of a humanoid's step. Four for each operation permitted are built to find out, or two in
+#: programs as large as this.
 _MANY_BUILT = 1_200_000
 
 
@@ -39,7 +42,8 @@ class TooManyOperations(Exception):
 
 
 class LargeArgument(Sequence[int]):
-    """The references of the entries of an argument, created on access, since an argument may have thousands.
+    """The references of the entries of an argument, created on access, since an argument may have
+    thousands.
 
     Args:
       builder: builds them.
@@ -74,8 +78,10 @@ class ScalarBuilder:
       tables: the known arrays from which entries are loaded.
       loops: the loops; some may turn out not to be needed.
       loop: the number of the loop whose body is being built; -1 if there is none.
-      has_linear: whether there are inputs of negative arguments, in which results are to be transposed.
-      is_linear: of each scalar so far whether it depends on those inputs, found when it is asked for.
+      has_linear: whether there are inputs of negative arguments, in which results are to be
+        transposed.
+      is_linear: of each scalar so far whether it depends on those inputs, found when it is asked
+        for.
 
     Args:
       max_operations: largest number of operations of a program.
@@ -122,7 +128,9 @@ class ScalarBuilder:
           TooManyOperations: there are too many.
         """
         if count > self._max_operations:
-            raise TooManyOperations(f"{count:,} operations, which are more than {self._max_operations:,}")
+            raise TooManyOperations(
+                f"{count:,} operations, which are more than {self._max_operations:,}"
+            )
 
     # Scalars
 
@@ -180,10 +188,16 @@ class ScalarBuilder:
         self.loops.append(Loop(0, none, none, self.loop))
         return len(self.loops) - 1
 
-    def end_loop(self, number: int, length: int, starts: Sequence[int], ends: Sequence[int]) -> None:
-        """Says how often a loop is repeated, and what is carried into its first and into its next iteration."""
+    def end_loop(
+        self, number: int, length: int, starts: Sequence[int], ends: Sequence[int]
+    ) -> None:
+        """Says how often a loop is repeated, and what is carried into its first and into its next
+        iteration.
+        """
         parent = self.loops[number].parent
-        self.loops[number] = Loop(length, np.array(starts, np.int32), np.array(ends, np.int32), parent)
+        self.loops[number] = Loop(
+            length, np.array(starts, np.int32), np.array(ends, np.int32), parent
+        )
 
     def value(self, reference: int) -> float:
         """The value of a constant."""
@@ -201,9 +215,13 @@ class ScalarBuilder:
         return self.kinds[reference >> 1]
 
     def fold(self, function: Callable[..., Any], kind: int, result: int, *references: int) -> int:
-        """The value of a function of constants, evaluated in their dtype, as a constant of kind ``result``."""
+        """The value of a function of constants, evaluated in their dtype, as a constant of kind
+        ``result``.
+        """
         scalar_type = DTYPES[Kind(kind)].type
-        return self.constant(function(*(scalar_type(self.value(x)) for x in references)).item(), result)
+        return self.constant(
+            function(*(scalar_type(self.value(x)) for x in references)).item(), result
+        )
 
     # Arrays
 
@@ -224,9 +242,12 @@ class ScalarBuilder:
             return references
         return np.array([self.value(x) for x in references], dtype).reshape(shape)
 
-    # Elementwise sums and products of floats. Most time is spent here, so these are single loops without calls.
+    # Elementwise sums and products of floats. Most time is spent here, so these are single loops
+    # without calls.
 
-    def add(self, kind: int, firsts: Iterable[int], seconds: Iterable[int], flip: int = 0) -> list[int]:
+    def add(
+        self, kind: int, firsts: Iterable[int], seconds: Iterable[int], flip: int = 0
+    ) -> list[int]:
         """Sums of floats.
 
         Args:

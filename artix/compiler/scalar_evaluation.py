@@ -19,15 +19,18 @@ from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_o
 #: Largest number of iterations of a ``while`` loop, which is unrolled.
 _MAX_ITERATIONS = 10_000
 
-#: Loops of more scalars than this are not unrolled if they carry all that they compute. Unrolled, 30,000 scalars take
-#: about a second of a first call. Kept, loops of four iterations and 20,000 scalars run up to 1.1 times as long,
-#: because nothing can be computed across their ends (as late as possible is no better than as early); long ones run
-#: 0.7 to 1.05 times as long (humanoid and quadruped, AVX-512, November 2026).
+#: Loops of more scalars than this are not unrolled if they carry all that they compute. Unrolled,
+#: 30,000 scalars take about a second of a first call. Kept, loops of four iterations and 20,000
+#: scalars run up to 1.1 times as long, because nothing can be computed across their ends (as late
+#: as possible is no better than as early); long ones run 0.7 to 1.05 times as long (humanoid and
+#: quadruped, AVX-512, November 2026).
 _MAX_UNROLLED = 30_000
 
 
 class _Step:
-    """One equation of a program, with its rules for known and unknown arguments, looked up on first use."""
+    """One equation of a program, with its rules for known and unknown arguments, looked up on first
+    use.
+    """
 
     __slots__ = ("equation", "inputs", "numeric", "outputs", "symbolic")
 
@@ -67,7 +70,11 @@ def _plan(jaxpr: Any, constants: Sequence[Any]) -> _Plan:
         values[number_of(variable)] = np.asarray(constant)
     inputs = [number_of(variable) for variable in jaxpr.invars]
     steps = [
-        _Step(equation, [number_of(x) for x in equation.invars], [number_of(x) for x in equation.outvars])
+        _Step(
+            equation,
+            [number_of(x) for x in equation.invars],
+            [number_of(x) for x in equation.outvars],
+        )
         for equation in jaxpr.eqns
     ]
     return _Plan(values, inputs, steps, [number_of(variable) for variable in jaxpr.outvars], jaxpr)
@@ -90,7 +97,9 @@ class Evaluator:
         """The results of a closed jaxpr."""
         return self.evaluate(closed.jaxpr, closed.consts, arguments)
 
-    def evaluate(self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Value]) -> list[Value]:
+    def evaluate(
+        self, jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Value]
+    ) -> list[Value]:
         """The results of a jaxpr with the given constants."""
         key = id(jaxpr), *map(id, constants)
         plan = self._plans.get(key)
@@ -141,7 +150,9 @@ def _program(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seq
 
 
 def _call(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
-    """A call of a jaxpr, closed or open; the name of the parameter depends on the primitive and JAX's version."""
+    """A call of a jaxpr, closed or open; the name of the parameter depends on the primitive and
+    JAX's version.
+    """
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call")
     program = next(equation.params[name] for name in names if name in equation.params)
     if hasattr(program, "consts"):
@@ -163,18 +174,27 @@ def _scan(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     constants, carry = arguments[:num_consts], list(arguments[num_consts : num_consts + num_carry])
     scanned = arguments[num_consts + num_carry :]
     if not length:
-        return [*carry, *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:])]
-    if evaluator.loops.was_kept(equation) and (kept := _kept_loop(evaluator, equation, arguments, num_consts)):
+        return [
+            *carry,
+            *(np.zeros(x.aval.shape, x.aval.dtype) for x in equation.outvars[num_carry:]),
+        ]
+    if evaluator.loops.was_kept(equation) and (
+        kept := _kept_loop(evaluator, equation, arguments, num_consts)
+    ):
         return kept
     iterations = range(length - 1, -1, -1) if equation.params["reverse"] else range(length)
     collected: list[Sequence[Value]] = []
     sizes = [evaluator.builder.size]
     for iteration in iterations:
-        outputs = evaluator.call(body, [*constants, *carry, *(_entry(x, iteration, length) for x in scanned)])
+        outputs = evaluator.call(
+            body, [*constants, *carry, *(_entry(x, iteration, length) for x in scanned)]
+        )
         carry = list(outputs[:num_carry])
         collected.append(outputs[num_carry:])
         sizes.append(evaluator.builder.size)
-        if len(sizes) == 4:  # The first iteration often starts from zeros and is smaller than the others.
+        if (
+            len(sizes) == 4
+        ):  # The first iteration often starts from zeros and is smaller than the others.
             growth = min(sizes[3] - sizes[2], sizes[2] - sizes[1])
             if length * growth > _MAX_UNROLLED and num_carry == len(equation.outvars):
                 kept = _kept_loop(evaluator, equation, arguments, num_consts)
@@ -276,7 +296,9 @@ def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     if kind == Kind.BOOL:
         is_at_most = [compare(builder, kind, Op.EQ, index[0], builder.constant(0, kind))]
     else:
-        is_at_most = [compare(builder, kind, Op.LE, index[0], builder.constant(n, kind)) for n in range(last)]
+        is_at_most = [
+            compare(builder, kind, Op.LE, index[0], builder.constant(n, kind)) for n in range(last)
+        ]
     results = list[list[Value]]()
     for number, branch in enumerate(branches):
         is_more = negation(builder, is_at_most[number - 1]) if number else TRUE
@@ -288,7 +310,10 @@ def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
         first = is_at_most[number]
         for position, variable in enumerate(equation.outvars):
             result_kind = kind_of(variable.aval.dtype)
-            pairs = zip(*(builder.references(x[position], result_kind) for x in (results[number], chosen)), strict=True)
+            pairs = zip(
+                *(builder.references(x[position], result_kind) for x in (results[number], chosen)),
+                strict=True,
+            )
             selected = [select(builder, result_kind, first, *pair) for pair in pairs]
             chosen[position] = builder.as_value(selected, variable.aval.shape, variable.aval.dtype)
     return chosen

@@ -57,7 +57,12 @@ def bounds(builder: ScalarBuilder, x: int) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-_COMPARISONS = {int(Op.LT): np.less, int(Op.LE): np.less_equal, int(Op.EQ): np.equal, int(Op.NE): np.not_equal}
+_COMPARISONS = {
+    int(Op.LT): np.less,
+    int(Op.LE): np.less_equal,
+    int(Op.EQ): np.equal,
+    int(Op.NE): np.not_equal,
+}
 
 
 def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -> int:
@@ -71,7 +76,12 @@ def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -
         return FALSE
     for flag, other, swapped in ((a, b, False), (b, a, True)):
         parts = builder.operation(flag)
-        if other >= CONSTANTS and parts and parts[0] == _CONVERT and builder.kind(parts[1]) == Kind.BOOL:
+        if (
+            other >= CONSTANTS
+            and parts
+            and parts[0] == _CONVERT
+            and builder.kind(parts[1]) == Kind.BOOL
+        ):
             either = [builder.constant(-x if flag & 1 else x, kind) for x in (1, 0)]
             pairs = [(other, x) if swapped else (x, other) for x in either]
             yes, no = (compare(builder, kind, operation, *pair) for pair in pairs)
@@ -98,10 +108,14 @@ def _compare_bools(builder: ScalarBuilder, operation: int, a: int, b: int) -> in
 
 
 def _never_less(builder: ScalarBuilder, kind: int, a: int, b: int) -> bool:
-    """Whether ``a < b`` is impossible because one side is infinite, or by the bounds of integers."""
+    """Whether ``a < b`` is impossible because one side is infinite, or by the bounds of
+    integers.
+    """
     if kind == Kind.INT32:
         return bounds(builder, a)[0] >= bounds(builder, b)[1]
-    return (a >= CONSTANTS and builder.value(a) == math.inf) or (b >= CONSTANTS and builder.value(b) == -math.inf)
+    return (a >= CONSTANTS and builder.value(a) == math.inf) or (
+        b >= CONSTANTS and builder.value(b) == -math.inf
+    )
 
 
 def select(builder: ScalarBuilder, kind: int, which: int, yes: int, no: int) -> int:
@@ -159,7 +173,9 @@ def logical(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
         return FALSE if operation == Op.AND else a
     if b == TRUE:
         return TRUE if operation == Op.OR else a if operation == Op.AND else negation(builder, a)
-    if b < CONSTANTS and (builder.operations[b >> 1] == (_NOT, a) or builder.operations[a >> 1] == (_NOT, b)):
+    if b < CONSTANTS and (
+        builder.operations[b >> 1] == (_NOT, a) or builder.operations[a >> 1] == (_NOT, b)
+    ):
         return FALSE if operation == Op.AND else TRUE
     return builder.make(Kind.BOOL, operation, a, b)
 
@@ -187,7 +203,12 @@ def function_of(name: str, builder: ScalarBuilder, kind: int, operands: Iterable
 
 
 def _function(
-    builder: ScalarBuilder, kind: int, operation: int, numeric: Callable[..., Any], parity: int, x: int
+    builder: ScalarBuilder,
+    kind: int,
+    operation: int,
+    numeric: Callable[..., Any],
+    parity: int,
+    x: int,
 ) -> int:
     if x >= CONSTANTS:
         return builder.fold(numeric, kind, kind, x)
@@ -225,7 +246,9 @@ def round_away_from_zero(builder: ScalarBuilder, kind: int, operands: Iterable[i
         (up,) = builder.add(kind, (down,), (ONE[kind],))
         rounded = select(builder, kind, less, down, up)
         negative = compare(builder, kind, Op.LT, x, ZERO[kind])
-        results.append(select(builder, kind, negative, builder.negate(kind, (rounded,))[0], rounded))
+        results.append(
+            select(builder, kind, negative, builder.negate(kind, (rounded,))[0], rounded)
+        )
     return results
 
 
@@ -240,7 +263,9 @@ def is_finite(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> lis
     return results
 
 
-def convert(builder: ScalarBuilder, source: int, target: int, operands: Sequence[int]) -> Sequence[int]:
+def convert(
+    builder: ScalarBuilder, source: int, target: int, operands: Sequence[int]
+) -> Sequence[int]:
     """Scalars converted to another kind."""
     if source == target:
         return operands
@@ -254,7 +279,9 @@ def _convert(builder: ScalarBuilder, target: int, x: int) -> int:
         value = builder.value(x)
         if target == Kind.INT32:
             return builder.constant(int(np.float64(value).astype(np.int32)), target)
-        return builder.constant(float(np.float32(value) if target == Kind.FLOAT32 else value), target)
+        return builder.constant(
+            float(np.float32(value) if target == Kind.FLOAT32 else value), target
+        )
     sign = x & 1 if target >= Kind.FLOAT32 else 0
     x ^= sign
     operation = builder.operations[x >> 1]
@@ -276,7 +303,9 @@ def power(builder: ScalarBuilder, kind: int, x: int, y: int) -> int:
     return builder.make(kind, Op.POW, x, y)
 
 
-def integer_power(builder: ScalarBuilder, kind: int, operands: Iterable[int], exponent: int) -> list[int]:
+def integer_power(
+    builder: ScalarBuilder, kind: int, operands: Iterable[int], exponent: int
+) -> list[int]:
     """Floats to the power of a known integer, by repeated squaring."""
     square = list(operands)
     if exponent == 0:
@@ -293,7 +322,9 @@ def integer_power(builder: ScalarBuilder, kind: int, operands: Iterable[int], ex
     return result if exponent > 0 else builder.divide(kind, (ONE[kind],) * len(result), result)
 
 
-def arc_tangents(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
+def arc_tangents(
+    builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]
+) -> list[int]:
     """The angles of the vectors (right, left)."""
     angles = []
     for y, x in zip(firsts, seconds, strict=False):
@@ -307,7 +338,10 @@ def arc_tangents(builder: ScalarBuilder, kind: int, firsts: Iterable[int], secon
 
 def integer(builder: ScalarBuilder, operation: int, a: int, b: int) -> int:
     """A sum, difference or product of integers."""
-    kind, numeric = int(Kind.INT32), {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply}[Op(operation)]
+    kind, numeric = (
+        int(Kind.INT32),
+        {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply}[Op(operation)],
+    )
     if a >= CONSTANTS and b >= CONSTANTS:
         return builder.fold(numeric, kind, kind, a, b)
     if operation != Op.SUB and a > b:
@@ -328,7 +362,9 @@ def _common_bits(builder: ScalarBuilder, a: int, b: int) -> int:
 
 
 def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
-    def rule(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
+    def rule(
+        builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]
+    ) -> list[int]:
         if kind >= Kind.FLOAT32:
             return float_rule(builder, kind, firsts, seconds)
         if kind != Kind.INT32 or operation == Op.DIV:
@@ -341,7 +377,9 @@ def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
 def _of_pairs(function: Callable[..., int], operation: Op, swap: bool = False) -> Binary:
     """Applies a function of a builder, a kind, the operation and a pair of scalars."""
 
-    def rule(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
+    def rule(
+        builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]
+    ) -> list[int]:
         pairs = zip(seconds, firsts, strict=False) if swap else zip(firsts, seconds, strict=False)
         return [function(builder, kind, operation, a, b) for a, b in pairs]
 
@@ -349,7 +387,9 @@ def _of_pairs(function: Callable[..., int], operation: Op, swap: bool = False) -
 
 
 def _logical(operation: Op) -> Binary:
-    def rule(builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
+    def rule(
+        builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]
+    ) -> list[int]:
         if kind == Kind.INT32 and operation == Op.AND:
             return [_common_bits(builder, a, b) for a, b in zip(firsts, seconds, strict=False)]
         if kind != Kind.BOOL:
@@ -401,7 +441,9 @@ def _one_minus_squares(builder: ScalarBuilder, kind: int, operands: Iterable[int
     operands = list(operands)
     ones = [ONE[kind]] * len(operands)
     sums, differences = (BINARY[name](builder, kind, ones, operands) for name in ("add", "sub"))
-    return BINARY["mul"](builder, kind, sums, differences)  # As JAX computes it: exact to the last bit near 1.
+    return BINARY["mul"](
+        builder, kind, sums, differences
+    )  # As JAX computes it: exact to the last bit near 1.
 
 
 def _binary_logarithms(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
@@ -414,7 +456,7 @@ UNARY: dict[str, Unary] = {
     "neg": _negatives,
     "not": _negations,
     "square": _squares,
-    "one_minus_square": _one_minus_squares,  # Since JAX 0.11, in derivatives of ``tanh`` and ``asin``.
+    "one_minus_square": _one_minus_squares,  # Since JAX 0.11, of ``tanh`` and ``asin``.
     "log2": _binary_logarithms,  # Since JAX 0.11.
     "is_finite": is_finite,
 }

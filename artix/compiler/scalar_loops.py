@@ -28,13 +28,16 @@ class Loops:
         self._depth = 0
         self._is_needed = TRUE
         self._changing: dict[int, set[int]] = {}
-        """For each loop that was kept in the outermost one being evaluated, the entries that its iterations change."""
+        """For each loop that was kept in the outermost one being evaluated, the entries that its
+        iterations change."""
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluates a loop, in the context: several times if it is kept, and with it all loops within it.
+        """Evaluates a loop, in the context: several times if it is kept, and with it all loops
+        within it.
 
-        What changed in such a loop once is taken to change the next time, so that it is evaluated once more only.
+        What changed in such a loop once is taken to change the next time, so that it is evaluated
+        once more only.
         """
         self._depth += 1
         try:
@@ -46,7 +49,9 @@ class Loops:
 
     @contextlib.contextmanager
     def only_if(self, is_needed: int) -> Iterator[None]:
-        """Evaluates what is needed only if a bool is true: loops, in the context, do not begin where it is false."""
+        """Evaluates what is needed only if a bool is true: loops, in the context, do not begin
+        where it is false.
+        """
         before = self._is_needed
         self._is_needed = logical(self._builder, Op.AND, before, is_needed)
         try:
@@ -68,12 +73,12 @@ class Loops:
     ) -> list[Value]:
         """What a loop carries after its last iteration.
 
-        What the body leaves as it is, such as zeros, is the same in all iterations, and known if it is known at the
-        start.
+        What the body leaves as it is, such as zeros, is the same in all iterations, and known if it
+        is known at the start.
 
         Args:
-          body: what it carries into the next iteration, given the reference of the iteration's number and what is
-            carried.
+          body: what it carries into the next iteration, given the reference of the iteration's
+            number and what is carried.
           carry: what is carried into the first iteration.
           types: shapes and dtypes of what is carried.
           length: number of iterations.
@@ -88,10 +93,15 @@ class Loops:
 
         def following(before: Sequence[int]) -> list[int]:
             number = integer(builder, Op.ADD, before[0], ONE[_INDEX])
-            return [number, *_references(builder, body(before[0], _values(builder, before[1:], types)), types)]
+            return [
+                number,
+                *_references(builder, body(before[0], _values(builder, before[1:], types)), types),
+            ]
 
         changing = self._changing.setdefault(id(equation), set())
-        return _values(builder, self._carried(following, starts, kinds, length, changing)[1:], types)
+        return _values(
+            builder, self._carried(following, starts, kinds, length, changing)[1:], types
+        )
 
     def repeated_while(
         self,
@@ -104,13 +114,17 @@ class Loops:
     ) -> list[Value]:
         """What a loop carries when its condition is no longer true; otherwise as :meth:`repeated`.
 
-        A robot whose condition never becomes false never ends: a condition needs a largest number of iterations. If
-        what is carried into the second iteration is evaluated already, ``second`` spares another evaluation.
+        A robot whose condition never becomes false never ends: a condition needs a largest number
+        of iterations. If what is carried into the second iteration is evaluated already, ``second``
+        spares another evaluation.
         """
         builder = self._builder
 
         def with_condition(values: Sequence[Value]) -> list[int]:
-            return [*builder.references(condition(values), _BOOL), *_references(builder, values, types)]
+            return [
+                *builder.references(condition(values), _BOOL),
+                *_references(builder, values, types),
+            ]
 
         def following(before: Sequence[int]) -> list[int]:
             return with_condition(body(_values(builder, before[1:], types)))
@@ -136,7 +150,8 @@ class Loops:
         length: int,
         changing: set[int],
     ) -> list[int]:
-        """The entries after a loop, given those at its start and a function of those of one iteration.
+        """The entries after a loop, given those at its start and a function of those of one
+        iteration.
 
         ``changing``, the entries that are known to change, grows until no others do.
         """
@@ -145,7 +160,11 @@ class Loops:
         loop = builder.new_loop()
 
         def carried(entry: int, is_after: int) -> int:
-            return builder.make(kinds[entry], _CARRIED, loop, entry, is_after) if entry in changing else starts[entry]
+            return (
+                builder.make(kinds[entry], _CARRIED, loop, entry, is_after)
+                if entry in changing
+                else starts[entry]
+            )
 
         builder.loop = loop
         try:
@@ -181,7 +200,11 @@ def _references(builder: ScalarBuilder, values: Sequence[Value], types: Sequence
 def _values(builder: ScalarBuilder, references: Sequence[int], types: Sequence[Any]) -> list[Value]:
     values, first = list[Value](), 0
     for aval in types:
-        values.append(builder.as_value(references[first : first + aval.size], aval.shape, np.dtype(aval.dtype)))
+        values.append(
+            builder.as_value(
+                references[first : first + aval.size], aval.shape, np.dtype(aval.dtype)
+            )
+        )
         first += aval.size
     return values
 

@@ -1,4 +1,6 @@
-"""Turns built scalars into programs, puts these in other orders, and says how many scalars live at once in one."""
+"""Turns built scalars into programs, puts these in other orders, and says how many scalars live at
+once in one.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class _Built(NamedTuple):
     is_reference: np.ndarray
     """Which of the operands are references, [N, 3]."""
     sources: np.ndarray
-    """Numbers of the scalars that are operands, [N, 3]; N for constants and where there are fewer."""
+    """Numbers of the scalars that are operands, [N, 3]; N for constants and where there are
+    fewer."""
 
 
 def _arrays(builder: ScalarBuilder) -> _Built:
@@ -72,7 +75,8 @@ def to_program(
     carried = _needed_entries(builder, built, needed)
     levels = _levels(builder, built, needed, [level for *_, level in arguments], carried)
     kinds = np.array(builder.kinds, np.uint8)
-    # Quotients by a divisor that others share are products with its reciprocal, which precedes the first of them.
+    # Quotients by a divisor that others share are products with its reciprocal, which precedes the
+    # first of them.
     is_shared = np.zeros(len(kinds) + 1, bool)
     is_shared[_shared_divisors(builder, built, needed)] = True
     operations, operands = built.operations[needed], built.operands[needed]
@@ -93,11 +97,17 @@ def to_program(
     new = np.zeros(len(kinds) + 1, np.int64)
     reciprocal_of = np.zeros(len(kinds) + 1, np.int64)
     reciprocal_of[operands[begins, 1] >> 1] = places[begins]
-    new[needed] = np.where(is_reciprocal, reciprocal_of[np.where(divides, operands[:, 1] >> 1, 0)], places + begins)
+    new[needed] = np.where(
+        is_reciprocal, reciprocal_of[np.where(divides, operands[:, 1] >> 1, 0)], places + begins
+    )
 
     def renumber(old: np.ndarray) -> np.ndarray:
         is_constant = old >= CONSTANTS
-        place = np.where(is_constant, np.searchsorted(constants, old & -2), new[np.where(is_constant, 0, old >> 1)])
+        place = np.where(
+            is_constant,
+            np.searchsorted(constants, old & -2),
+            new[np.where(is_constant, 0, old >> 1)],
+        )
         return 2 * place + (old & 1)
 
     count = len(constants) + int(sizes.sum())
@@ -109,7 +119,8 @@ def to_program(
         constants=np.zeros(count),
         arguments=tuple(arguments),
         results=tuple(
-            renumber(output).astype(np.int32).reshape(shape) for output, (shape, _) in zip(outputs, types, strict=True)
+            renumber(output).astype(np.int32).reshape(shape)
+            for output, (shape, _) in zip(outputs, types, strict=True)
         ),
         result_types=tuple(np.dtype(dtype) for _, dtype in types),
         tables=tuple(builder.tables),
@@ -120,7 +131,11 @@ def to_program(
     program.kinds[: len(constants)] = np.array(builder.constant_kinds)[numbers]
 
     def write(
-        where: np.ndarray, rows: np.ndarray, codes: Any, new_operands: np.ndarray, new_levels: np.ndarray
+        where: np.ndarray,
+        rows: np.ndarray,
+        codes: Any,
+        new_operands: np.ndarray,
+        new_levels: np.ndarray,
     ) -> None:
         program.operations[where], program.operands[where] = codes, new_operands
         program.kinds[where], program.levels[where] = kinds[needed[rows]], new_levels
@@ -142,7 +157,9 @@ def to_program(
 
 
 def _loops(
-    builder: ScalarBuilder, carried: dict[int, list[int]], renumber: Callable[[np.ndarray], np.ndarray]
+    builder: ScalarBuilder,
+    carried: dict[int, list[int]],
+    renumber: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[Loop, ...]:
     """The loops that are needed; one within a loop that is not needed is in that loop's own."""
     numbers = {loop: number for number, loop in enumerate(carried)}
@@ -151,14 +168,20 @@ def _loops(
         length, starts, ends, parent = builder.loops[loop]
         while parent >= 0 and parent not in numbers:
             parent = builder.loops[parent].parent
-        new_starts, new_ends = (renumber(x[entries].astype(np.int64)).astype(np.int32) for x in (starts, ends))
+        new_starts, new_ends = (
+            renumber(x[entries].astype(np.int64)).astype(np.int32) for x in (starts, ends)
+        )
         loops.append(Loop(length, new_starts, new_ends, numbers.get(parent, -1)))
     return tuple(loops)
 
 
-def _needed_scalars(builder: ScalarBuilder, built: _Built, results: Sequence[np.ndarray]) -> np.ndarray:
+def _needed_scalars(
+    builder: ScalarBuilder, built: _Built, results: Sequence[np.ndarray]
+) -> np.ndarray:
     """Numbers of the scalars that results depend on, in order."""
-    loops = [(loop.starts.tolist(), loop.ends.tolist(), loop.has_condition) for loop in builder.loops]
+    loops = [
+        (loop.starts.tolist(), loop.ends.tolist(), loop.has_condition) for loop in builder.loops
+    ]
     count = len(built.operations)
     is_needed = bytearray(count + 1)
     is_needed[-1] = 1
@@ -182,7 +205,9 @@ def _needed_scalars(builder: ScalarBuilder, built: _Built, results: Sequence[np.
     return np.flatnonzero(np.frombuffer(is_needed, np.uint8)[:-1])
 
 
-def _needed_entries(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -> dict[int, list[int]]:
+def _needed_entries(
+    builder: ScalarBuilder, built: _Built, needed: np.ndarray
+) -> dict[int, list[int]]:
     """For each loop that is needed, the entries of what it carries that are."""
     carried: dict[int, set[int]] = {}
     for loop, entry, _ in built.operands[needed[built.operations[needed] == _CARRIED]].tolist():
@@ -191,7 +216,9 @@ def _needed_entries(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -
 
 
 def _shared_divisors(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -> np.ndarray:
-    """Numbers of the scalars by which others are divided often: at many places, or in the iterations of a loop."""
+    """Numbers of the scalars by which others are divided often: at many places, or in the
+    iterations of a loop.
+    """
     loop_of = np.full(len(built.operations) + 1, -1)
     """The innermost loop in which each scalar is computed: that of one of its operands."""
     if builder.loops:
@@ -225,7 +252,9 @@ def _levels(
     """The level of each scalar that is needed; all that a loop carries has one level."""
     least = np.zeros(len(built.operations) + 1, np.int64)
     is_input, is_load = built.operations == _INPUT, built.operations == _LOAD
-    of_arrays = np.array([*of_arguments, *(0 for _ in builder.tables), 0])  # Tables are the same for all.
+    of_arrays = np.array(
+        [*of_arguments, *(0 for _ in builder.tables), 0]
+    )  # Tables are the same for all.
     arrays = np.where(is_input, built.operands[:, 0], array_operand(built.operands[:, 1]))  # type: ignore[arg-type]
     has_array = (is_input | is_load) & (arrays >= 0)
     least[:-1][has_array] = of_arrays[arrays[has_array]]
@@ -240,7 +269,12 @@ def _levels(
             levels[number] = max(levels[number], levels[first], levels[second], levels[third])
         highest_of_loops = {
             loop: max(
-                (levels[x >> 1] for array in builder.loops[loop][1:3] for x in array[chosen] if x < CONSTANTS),
+                (
+                    levels[x >> 1]
+                    for array in builder.loops[loop][1:3]
+                    for x in array[chosen]
+                    if x < CONSTANTS
+                ),
                 default=0,
             )
             for loop, chosen in carried.items()
@@ -261,7 +295,9 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
     position[order] = np.arange(len(order))
 
     def renumber(references: np.ndarray) -> np.ndarray:
-        return np.where(references < 0, references, 2 * position[references >> 1] + (references & 1)).astype(np.int32)
+        return np.where(
+            references < 0, references, 2 * position[references >> 1] + (references & 1)
+        ).astype(np.int32)
 
     operations, operands = program.operations[order], program.operands[order].copy()
     has_references = operations > Op.CARRIED
@@ -273,12 +309,16 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
         levels=program.levels[order],
         constants=program.constants[order],
         results=tuple(renumber(result) for result in program.results),
-        loops=tuple(loop._replace(starts=renumber(loop.starts), ends=renumber(loop.ends)) for loop in program.loops),
+        loops=tuple(
+            loop._replace(starts=renumber(loop.starts), ends=renumber(loop.ends))
+            for loop in program.loops
+        ),
     )
 
 
 def live(program: ScalarProgram) -> int:
-    """The largest number of scalars live at once, without constants; results live until they are computed.
+    """The largest number of scalars live at once, without constants; results live until they are
+    computed.
 
     What a loop needs in each iteration is counted until its last use in one.
 
@@ -286,11 +326,17 @@ def live(program: ScalarProgram) -> int:
       program: the program.
     """
     first, last = _lives(program)
-    return int(np.cumsum(np.bincount(first, minlength=last.max(initial=0) + 2) - np.bincount(last + 1)).max(initial=0))
+    return int(
+        np.cumsum(
+            np.bincount(first, minlength=last.max(initial=0) + 2) - np.bincount(last + 1)
+        ).max(initial=0)
+    )
 
 
 def lifetime(program: ScalarProgram) -> int:
-    """How many operations all scalars together live, as counted by :func:`live`: its mean times their number."""
+    """How many operations all scalars together live, as counted by :func:`live`: its mean times
+    their number.
+    """
     first, last = _lives(program)
     return int(np.sum(last - first))
 

@@ -1,4 +1,6 @@
-"""Straight-line programs over scalars: the work of one lane of a vector, or one thread of a GPU, for one robot."""
+"""Straight-line programs over scalars: the work of one lane of a vector, or one thread of a GPU,
+for one robot.
+"""
 
 from __future__ import annotations
 
@@ -51,15 +53,16 @@ def kind_of(dtype: Any) -> Kind:
 class Op(enum.IntEnum):
     """Operations on up to three scalars.
 
-    The operands of a comparison are of one kind; if one is NaN, ``NE`` is true and the others are false. ``MIN`` and
-    ``MAX`` are NaN if an operand is. Integers have ``ADD``, ``SUB``, ``MUL``, ``MIN``, ``MAX``, ``ABS``, ``SIGN``,
-    ``AND`` of bits, comparisons, ``SELECT`` and ``CONVERT``.
+    The operands of a comparison are of one kind; if one is NaN, ``NE`` is true and the others are
+    false. ``MIN`` and ``MAX`` are NaN if an operand is. Integers have ``ADD``, ``SUB``, ``MUL``,
+    ``MIN``, ``MAX``, ``ABS``, ``SIGN``, ``AND`` of bits, comparisons, ``SELECT`` and ``CONVERT``.
     """
 
     INPUT = 0
     """Entry ``b``, in row-major order, of argument ``a`` of the program."""
     CARRIED = 1
-    """Entry ``b`` of what loop ``a`` carries: at the start of an iteration if ``c`` is 0, after the loop if it is 1."""
+    """Entry ``b`` of what loop ``a`` carries: at the start of an iteration if ``c`` is 0, after the
+    loop if it is 1."""
     CONSTANT = 2
     """The scalar's entry of ``constants``; never negative if it is a float."""
     ADD = 3
@@ -107,9 +110,11 @@ class Op(enum.IntEnum):
     CONVERT = 42
     """``a`` converted to the scalar's own kind; floats to integers towards zero."""
     LOAD = 43
-    """Entry ``a``, an integer, of an array; see :func:`array_operand`. Indices out of bounds mean the last entry."""
+    """Entry ``a``, an integer, of an array; see :func:`array_operand`. Indices out of bounds mean
+    the last entry."""
     LANE = 44
-    """The number of the thread among those of its robot, an integer; see :mod:`artix.compiler.lanes`."""
+    """The number of the thread among those of its robot, an integer; see
+    :mod:`artix.compiler.lanes`."""
     SHUFFLE = 45
     """``a`` of the thread whose number differs in the bits of ``-2 - b``."""
     OF_LANE = 46
@@ -120,7 +125,8 @@ def array_operand(number: int) -> int:
     """Encodes an array as an operand below -1, distinct from any reference; also decodes it.
 
     Args:
-      number: the number of an argument of the program, or of a table; tables are numbered after the arguments.
+      number: the number of an argument of the program, or of a table; tables are numbered after the
+        arguments.
     """
     return -2 - number
 
@@ -128,8 +134,9 @@ def array_operand(number: int) -> int:
 class Loop(NamedTuple):
     """Scalars computed again and again.
 
-    The body of a loop is what depends on what it carries. If the end of the loop is data, its first entry, a bool, says
-    whether there is an iteration, or another one. Otherwise a loop has a known number of iterations.
+    The body of a loop is what depends on what it carries. If the end of the loop is data, its first
+    entry, a bool, says whether there is an iteration, or another one. Otherwise a loop has a known
+    number of iterations.
     """
 
     length: int
@@ -155,22 +162,23 @@ class Loop(NamedTuple):
 class ScalarProgram(NamedTuple):
     """A program of one robot in static single assignment form.
 
-    Operation ``k`` computes scalar ``k`` from scalars before it. An operand or result is a reference: twice the number
-    of a scalar, plus one for its negative, which only floats have.
+    Operation ``k`` computes scalar ``k`` from scalars before it. An operand or result is a
+    reference: twice the number of a scalar, plus one for its negative, which only floats have.
 
-    Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one robot, of level 2 for
-    one item (such as a tangent) of one robot. The level of a scalar is the highest of its operands.
+    Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one
+    robot, of level 2 for one item (such as a tangent) of one robot. The level of a scalar is the
+    highest of its operands.
 
-    Within a level, scalars are computed in the order of their stages: a new stage begins where the body of a loop
-    begins or ends. The stage of a scalar is the highest of its operands. That of what a loop carries is the first of
-    its body, and after the loop the one that follows its body.
+    Within a level, scalars are computed in the order of their stages: a new stage begins where the
+    body of a loop begins or ends. The stage of a scalar is the highest of its operands. That of
+    what a loop carries is the first of its body, and after the loop the one that follows its body.
     """
 
     operations: np.ndarray
     """:class:`Op` of each scalar, uint8 [N]."""
     operands: np.ndarray
-    """References, int32 [N, 3]; -1 where there are fewer than three. Those of ``INPUT`` and ``CARRIED`` are not
-    references, and the second of ``LOAD`` is an array."""
+    """References, int32 [N, 3]; -1 where there are fewer than three. Those of ``INPUT`` and
+    ``CARRIED`` are not references, and the second of ``LOAD`` is an array."""
     kinds: np.ndarray
     """:class:`Kind` of each scalar, uint8 [N]."""
     levels: np.ndarray
@@ -186,7 +194,8 @@ class ScalarProgram(NamedTuple):
     tables: tuple[np.ndarray, ...] = ()
     """Known arrays from which entries are loaded, flattened."""
     loops: tuple[Loop, ...] = ()
-    """In the order in which their bodies begin. Each only needs the results of those before and of those within it."""
+    """In the order in which their bodies begin. Each only needs the results of those before and of
+    those within it."""
 
     @property
     def nests(self) -> list[tuple[int, ...]]:
@@ -246,7 +255,10 @@ class ScalarProgram(NamedTuple):
 
         Of loops whose end is data, one iteration is counted.
         """
-        times = [np.prod([max(self.loops[number].length, 1) for number in nest], dtype=int) for nest in self.nests]
+        times = [
+            np.prod([max(self.loops[number].length, 1) for number in nest], dtype=int)
+            for nest in self.nests
+        ]
         return np.array(times)[self.stages]
 
 

@@ -1,4 +1,6 @@
-"""Schedules scalar programs so that few scalars live at once: in a GPU thread's registers, or near a CPU's core."""
+"""Schedules scalar programs so that few scalars live at once: in a GPU thread's registers, or near
+a CPU's core.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,20 @@ import numpy as np
 from artix.compiler.scalar_order import lifetime, reorder
 from artix.compiler.scalar_program import Op, ScalarProgram
 
-#: Results are ordered if what each needs is known from at most so many bytes: a bit for each scalar and result, a byte
-#: for each group of scalars that the same results need. The derivatives of a humanoid's forward dynamics have 21 and 6
-#: million.
+#: Results are ordered if what each needs is known from at most so many bytes: a bit for each scalar
+#: and result, a byte for each group of scalars that the same results need. The derivatives of a
+#: humanoid's forward dynamics have 21 and 6 million.
 _MAX_TABLE = 1 << 25
 
 
 def fewest_live(program: ScalarProgram) -> ScalarProgram:
     """The program ordered by greedy list scheduling.
 
-    Of the operations whose operands are computed, the next is the one after which the fewest scalars are live; ties are
-    broken by depth-first order. Inputs are read before their first use. Results are written as soon as they are
-    computed, and stay live only if other scalars need them. After J. R. Goodman and W.-C. Hsu, *Code scheduling and
-    register allocation in large basic blocks* (1988).
+    Of the operations whose operands are computed, the next is the one after which the fewest
+    scalars are live; ties are broken by depth-first order. Inputs are read before their first use.
+    Results are written as soon as they are computed, and stay live only if other scalars need them.
+    After J. R. Goodman and W.-C. Hsu, *Code scheduling and register allocation in large basic
+    blocks* (1988).
 
     Args:
       program: the program.
@@ -42,26 +45,35 @@ def fewest_live(program: ScalarProgram) -> ScalarProgram:
 def depth_first(program: ScalarProgram) -> ScalarProgram:
     """The program with each scalar just before its first use.
 
-    Results follow each other so that each needs the fewest scalars that those before do not need: torques limb by limb,
-    for example, instead of the same coordinate of all limbs. The operands of a scalar are computed in the order in
-    which they were traced or in the opposite one, whichever makes scalars live shorter. Later stages follow.
+    Results follow each other so that each needs the fewest scalars that those before do not need:
+    torques limb by limb, for example, instead of the same coordinate of all limbs. The operands of
+    a scalar are computed in the order in which they were traced or in the opposite one, whichever
+    makes scalars live shorter. Later stages follow.
 
     Args:
       program: the program.
     """
     is_leaf = program.operations <= Op.CONSTANT
-    references = np.where(is_leaf[:, None], -1, np.maximum(program.operands, -1))  # Arrays are no operands.
+    references = np.where(
+        is_leaf[:, None], -1, np.maximum(program.operands, -1)
+    )  # Arrays are no operands.
     numbers = -np.sort(-(references >> 1), axis=1)
     columns = [column.tolist() for column in numbers.T]
     roots = _roots(program, columns, is_leaf)
     orders = (np.array(_before_use(roots, each), np.int64) for each in (columns, columns[::-1]))
     stages = program.stages
-    programs = [reorder(program, order[np.argsort(stages[order], kind="stable")]) for order in orders]
+    programs = [
+        reorder(program, order[np.argsort(stages[order], kind="stable")]) for order in orders
+    ]
     return min(programs, key=lifetime)
 
 
-def _roots(program: ScalarProgram, columns: Sequence[Sequence[int]], is_leaf: np.ndarray) -> list[int]:
-    """Scalars that results and loops need, each time that for which the fewest others are left to compute."""
+def _roots(
+    program: ScalarProgram, columns: Sequence[Sequence[int]], is_leaf: np.ndarray
+) -> list[int]:
+    """Scalars that results and loops need, each time that for which the fewest others are left to
+    compute.
+    """
     count = len(is_leaf)
     references = [x for result in program.results for x in result.ravel().tolist()]
     references += [x for loop in program.loops for x in loop.references]
@@ -82,7 +94,9 @@ def _roots(program: ScalarProgram, columns: Sequence[Sequence[int]], is_leaf: np
     if not groups or len(groups) * len(roots) > _MAX_TABLE:
         return roots
     size, counts = -(-len(roots) // 8), np.array(list(groups.values()), np.float32)
-    rows = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in groups), np.uint8).reshape(-1, size)
+    rows = np.frombuffer(
+        b"".join(bits.to_bytes(size, "little") for bits in groups), np.uint8
+    ).reshape(-1, size)
     needs = np.unpackbits(rows, axis=1, bitorder="little", count=len(roots)).astype(bool)
     missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
     for _ in roots:
@@ -96,7 +110,9 @@ def _roots(program: ScalarProgram, columns: Sequence[Sequence[int]], is_leaf: np
 
 
 def _before_use(roots: Sequence[int], columns: Sequence[Sequence[int]]) -> list[int]:
-    """The roots and all that they need, in depth-first order; operands are in columns, -1 where there are fewer."""
+    """The roots and all that they need, in depth-first order; operands are in columns, -1 where
+    there are fewer.
+    """
     order: list[int] = []
     first, second, third = columns
     done = bytearray(len(first) + 1)
@@ -126,7 +142,9 @@ class _Scheduler:
       stages: of each scalar; those of one stage come before those of the next.
     """
 
-    def __init__(self, operands: list[tuple[int, ...]], leaf: list[bool], stages: list[int]) -> None:
+    def __init__(
+        self, operands: list[tuple[int, ...]], leaf: list[bool], stages: list[int]
+    ) -> None:
         self._operands, self._leaf = operands, leaf
         self._stage = [stage << 32 for stage in stages]
         self._users: list[list[int]] = [[] for _ in operands]
@@ -139,15 +157,23 @@ class _Scheduler:
         self._done = bytearray(len(operands))
 
     def _growth(self, number: int) -> int:
-        """The change in the number of live scalars by an operation, after all changes of the stages before."""
+        """The change in the number of live scalars by an operation, after all changes of the stages
+        before.
+        """
         users = self._users_to_come
-        return self._stage[number] + (users[number] > 0) - sum(users[x] == 1 for x in self._operands[number])
+        return (
+            self._stage[number]
+            + (users[number] > 0)
+            - sum(users[x] == 1 for x in self._operands[number])
+        )
 
     def order(self) -> list[int]:
         """Numbers of all operations."""
         growth, done, missing = self._growth, self._done, self._missing
         users = self._users_to_come
-        ready = [(growth(n), n) for n, count in enumerate(missing) if not count and not self._leaf[n]]
+        ready = [
+            (growth(n), n) for n, count in enumerate(missing) if not count and not self._leaf[n]
+        ]
         heapq.heapify(ready)
         order: list[int] = []
         while ready:
@@ -158,7 +184,8 @@ class _Scheduler:
             order.append(number)
             for x in self._operands[number]:
                 users[x] -= 1
-                if users[x] == 1:  # Its last user now ends its life, so that user is queued again with smaller growth.
+                if users[x] == 1:
+                    # Its last user ends its life, so that user is queued again with smaller growth.
                     user = next(u for u in self._users[x] if not done[u])
                     if not missing[user]:
                         heapq.heappush(ready, (growth(user), user))
@@ -170,7 +197,9 @@ class _Scheduler:
 
 
 def _with_leaves(order: list[int], operands: list[tuple[int, ...]], leaf: list[bool]) -> list[int]:
-    """The order with what is not computed before its first use; what is only a result comes first."""
+    """The order with what is not computed before its first use; what is only a result comes
+    first.
+    """
     used = {x for needed in operands for x in needed}
     complete = [number for number, is_leaf in enumerate(leaf) if is_leaf and number not in used]
     included = set(complete)

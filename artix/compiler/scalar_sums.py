@@ -1,4 +1,6 @@
-"""Sums of many scalars: reductions, products of matrices, and sums over the subtrees and paths of trees."""
+"""Sums of many scalars: reductions, products of matrices, and sums over the subtrees and paths of
+trees.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +66,16 @@ def matrix_product(builder: ScalarBuilder, kind: int, a: np.ndarray, b: np.ndarr
             return sums.ravel().tolist() if mask is b else sums.T.ravel().tolist()
     terms = (a != ZERO[kind])[:, :, None, :] & (b != ZERO[kind]).swapaxes(1, 2)[:, None]
     batch, row, column, inner = np.nonzero(terms)
-    products = builder.multiply(kind, a[batch, row, inner].tolist(), b[batch, inner, column].tolist())
+    products = builder.multiply(
+        kind, a[batch, row, inner].tolist(), b[batch, inner, column].tolist()
+    )
     counts = terms.reshape(-1, terms.shape[-1]).sum(axis=1)
     return _segment_sums(builder, kind, products, counts)
 
 
-def _segment_sums(builder: ScalarBuilder, kind: int, entries: list[int], counts: np.ndarray) -> list[int]:
+def _segment_sums(
+    builder: ScalarBuilder, kind: int, entries: list[int], counts: np.ndarray
+) -> list[int]:
     """Sums of consecutive segments with the given numbers of entries."""
     sums = [ZERO[kind]] * len(counts)
     firsts = np.cumsum(counts) - counts
@@ -93,13 +99,15 @@ class SumPlan(NamedTuple):
     """Sums over sets of entries that share partial sums, which are numbered after the entries."""
 
     stages: tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]
-    """For each stage, the numbers of both operands of its sums, from earlier stages, and of the sums."""
+    """For each stage, the numbers of both operands of its sums, from earlier stages, and of the
+    sums."""
     results: tuple[int, ...]
     """The number of each set's sum; -1 for empty sets."""
 
 
 def plan_of_sums(sets: np.ndarray) -> SumPlan:
-    """Plans sums over sets that often contain each other, such as the subtrees or the paths of a tree.
+    """Plans sums over sets that often contain each other, such as the subtrees or the paths of a
+    tree.
 
     Args:
       sets: which entries each set contains, bool [entries, sets].
@@ -133,7 +141,9 @@ def _plan_of_sums(mask: bytes, entries: int, count: int) -> SumPlan:
                 stage = max(stage_of[number], stage_of[part])
                 if stage == len(stages):
                     stages.append(([], [], []))
-                for operands, column in zip((number, part, len(stage_of)), stages[stage], strict=True):
+                for operands, column in zip(
+                    (number, part, len(stage_of)), stages[stage], strict=True
+                ):
                     column.append(operands)
                 number = len(stage_of)
                 stage_of.append(stage + 1)
@@ -144,13 +154,17 @@ def _plan_of_sums(mask: bytes, entries: int, count: int) -> SumPlan:
     return SumPlan(tuple((tuple(a), tuple(b), tuple(c)) for a, b, c in stages), tuple(results))
 
 
-def _sums_by_mask(builder: ScalarBuilder, kind: int, rows: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _sums_by_mask(
+    builder: ScalarBuilder, kind: int, rows: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
     """Sums over the sets of a mask [entries, sets] of each row of entries, [rows, sets]."""
     plan, length = plan_of_sums(mask), len(rows)
     values = dict(enumerate(rows.T.tolist()))
     values[-1] = [ZERO[kind]] * length
     for a, b, sums in plan.stages:
-        first, second = ([scalar for number in numbers for scalar in values[number]] for numbers in (a, b))
+        first, second = (
+            [scalar for number in numbers for scalar in values[number]] for numbers in (a, b)
+        )
         results = builder.add(kind, first, second)
         for position, number in enumerate(sums):
             values[number] = results[position * length : (position + 1) * length]

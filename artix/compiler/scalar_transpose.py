@@ -1,7 +1,8 @@
-"""Transposes linear scalars: cotangents of results become cotangents of the inputs on which they depend linearly.
+"""Transposes linear scalars: cotangents of results become cotangents of the inputs on which they
+depend linearly.
 
-A transpose takes as many products as the linear program itself, and one sum for each further use of a scalar. It is
-found without tracing anything.
+A transpose takes as many products as the linear program itself, and one sum for each further use of
+a scalar. It is found without tracing anything.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
     """The cotangents of linear inputs, by reference.
 
     Args:
-      builder: holds the scalars. Inputs of negative arguments are those in which the results are linear.
+      builder: holds the scalars. Inputs of negative arguments are those in which the results are
+        linear.
       pairs: references of each entry of a result and of its cotangent.
 
     Raises:

@@ -1,4 +1,6 @@
-"""Converts the traced program of one robot to a scalar program, by evaluating it on references to scalars."""
+"""Converts the traced program of one robot to a scalar program, by evaluating it on references to
+scalars.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,18 @@ def scalarize(
     max_operations: int = 150_000,
     has_loops: bool = True,
 ) -> ScalarProgram:
-    """The scalar program of a program of arrays, with constants folded, zeros dropped and common subexpressions shared.
+    """The scalar program of a program of arrays, with constants folded, zeros dropped and common
+    subexpressions shared.
 
     Zero times anything and ``x - x`` are zero, even if ``x`` is not finite.
 
     Args:
       program: a traced function of one robot.
       levels: the level of each of its arguments.
-      known: the values of known arguments, by index; the arguments of the scalar program are the others.
-      argument_axes: where the arguments are within larger ones, which are those of the scalar program.
+      known: the values of known arguments, by index; the arguments of the scalar program are the
+        others.
+      argument_axes: where the arguments are within larger ones, which are those of the scalar
+        program.
       result_axes: where the results are within larger ones, which are zero elsewhere.
       max_operations: largest number of its operations.
       has_loops: whether long loops stay loops; if not, they are unrolled.
@@ -74,7 +79,8 @@ def scalarize_transpose(
     """The scalar program of the transpose of a linear program.
 
     Args:
-      program: a traced function of one robot, linear in its arguments after the first ``num_values``.
+      program: a traced function of one robot, linear in its arguments after the first
+        ``num_values``.
       num_values: number of arguments in which it need not be linear.
       linear: the arguments whose cotangents are wanted; other linear arguments are zero.
       used: the results whose cotangents are given; those of the others are zero.
@@ -99,17 +105,26 @@ def scalarize_transpose(
             values[index] = _entries(builder, program.in_avals[index], -1 - number)
         results = _references(builder, program, values, has_loops)
         kinds = [kind_of(program.out_avals[index].dtype) for index in used]
-        cotangents = [builder.references(x, kind) for x, kind in zip(operands[num_values:], kinds, strict=True)]
+        cotangents = [
+            builder.references(x, kind)
+            for x, kind in zip(operands[num_values:], kinds, strict=True)
+        ]
         pairs = [
-            pair for x, index in zip(cotangents, used, strict=True) for pair in zip(results[index], x, strict=True)
+            pair
+            for x, index in zip(cotangents, used, strict=True)
+            for pair in zip(results[index], x, strict=True)
         ]
         cotangent_of = transposed(builder, pairs)
         avals = [program.in_avals[index] for index in linear]
         references = [
-            [cotangent_of.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]] if aval.size else []
+            [cotangent_of.get(entry, ZERO[kind_of(aval.dtype)]) for entry in values[index]]
+            if aval.size
+            else []
             for index, aval in zip(linear, avals, strict=True)
         ]
-        return to_program(builder, arguments, references, [(aval.shape, np.dtype(aval.dtype)) for aval in avals])
+        return to_program(
+            builder, arguments, references, [(aval.shape, np.dtype(aval.dtype)) for aval in avals]
+        )
 
 
 def _operands(
@@ -131,7 +146,9 @@ def _operands(
             values.append(_entries(builder, aval, len(arguments)))
         else:
             assert axes is not None
-            entries = LargeArgument(builder, kind_of(aval.dtype), len(arguments), int(np.prod(shape, dtype=int)))
+            entries = LargeArgument(
+                builder, kind_of(aval.dtype), len(arguments), int(np.prod(shape, dtype=int))
+            )
             values.append([entries[place] for place in _places(axes[number]).ravel().tolist()])
         arguments.append((shape, np.dtype(aval.dtype), level))
     return values, arguments
@@ -145,7 +162,9 @@ def _places(axes: Sequence[tuple[int, int, int]]) -> np.ndarray:
 
 
 def _padded(
-    references: Sequence[int], type_: tuple[tuple[int, ...], np.dtype], axes: Sequence[tuple[int, int, int]]
+    references: Sequence[int],
+    type_: tuple[tuple[int, ...], np.dtype],
+    axes: Sequence[tuple[int, int, int]],
 ) -> tuple[Sequence[int], tuple[tuple[int, ...], np.dtype]]:
     """The references and the type of the larger array that contains a result."""
     shape = tuple(length for *_, length in axes)

@@ -23,7 +23,9 @@ from artix.constraints.dynamics_derivatives import (
     constrained_forward_dynamics_derivatives as constrained_forward_dynamics_derivatives,
 )
 from artix.constraints.dynamics_derivatives import constraint_derivatives as constraint_derivatives
-from artix.constraints.dynamics_derivatives import impulse_dynamics_derivatives as impulse_dynamics_derivatives
+from artix.constraints.dynamics_derivatives import (
+    impulse_dynamics_derivatives as impulse_dynamics_derivatives,
+)
 from artix.constraints.frame_pairs import AnchorRows as AnchorRows
 from artix.constraints.model import Constraint as Constraint
 from artix.constraints.model import Constraints as Constraints

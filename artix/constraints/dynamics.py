@@ -11,7 +11,13 @@ import jax.numpy as jnp
 from artix.compiler import quantity
 from artix.constraints.frame_pairs import anchor_jacobian, anchor_sides, relative_motion
 from artix.constraints.model import Constraints, check_coefficient, check_proximal
-from artix.constraints.operators import DEFAULT_ITERATIONS, factorize_kkt, kkt_solve, kkt_solve_value, stabilized_bias
+from artix.constraints.operators import (
+    DEFAULT_ITERATIONS,
+    factorize_kkt,
+    kkt_solve,
+    kkt_solve_value,
+    stabilized_bias,
+)
 from artix.dynamics.factorization import factorize_dense, solve
 from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
 from artix.dynamics.newton_euler import generalized_forces, newton_euler
@@ -31,8 +37,8 @@ class ConstrainedAcceleration(NamedTuple):
     Attributes:
       acceleration: generalised acceleration, [nv] [m/s^2 or rad/s^2].
       constraint_force: forces lambda on the rows, [R] [N and N m], Pinocchio's ``lambda_c``.
-      residual: largest absolute entry of ``J nu' + bias``, the remaining error of the rows, []; Pinocchio's
-        ``absolute_residual``. Its derivative is defined as zero.
+      residual: largest absolute entry of ``J nu' + bias``, the remaining error of the rows, [];
+        Pinocchio's ``absolute_residual``. Its derivative is defined as zero.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -54,7 +60,8 @@ class Impact(NamedTuple):
     """The result of an impact.
 
     Attributes:
-      velocity: generalised velocity after the impact, [nv] [m/s or rad/s], Pinocchio's ``dq_after``.
+      velocity: generalised velocity after the impact, [nv] [m/s or rad/s], Pinocchio's
+        ``dq_after``.
       impulse: impulses on the rows, [R] [N s and N m s], Pinocchio's ``impulse_c``.
 
     Examples:
@@ -83,21 +90,23 @@ def constrained_forward_dynamics(
     damping: float | Array | None = None,
     iterations: int = DEFAULT_ITERATIONS,
 ) -> ConstrainedAcceleration:
-    """Acceleration and constraint forces of ``(M + armature) nu' + bias_force = force + J^T lambda`` under constraints.
+    """Acceleration and constraint forces of
+    ``(M + armature) nu' + bias_force = force + J^T lambda`` under constraints.
 
     The constraints hold at the acceleration level, ``J nu' + constraint_bias == 0``. Pinocchio's
-    ``constraintDynamics``: Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of constrained dynamic
-    equations*, RSS 2021.
+    ``constraintDynamics``: Carpentier, Budhiraja and Mansard, *Proximal and sparse resolution of
+    constrained dynamic equations*, RSS 2021.
 
     Args:
       force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
-        [L, 6].
-      damping: damping of the proximal iterations, Pinocchio's ``mu``, shape [] or [R]; by default a small multiple of
-        the mean diagonal of the Delassus matrix, for linear and for angular rows. With zero damping one iteration is
-        exact, but redundant rows yield NaN.
-      iterations: number of proximal iterations, at least 1; convergence is not tested, see ``residual``.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
+      damping: damping of the proximal iterations, Pinocchio's ``mu``, shape [] or [R]; by default a
+        small multiple of the mean diagonal of the Delassus matrix, for linear and for angular rows.
+        With zero damping one iteration is exact, but redundant rows yield NaN.
+      iterations: number of proximal iterations, at least 1; convergence is not tested, see
+        ``residual``.
 
     Returns:
       Acceleration, constraint forces and residual.
@@ -106,16 +115,19 @@ def constrained_forward_dynamics(
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
       TypeError: ``iterations`` is traced.
 
-    Derivatives are implicit: they differentiate the equations that hold at convergence. Redundant rows have no unique
-    forces. The smallest are returned, torques being weighed against forces as the damping does, and their
-    derivatives are the smallest that satisfy the differentiated equations. ``J^T lambda`` and the acceleration have
-    unique derivatives as long as the constraints remain compatible.
+    Derivatives are implicit: they differentiate the equations that hold at convergence. Redundant
+    rows have no unique forces. The smallest are returned, torques being weighed against forces as
+    the damping does, and their derivatives are the smallest that satisfy the differentiated
+    equations. ``J^T lambda`` and the acceleration have unique derivatives as long as the
+    constraints remain compatible.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[2], axes="world_aligned")  # the height of the tip
+      >>> tip = artix.Constraint(
+      ...     frame_a="lower", pose_a=end, rows=[2], axes="world_aligned"
+      ... )  # the height of the tip
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> held = artix.constrained_forward_dynamics(pendulum, level, jnp.zeros(2), constraints)
       >>> print(held.acceleration, held.constraint_force)  # the tip carries part of the 19.62 N
@@ -125,7 +137,9 @@ def constrained_forward_dynamics(
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
     check_proximal(damping, iterations, constraints.num_rows)
-    return _constrained_forward_dynamics(iterations, articulation, state, force, constraints, external_force, damping)
+    return _constrained_forward_dynamics(
+        iterations, articulation, state, force, constraints, external_force, damping
+    )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -161,7 +175,9 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
     def rows_of(inputs) -> Array:
         return _forces_and_rows(inputs[0], inputs[1], inputs[2], acceleration, constraint_force)
 
-    rows = directional_derivative(rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints))
+    rows = directional_derivative(
+        rows_of, (articulation, state, constraints), (d_articulation, d_state, d_constraints)
+    )
     sides = anchor_sides(articulation, state, kin, constraints.anchors)
     jacobian = anchor_jacobian(articulation, kin, constraints.anchors, *sides)
     change = add(None if is_zero(d_force) else d_force, None if required is None else -required)
@@ -178,7 +194,11 @@ def _constrained_forward_dynamics_jvp(iterations, primals, tangents):
 
 
 def _forces_and_rows(
-    articulation: Articulation, state: State, constraints: Constraints, acceleration: Array, constraint_force: Array
+    articulation: Articulation,
+    state: State,
+    constraints: Constraints,
+    acceleration: Array,
+    constraint_force: Array,
 ) -> Array:
     """``J^T lambda`` and the acceleration of the rows, [nv + R]."""
     kin = kinematics(articulation, state)
@@ -200,8 +220,8 @@ def impulse_dynamics(
 ) -> Impact:
     """Velocity after an impact that makes constraints hold: ``J nu_after == -restitution J nu``.
 
-    Pinocchio's ``impulseDynamics``: ``M (nu_after - nu) = J^T impulse``, M with armature. Baumgarte's gains are not
-    used.
+    Pinocchio's ``impulseDynamics``: ``M (nu_after - nu) = J^T impulse``, M with armature.
+    Baumgarte's gains are not used.
 
     Args:
       state: its configuration and the velocity before the impact.
@@ -214,7 +234,8 @@ def impulse_dynamics(
       The velocity after the impact [m/s, rad/s] and the impulses [N s, N m s].
 
     Raises:
-      ValueError: ``iterations`` is less than 1, a coefficient is negative, or ``restitution`` is greater than 1.
+      ValueError: ``iterations`` is less than 1, a coefficient is negative, or ``restitution`` is
+        greater than 1.
       TypeError: ``iterations`` is traced.
 
     Examples:
@@ -225,7 +246,9 @@ def impulse_dynamics(
       >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
       >>> impact = artix.impulse_dynamics(pendulum, swinging, constraints)
       >>> jacobian = artix.constraints.constraint_jacobian(pendulum, swinging, constraints)
-      >>> print(jacobian @ swinging.joint_velocity, jnp.abs(jacobian @ impact.velocity) < 1e-4)  # stopped
+      >>> print(
+      ...     jacobian @ swinging.joint_velocity, jnp.abs(jacobian @ impact.velocity) < 1e-4
+      ... )  # stopped
       [-2.] [ True]
     """
     check_state(articulation, state)
@@ -233,11 +256,15 @@ def impulse_dynamics(
     check_coefficient("restitution", restitution, None, most=1.0)
     kin = kinematics(articulation, state)
     anchors = constraints.anchors
-    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
+    jacobian = anchor_jacobian(
+        articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors)
+    )
     velocity = generalized_velocity(articulation, state)
     target = -(1 + jnp.asarray(restitution, articulation.dtype)) * matmul(jacobian, velocity)
     factors = factorize_kkt(articulation, kin, jacobian, constraints.anchors.is_angular, damping)
-    x, impulse = kkt_solve(articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations)
+    x, impulse = kkt_solve(
+        articulation, kin, jacobian, factors, jnp.zeros_like(velocity), target, iterations
+    )
     return Impact(velocity + x, impulse)
 
 
@@ -245,8 +272,8 @@ class ConstrainedForces(NamedTuple):
     """The result of constrained inverse dynamics.
 
     Attributes:
-      force: generalised forces, [nv] [N or N m]; the root's entries are zero if constraint forces can carry the
-        articulation.
+      force: generalised forces, [nv] [N or N m]; the root's entries are zero if constraint forces
+        can carry the articulation.
       constraint_force: forces on the rows, [R] [N or N m].
 
     Examples:
@@ -255,7 +282,9 @@ class ConstrainedForces(NamedTuple):
       >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> state = artix.neutral_state(pendulum)
-      >>> result = artix.constraints.constrained_inverse_dynamics(pendulum, state, jnp.zeros(2), constraints)
+      >>> result = artix.constraints.constrained_inverse_dynamics(
+      ...     pendulum, state, jnp.zeros(2), constraints
+      ... )
       >>> print(result.force, result.constraint_force)
       [0. 0.] [0.]
     """
@@ -275,17 +304,20 @@ def constrained_inverse_dynamics(
     constraint_force: Array | None = None,
     damping: float | Array = 0.0,
 ) -> ConstrainedForces:
-    """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration together with constraints.
+    """Forces ``inverse_dynamics(acceleration) - J^T lambda`` that cause an acceleration together
+    with constraints.
 
     Args:
-      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2]; it should satisfy the constraints.
+      acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2]; it should satisfy the
+        constraints.
       constraints: R rows.
       external_force: wrenches on the links, as in :func:`artix.inverse_dynamics`, shape [L, 6].
-      constraint_force: forces lambda on the rows, shape [R] [N or N m]. When ``None``, the smallest that carry a
-        floating base, so that its six entries of the force vanish (Righetti et al., *Optimal distribution of contact
-        forces with inverse-dynamics control*, IJRR 2013); zero for a fixed base.
-      damping: added to the diagonal of the 6 x 6 matrix of this choice, shape [] or [6]; needed where the constraints
-        cannot resist every wrench, as with point contacts in a line.
+      constraint_force: forces lambda on the rows, shape [R] [N or N m]. When ``None``, the smallest
+        that carry a floating base, so that its six entries of the force vanish (Righetti et al.,
+        *Optimal distribution of contact forces with inverse-dynamics control*, IJRR 2013); zero for
+        a fixed base.
+      damping: added to the diagonal of the 6 x 6 matrix of this choice, shape [] or [6]; needed
+        where the constraints cannot resist every wrench, as with point contacts in a line.
 
     Returns:
       The generalised forces and the forces on the rows.
@@ -293,32 +325,49 @@ def constrained_inverse_dynamics(
     Raises:
       ValueError: ``damping`` is negative.
 
-    Identity: ``constrained_forward_dynamics`` of the forces returns the acceleration, if it satisfies the constraints.
+    Identity: ``constrained_forward_dynamics`` of the forces returns the acceleration, if it
+    satisfies the constraints.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> feet = [link for link in robot.topology.link_names if link.endswith("foot")]
-      >>> constraints = artix.Constraints.of(robot, [artix.Constraint(frame_a=foot) for foot in feet])
+      >>> constraints = artix.Constraints.of(
+      ...     robot, [artix.Constraint(frame_a=foot) for foot in feet]
+      ... )
       >>> state = artix.neutral_state(robot)
-      >>> standing = artix.constraints.constrained_inverse_dynamics(robot, state, jnp.zeros(18), constraints)
+      >>> standing = artix.constraints.constrained_inverse_dynamics(
+      ...     robot, state, jnp.zeros(18), constraints
+      ... )
       >>> print(jnp.abs(standing.force[:6]).max() < 1e-3)  # nothing pushes the trunk but its legs
       True
-      >>> print(standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81)  # the feet carry all of it [kg]
+      >>> print(
+      ...     standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81
+      ... )  # the feet carry all of it [kg]
       14.24
     """
     check_coefficient("damping", damping, 6)
     if constraint_force is not None:
-        check_vector("constraint_force", constraint_force, (constraints.num_rows,), articulation.dtype, "R rows")
+        check_vector(
+            "constraint_force",
+            constraint_force,
+            (constraints.num_rows,),
+            articulation.dtype,
+            "R rows",
+        )
     force = inverse_dynamics(articulation, state, acceleration, external_force)
     kin = kinematics(articulation, state)
     anchors = constraints.anchors
-    jacobian = anchor_jacobian(articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors))
+    jacobian = anchor_jacobian(
+        articulation, kin, anchors, *anchor_sides(articulation, state, kin, anchors)
+    )
     if constraint_force is None:
         constraint_force = _supporting_forces(articulation, jacobian, force, damping)
     return ConstrainedForces(force - matmul(constraint_force, jacobian), constraint_force)
 
 
-def _supporting_forces(articulation: Articulation, jacobian: Array, force: Array, damping: float | Array) -> Array:
+def _supporting_forces(
+    articulation: Articulation, jacobian: Array, force: Array, damping: float | Array
+) -> Array:
     """The smallest forces on the rows that support a floating base, [R]."""
     base = articulation.topology.num_base_dofs
     if not base:

@@ -1,8 +1,10 @@
-"""Closed-form derivatives of constrained forward dynamics, of impacts, and of the rows of constraints.
+"""Closed-form derivatives of constrained forward dynamics, of impacts, and of the rows of
+constraints.
 
-How unit displacements and unit velocities move the two frames of each anchor is known in closed form, as for links. The
-rows are a small function of that motion, and its ``jvp`` along these columns gives their derivatives. The accelerations
-and forces follow from the equation that they solve.
+How unit displacements and unit velocities move the two frames of each anchor is known in closed
+form, as for links. The rows are a small function of that motion, and its ``jvp`` along these
+columns gives their derivatives. The accelerations and forces follow from the equation that they
+solve.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ from artix.constraints.frame_pairs import (
     relative_motion,
 )
 from artix.constraints.model import Constraints
-from artix.constraints.operators import DEFAULT_ITERATIONS, factorize_damped, proximal_iterations, stabilized_bias
+from artix.constraints.operators import (
+    DEFAULT_ITERATIONS,
+    factorize_damped,
+    proximal_iterations,
+    stabilized_bias,
+)
 from artix.dynamics.derivatives import ForwardDynamicsDerivatives
 from artix.dynamics.forward import inverse_matrix
 from artix.dynamics.newton_euler import force_derivatives, newton_euler
@@ -66,16 +73,19 @@ class ConstraintDerivatives(NamedTuple):
     Attributes:
       error_by_configuration: of the error.
       velocity_by_configuration: of ``J nu``, Pinocchio's ``dvc_dq``.
-      acceleration_by_configuration: of ``J nu' + constraint_bias``, including Baumgarte's terms, Pinocchio's
-        ``dac_dq``.
-      acceleration_by_velocity: of ``J nu' + constraint_bias`` with respect to the velocity, ``dac_dv``.
+      acceleration_by_configuration: of ``J nu' + constraint_bias``, including Baumgarte's terms,
+        Pinocchio's ``dac_dq``.
+      acceleration_by_velocity: of ``J nu' + constraint_bias`` with respect to the velocity,
+        ``dac_dv``.
       jacobian: of the same with respect to the generalised acceleration, ``dac_da``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> constraints = artix.Constraints.of(arm, [artix.Constraint(frame_a="tool")])
       >>> state = artix.neutral_state(arm)
-      >>> derivatives = artix.constraints.constraint_derivatives(arm, state, jnp.zeros(7), constraints)
+      >>> derivatives = artix.constraints.constraint_derivatives(
+      ...     arm, state, jnp.zeros(7), constraints
+      ... )
       >>> print(derivatives.acceleration_by_velocity.shape)
       (3, 7)
     """
@@ -91,7 +101,8 @@ class ConstraintDerivatives(NamedTuple):
 def constraint_derivatives(
     articulation: Articulation, state: State, acceleration: Array, constraints: Constraints
 ) -> ConstraintDerivatives:
-    """Derivatives of errors, velocities and accelerations of constraints in the tangent space of ``nu``.
+    """Derivatives of errors, velocities and accelerations of constraints in the tangent space of
+    ``nu``.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
@@ -104,14 +115,20 @@ def constraint_derivatives(
 
     Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> constraints = artix.Constraints.of(arm, [artix.Constraint(frame_a="tool", axes="world_aligned")])
+      >>> constraints = artix.Constraints.of(
+      ...     arm, [artix.Constraint(frame_a="tool", axes="world_aligned")]
+      ... )
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> derivatives = artix.constraints.constraint_derivatives(arm, state, jnp.zeros(7), constraints)
+      >>> derivatives = artix.constraints.constraint_derivatives(
+      ...     arm, state, jnp.zeros(7), constraints
+      ... )
       >>> jacobian = artix.constraints.constraint_jacobian(arm, state, constraints)
       >>> print(jnp.allclose(derivatives.error_by_configuration, jacobian, atol=1e-5))
       True
     """
-    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    check_vector(
+        "acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv"
+    )
     kin = kinematics(articulation, state)
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     return row_derivatives(articulation, kin, constraints, moving)
@@ -120,20 +137,26 @@ def constraint_derivatives(
 class MovingSides(NamedTuple):
     """Frames a and b of all anchors, and their changes, with an additional last axis [C].
 
-    The changes are tangents of the sides, ``None`` where they are zero. Unlike the sides, they are relative to a fixed
-    point; that is valid because the rows depend on the relative motion of the two frames only.
+    The changes are tangents of the sides, ``None`` where they are zero. Unlike the sides, they are
+    relative to a fixed point; that is valid because the rows depend on the relative motion of the
+    two frames only.
     """
 
     columns: AnchorColumns
     translations: Array | None
-    """Displacements of the root's centre of mass by unit displacements, [3, K, C]; ``None`` if it is fixed."""
+    """Displacements of the root's centre of mass by unit displacements, [3, K, C]; ``None`` if it
+    is fixed."""
     sides: tuple[Side, Side]
     by_configuration: tuple[Any, Any]
     by_velocity: tuple[Any, Any]
 
 
 def moving_sides(
-    articulation: Articulation, state: State, kin: Kinematics, anchors: FramePairs, acceleration: Array | None
+    articulation: Articulation,
+    state: State,
+    kin: Kinematics,
+    anchors: FramePairs,
+    acceleration: Array | None,
 ) -> MovingSides:
     """The frames and their derivatives; an acceleration of ``None`` is zero."""
     tree = articulation.topology
@@ -154,9 +177,13 @@ def moving_sides(
         _side_derivatives(side, columns.gather(moved), root, translations, displaced)
         if (links >= 0).any()
         else (_RESTING, _RESTING)
-        for side, moved, links in zip(sides, moved_sides(articulation, anchors), anchors.links, strict=True)
+        for side, moved, links in zip(
+            sides, moved_sides(articulation, anchors), anchors.links, strict=True
+        )
     ]
-    return MovingSides(columns, translations, sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1]))
+    return MovingSides(
+        columns, translations, sides, (changes[0][0], changes[1][0]), (changes[0][1], changes[1][1])
+    )
 
 
 def row_derivatives(
@@ -172,38 +199,58 @@ def row_derivatives(
     _, _, by_velocity = _along_columns(rows, moving.sides, moving.by_velocity)
     anchors = constraints.anchors
     parts = (*by_configuration, by_velocity)
-    error, velocity, *acceleration = (moving.columns.spread(part, anchors.row_anchor) for part in parts)
+    error, velocity, *acceleration = (
+        moving.columns.spread(part, anchors.row_anchor) for part in parts
+    )
     jacobian = anchor_jacobian(articulation, kin, anchors, *moving.sides)
     return ConstraintDerivatives(error, velocity, acceleration[0], acceleration[1], jacobian)
 
 
 def constraint_force_derivative(
-    articulation: Articulation, kin: Kinematics, anchors: FramePairs, moving: MovingSides, force: Array
+    articulation: Articulation,
+    kin: Kinematics,
+    anchors: FramePairs,
+    moving: MovingSides,
+    force: Array,
 ) -> Array:
-    """Derivative of ``J^T force`` with respect to the configuration, at constant forces [R], shape [nv, nv]."""
+    """Derivative of ``J^T force`` with respect to the configuration, at constant forces [R], shape
+    [nv, nv].
+    """
     tree = articulation.topology
     motions = generalized_motions(articulation, kin)
     wrenches = anchor_wrenches(anchors, *moving.sides, force)
     first, second = (_about_root(change, moving.translations) for change in moving.by_configuration)
-    changes = _along_columns(lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (first, second))
+    changes = _along_columns(
+        lambda a, b: anchor_wrenches(anchors, a, b, force), moving.sides, (first, second)
+    )
     derivative = jnp.zeros((tree.nv, tree.nv), motions.dtype)
     loads = jnp.zeros_like(motions)
-    for wrench, change, moved in zip(wrenches, changes, moved_sides(articulation, anchors), strict=True):
+    for wrench, change, moved in zip(
+        wrenches, changes, moved_sides(articulation, anchors), strict=True
+    ):
         loads = loads + matmul(wrench, moved)
         moving_motions = moved.T[None] * motions[..., None]
         change = moving.columns.spread(change, np.arange(len(anchors.structure)))
         derivative = derivative + sum(matmul(moving_motions[k], change[k]) for k in range(6))
-    # A displacement also moves DOFs: S_j changes by S_c x S_j, whose power on a load is S_c . (S_j x* load).
+    # A displacement also moves DOFs: S_j changes by S_c x S_j, whose power on a load is S_c . (S_j
+    # x* load).
     base = tree.num_base_dofs
     linear, angular = motions[:3], motions[3:]
     load, torque = loads[:3], loads[3:]
-    crossed = [spatial.cross(angular, load), spatial.cross(linear, load) + spatial.cross(angular, torque)]
-    carried = jnp.asarray(displacements(tree).carries_dof, motions.dtype)[:, : NUM_ROOT + tree.num_dofs]
+    crossed = [
+        spatial.cross(angular, load),
+        spatial.cross(linear, load) + spatial.cross(angular, torque),
+    ]
+    carried = jnp.asarray(displacements(tree).carries_dof, motions.dtype)[
+        :, : NUM_ROOT + tree.num_dofs
+    ]
     carried = generalized_columns(tree, carried)
-    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * matmul(jnp.concatenate(crossed).T, motions)
+    return derivative + jnp.pad(carried, ((base, 0), (0, 0))) * matmul(
+        jnp.concatenate(crossed).T, motions
+    )
 
 
-# --- internals ------------------------------------------------------------------------------------------------------
+# --- internals ----------------------------------------------------------------------------------
 
 
 def _tangent(rotation: Any, position: Any, *motion: Any) -> Any:
@@ -223,8 +270,12 @@ def _about_root(change: Any, translations: Array | None) -> Any:
     return change._replace(placement=Transforms(rotation, position))
 
 
-def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Any, Any]) -> Any:
-    """Derivatives of a function of two sides along each of the columns, on the last axis of the result."""
+def _along_columns(
+    function: Callable[..., Any], sides: tuple[Side, Side], columns: tuple[Any, Any]
+) -> Any:
+    """Derivatives of a function of two sides along each of the columns, on the last axis of the
+    result.
+    """
 
     def along(column):
         return value_and_change(lambda both: function(*both), sides, column)[1]
@@ -235,20 +286,30 @@ def _along_columns(function: Callable[..., Any], sides: tuple[Side, Side], colum
 def _side_derivatives(
     side: Side, moved: Array, root: Array, translations: Array | None, columns: list[Motion]
 ) -> tuple[Side, Side]:
-    """Derivatives of a side with respect to the configuration and the velocity, as of the links' accelerations.
+    """Derivatives of a side with respect to the configuration and the velocity, as of the links'
+    accelerations.
 
     Args:
       side: the frames.
       moved: which entries of the generalised velocity move them, [K, C].
-      root: velocity of the root's centre of mass, [3, 1]; the formulas hold in the inertial frame that moves with it.
+      root: velocity of the root's centre of mass, [3, 1]; the formulas hold in the inertial frame
+        that moves with it.
       translations: how the entries displace the root's centre of mass, [3, K, C], if they do.
       columns: see :func:`artix.kinematics.frame_derivatives.moving_displacements`, [3, K, C].
     """
     rotation, position = side.placement
     motions, first, second, rate = columns
-    parts = (position, side.velocity - root, side.angular, side.acceleration, side.angular_acceleration)
+    parts = (
+        position,
+        side.velocity - root,
+        side.angular,
+        side.acceleration,
+        side.angular_acceleration,
+    )
     point, velocity, omega, linear, alpha = (part[..., None] for part in parts)
-    points = PointMotions(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
+    points = PointMotions(
+        motions, first, second, rate, point, velocity, omega, linear, alpha, moved
+    )
     placed = moved_points(points) * moved
     displaced, rotated = placed[:3], placed[3:]
     if translations is not None:
@@ -271,17 +332,22 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
     """Derivatives of :func:`artix.constrained_forward_dynamics`.
 
     Attributes:
-      acceleration: of the generalised acceleration with respect to configuration, velocity and force, [nv, nv] each;
-        Pinocchio's ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
+      acceleration: of the generalised acceleration with respect to configuration, velocity and
+        force, [nv, nv] each; Pinocchio's ``ddq_dq``, ``ddq_dv``, ``ddq_dtau``.
       constraint_force: of the forces on the rows, [R, nv] each; ``dlambda_dq``, ``dlambda_dv``,
         ``dlambda_dtau``.
       constraint: of the rows themselves at constant acceleration.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])  # the elbow
+      >>> constraints = artix.Constraints.of(
+      ...     pendulum, [artix.Constraint(frame_a="lower", rows=[0])]
+      ... )  # the elbow
       >>> state = artix.neutral_state(pendulum)
-      >>> force, derivatives_of = jnp.zeros(2), artix.constraints.constrained_forward_dynamics_derivatives
+      >>> force, derivatives_of = (
+      ...     jnp.zeros(2),
+      ...     artix.constraints.constrained_forward_dynamics_derivatives,
+      ... )
       >>> derivatives = derivatives_of(pendulum, state, force, constraints)
       >>> print(derivatives.acceleration.force.shape, derivatives.constraint_force.force.shape)
       (2, 2) (1, 2)
@@ -293,20 +359,26 @@ class ConstrainedForwardDynamicsDerivatives(NamedTuple):
 
 
 class ImpactDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is ``velocity_by_velocity - 1``.
+    """Derivatives of :func:`artix.impulse_dynamics`; Pinocchio's ``ddq_dv`` is
+    ``velocity_by_velocity - 1``.
 
     Attributes:
-      velocity_by_configuration: of the velocity after the impact, [nv, nv], along :func:`artix.integrate`.
+      velocity_by_configuration: of the velocity after the impact, [nv, nv], along
+        :func:`artix.integrate`.
       velocity_by_velocity: of the velocity after the impact by the one before, [nv, nv].
       impulse_by_configuration: of the impulses [N s and N m s], [R, nv].
       impulse_by_velocity: of the impulses with respect to the velocity before the impact, [R, nv].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
+      >>> constraints = artix.Constraints.of(
+      ...     pendulum, [artix.Constraint(frame_a="lower", rows=[0])]
+      ... )
       >>> state = artix.neutral_state(pendulum)
       >>> derivatives = artix.constraints.impulse_dynamics_derivatives(pendulum, state, constraints)
-      >>> print(derivatives.velocity_by_velocity)  # afterwards the shoulder is at rest, whatever it did before
+      >>> print(
+      ...     derivatives.velocity_by_velocity
+      ... )  # afterwards the shoulder is at rest, whatever it did before
       [[0.    0.   ]
        [2.499 1.   ]]
     """
@@ -330,18 +402,20 @@ def constrained_forward_dynamics_derivatives(
 ) -> ConstrainedForwardDynamicsDerivatives:
     """Derivatives of :func:`artix.constrained_forward_dynamics`.
 
-    Pinocchio's ``computeConstraintDynamicsDerivatives``: Carpentier, Budhiraja and Mansard, *Proximal and sparse
-    resolution of constrained dynamic equations*, RSS 2021.
+    Pinocchio's ``computeConstraintDynamicsDerivatives``: Carpentier, Budhiraja and Mansard,
+    *Proximal and sparse resolution of constrained dynamic equations*, RSS 2021.
 
     Args:
       force: generalised forces, shape [nv] [N or N m].
       constraints: R rows.
       external_force: wrenches on the links [N, N m], held in world axes, shape [L, 6].
-      damping: as in :func:`constrained_forward_dynamics`, which also explains the derivatives of redundant rows.
+      damping: as in :func:`constrained_forward_dynamics`, which also explains the derivatives of
+        redundant rows.
       iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The derivatives with respect to the configuration (along :func:`artix.integrate`), the velocity and the forces.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`), the
+      velocity and the forces.
 
     Raises:
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
@@ -349,16 +423,27 @@ def constrained_forward_dynamics_derivatives(
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])  # the elbow
+      >>> constraints = artix.Constraints.of(
+      ...     pendulum, [artix.Constraint(frame_a="lower", rows=[0])]
+      ... )  # the elbow
       >>> state = artix.neutral_state(pendulum)
-      >>> force, derivatives_of = jnp.zeros(2), artix.constraints.constrained_forward_dynamics_derivatives
+      >>> force, derivatives_of = (
+      ...     jnp.zeros(2),
+      ...     artix.constraints.constrained_forward_dynamics_derivatives,
+      ... )
       >>> derivatives = derivatives_of(pendulum, state, force, constraints)
       >>> print(derivatives.acceleration.force)  # only the lower rod still moves
       [[ 0.     0.   ]
        [ 0.     2.998]]
     """
     acceleration, constraint_force, _ = constrained_forward_dynamics(
-        articulation, state, force, constraints, external_force, damping=damping, iterations=iterations
+        articulation,
+        state,
+        force,
+        constraints,
+        external_force,
+        damping=damping,
+        iterations=iterations,
     )
     tree = articulation.topology
     kin = kinematics(articulation, state)
@@ -366,11 +451,16 @@ def constrained_forward_dynamics_derivatives(
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
     moving = moving_sides(articulation, state, kin, constraints.anchors, acceleration)
     rows = row_derivatives(articulation, kin, constraints, moving)
-    by_rows = constraint_force_derivative(articulation, kin, constraints.anchors, moving, constraint_force)
+    by_rows = constraint_force_derivative(
+        articulation, kin, constraints.anchors, moving, constraint_force
+    )
     operators = _solution_operators(
         articulation, kin, rows.jacobian, constraints.anchors.is_angular, damping, iterations
     )
-    forces = by_rows - generalized_columns(tree, by.configuration), -generalized_columns(tree, by.velocity)
+    forces = (
+        by_rows - generalized_columns(tree, by.configuration),
+        -generalized_columns(tree, by.velocity),
+    )
     targets = -rows.acceleration_by_configuration, -rows.acceleration_by_velocity
     solutions = [operators.solve(*right) for right in zip(forces, targets, strict=True)]
     x, multipliers = zip(*solutions, (operators.free, -operators.held), strict=True)
@@ -389,7 +479,8 @@ def impulse_dynamics_derivatives(
     damping: float | Array | None = None,
     iterations: int = DEFAULT_ITERATIONS,
 ) -> ImpactDerivatives:
-    """Derivatives of :func:`artix.impulse_dynamics`, Pinocchio's ``computeImpulseDynamicsDerivatives``.
+    """Derivatives of :func:`artix.impulse_dynamics`, Pinocchio's
+    ``computeImpulseDynamicsDerivatives``.
 
     Args:
       state: its configuration and the velocity before the impact.
@@ -399,8 +490,8 @@ def impulse_dynamics_derivatives(
       iterations: number of proximal iterations, at least 1.
 
     Returns:
-      The derivatives with respect to the configuration (along :func:`artix.integrate`) and the velocity
-      before the impact.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`) and the
+      velocity before the impact.
 
     Raises:
       ValueError: ``iterations`` is less than 1, or a coefficient is negative.
@@ -408,16 +499,22 @@ def impulse_dynamics_derivatives(
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> constraints = artix.Constraints.of(pendulum, [artix.Constraint(frame_a="lower", rows=[0])])
+      >>> constraints = artix.Constraints.of(
+      ...     pendulum, [artix.Constraint(frame_a="lower", rows=[0])]
+      ... )
       >>> state = artix.neutral_state(pendulum)
-      >>> derivatives = artix.constraints.impulse_dynamics_derivatives(pendulum, state, constraints, 1.0)  # elastic
+      >>> derivatives = artix.constraints.impulse_dynamics_derivatives(
+      ...     pendulum, state, constraints, 1.0
+      ... )  # elastic
       >>> print(derivatives.velocity_by_velocity[0])  # the shoulder turns back
       [-1.  0.]
     """
     tree = articulation.topology
     base = articulation.topology.num_base_dofs
     # The impact satisfies ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.
-    impact = impulse_dynamics(articulation, state, constraints, restitution, damping=damping, iterations=iterations)
+    impact = impulse_dynamics(
+        articulation, state, constraints, restitution, damping=damping, iterations=iterations
+    )
     bounce = 1 + jnp.asarray(restitution, articulation.dtype)
     before = generalized_velocity(articulation, state)
     jump = impact.velocity - before
@@ -430,7 +527,9 @@ def impulse_dynamics_derivatives(
     state = rest.replace(root_velocity=root, joint_velocity=constrained[base:])
     moving = moving_sides(articulation, state, kin, constraints.anchors, None)
     rows = row_derivatives(articulation, kin, constraints, moving)
-    by_rows = constraint_force_derivative(articulation, kin, constraints.anchors, moving, impact.impulse)
+    by_rows = constraint_force_derivative(
+        articulation, kin, constraints.anchors, moving, impact.impulse
+    )
     operators = _solution_operators(
         articulation, kin, rows.jacobian, constraints.anchors.is_angular, damping, iterations
     )
@@ -438,14 +537,17 @@ def impulse_dynamics_derivatives(
     x, impulse = operators.solve(force, -rows.velocity_by_configuration)
     target = bounce * rows.jacobian
     unit = jnp.eye(tree.nv, dtype=before.dtype)
-    return ImpactDerivatives(x, unit - matmul(operators.held.T, target), impulse, -matmul(operators.stiffness, target))
+    return ImpactDerivatives(
+        x, unit - matmul(operators.held.T, target), impulse, -matmul(operators.stiffness, target)
+    )
 
 
 class _Operators(NamedTuple):
     """Solutions of the KKT system as matrices, for any number of right-hand sides."""
 
     free: Array
-    """Maps the force to x, [nv, nv]: the inverse mass matrix of the motions that the rows leave free."""
+    """Maps the force to x, [nv, nv]: the inverse mass matrix of the motions that the rows leave
+    free."""
     held: Array
     """Maps the force to the negated multipliers; its transpose maps the target to x, [R, nv]."""
     stiffness: Array
@@ -469,6 +571,8 @@ def _solution_operators(
     response = matmul(jacobian, inverse)
     delassus = matmul(response, jacobian.T)
     unit = jnp.eye(len(jacobian), dtype=inverse.dtype)
-    stiffness = proximal_iterations(delassus, factorize_damped(delassus, is_angular, damping), unit, iterations)
+    stiffness = proximal_iterations(
+        delassus, factorize_damped(delassus, is_angular, damping), unit, iterations
+    )
     held = matmul(stiffness, response)
     return _Operators(inverse - matmul(response.T, held), held, stiffness)

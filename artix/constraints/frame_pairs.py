@@ -1,11 +1,13 @@
-"""Pairs of frames that constraints hold together: their rows' errors, velocities, Jacobians and drifts.
+"""Pairs of frames that constraints hold together: their rows' errors, velocities, Jacobians and
+drifts.
 
-An anchor is a pair of frames, a and b, each on a link or in the world. All quantities are of a relative to b: an error,
-its velocity ``J nu`` and its acceleration ``J nu' + bias``. A force ``lambda`` on the rows acts on a, and with opposite
-sign on b; it enters the equation of motion as ``+ J^T lambda``. These are Pinocchio's signs, with ``joint1`` for a.
+An anchor is a pair of frames, a and b, each on a link or in the world. All quantities are of a
+relative to b: an error, its velocity ``J nu`` and its acceleration ``J nu' + bias``. A force
+``lambda`` on the rows acts on a, and with opposite sign on b; it enters the equation of motion as
+``+ J^T lambda``. These are Pinocchio's signs, with ``joint1`` for a.
 
-The functions of :class:`Side` take the frames' motion as it is, so they serve for values and, by ``jvp``, for
-closed-form derivatives.
+The functions of :class:`Side` take the frames' motion as it is, so they serve for values and, by
+``jvp``, for closed-form derivatives.
 """
 
 from __future__ import annotations
@@ -43,14 +45,16 @@ class AnchorType(enum.Enum):
     """The meaning of an anchor's six rows, three linear, then three angular."""
 
     POINT = "point"
-    """The two origins as material points: velocity and classical acceleration of their separation; no angular rows.
+    """The two origins as material points: velocity and classical acceleration of their separation;
+    no angular rows.
 
     Pinocchio's ``CONTACT_3D``."""
     WELD = "weld"
-    """The relative spatial velocity at the origin of a, and its spatial acceleration. Pinocchio's ``CONTACT_6D``."""
+    """The relative spatial velocity at the origin of a, and its spatial acceleration. Pinocchio's
+    ``CONTACT_6D``."""
     JOINT = "joint"
-    """A loop joint: coordinates of one frame relative to the other, with exact derivatives, so that the free ones may
-    move far."""
+    """A loop joint: coordinates of one frame relative to the other, with exact derivatives, so that
+    the free ones may move far."""
     DISTANCE = "distance"
     """One row: the distance between the two origins."""
 
@@ -79,7 +83,8 @@ class FramePairs(struct.PyTreeNode):
 
     Attributes:
       structure: the static structure of each.
-      pose_a: frames a in their links' frames, or in the world, position and quaternion xyzw, shape [K, 7].
+      pose_a: frames a in their links' frames, or in the world, position and quaternion xyzw, shape
+        [K, 7].
       pose_b: frames b in their links' frames, or in the world, shape [K, 7].
     """
 
@@ -95,7 +100,9 @@ class FramePairs(struct.PyTreeNode):
     @property
     def row_anchor(self) -> np.ndarray:
         """The anchor that each row belongs to, [R]."""
-        return np.repeat(np.arange(len(self.structure)), [len(anchor.rows) for anchor in self.structure])
+        return np.repeat(
+            np.arange(len(self.structure)), [len(anchor.rows) for anchor in self.structure]
+        )
 
     @property
     def is_angular(self) -> np.ndarray:
@@ -122,13 +129,16 @@ class FramePairs(struct.PyTreeNode):
     def locked_rotations(self) -> list[tuple[int, ...]]:
         """The rotations 0 .. 2 that each anchor of type ``JOINT`` locks; none for the others."""
         return [
-            tuple(row - 3 for row in anchor.rows if row >= 3) if anchor.type is AnchorType.JOINT else ()
+            tuple(row - 3 for row in anchor.rows if row >= 3)
+            if anchor.type is AnchorType.JOINT
+            else ()
             for anchor in self.structure
         ]
 
 
 class RotationRows(NamedTuple):
-    """Locked angles and their dependence on the angular velocity z of frame a relative to b, in the axes of frame a.
+    """Locked angles and their dependence on the angular velocity z of frame a relative to b, in the
+    axes of frame a.
 
     Attributes:
       error: the angles that should vanish, [3, K].
@@ -141,12 +151,15 @@ class RotationRows(NamedTuple):
     drift: Array
 
 
-def locked_rotations(locked: Sequence[tuple[int, ...]], turn: Array, angular: Array) -> RotationRows:
+def locked_rotations(
+    locked: Sequence[tuple[int, ...]], turn: Array, angular: Array
+) -> RotationRows:
     """The rows of K joints.
 
-    With all three rotations locked, or none, the angles are the rotation vector and P the identity, which has the same
-    null space as their derivative. With two locked, they are the components of the cross product of the two free axes.
-    With one locked, the angle is the twist about that axis, whose rate is along the bisector of the two frames' axes.
+    With all three rotations locked, or none, the angles are the rotation vector and P the identity,
+    which has the same null space as their derivative. With two locked, they are the components of
+    the cross product of the two free axes. With one locked, the angle is the twist about that axis,
+    whose rate is along the bisector of the two frames' axes.
 
     Args:
       locked: which of the axes 0 .. 2 of frame a each joint locks, K tuples.
@@ -159,11 +172,14 @@ def locked_rotations(locked: Sequence[tuple[int, ...]], turn: Array, angular: Ar
     for count, make in ((2, _two_locked), (1, _one_locked)):
         chosen = np.array([len(axes) == count for axes in locked])
         if chosen.any():
-            # The only locked or the only free axis; axis 0 for all other joints, whose result is not used.
+            # The only locked or the only free axis; axis 0 for all other joints, whose result is
+            # not used.
             single = [sum(axes) if count == 1 else 3 - sum(axes) for axes in locked]
             unit = np.eye(3)[np.where(chosen, single, 0)].T
             special = make(jnp.asarray(unit, turn.dtype), turn, angular)
-            rows = RotationRows(*(jnp.where(chosen, new, old) for new, old in zip(special, rows, strict=True)))
+            rows = RotationRows(
+                *(jnp.where(chosen, new, old) for new, old in zip(special, rows, strict=True))
+            )
     return rows
 
 
@@ -190,14 +206,19 @@ def _one_locked(unit: Array, turn: Array, angular: Array) -> RotationRows:
     bisector = (unit + axis) / scale[None]
     rate = -spatial.dot(spatial.cross(angular, axis), unit)
     drift = -spatial.dot(bisector, angular) * rate / scale
-    return RotationRows(-2 * unit * jnp.arctan2(sine, cosine)[None], unit[:, None] * bisector[None], unit * drift[None])
+    return RotationRows(
+        -2 * unit * jnp.arctan2(sine, cosine)[None],
+        unit[:, None] * bisector[None],
+        unit * drift[None],
+    )
 
 
 class AnchorColumns(NamedTuple):
     """C entries for each of K anchors.
 
     Attributes:
-      entries: indices 0 .. nv - 1, ascending; padded with nv where fewer than C move an anchor, shape [K, C].
+      entries: indices 0 .. nv - 1, ascending; padded with nv where fewer than C move an anchor,
+        shape [K, C].
       nv: length of the generalised velocity.
     """
 
@@ -209,24 +230,32 @@ class AnchorColumns(NamedTuple):
         """The entries that move frame a or frame b of each anchor."""
         tree = articulation.topology
         moved = np.logical_or(*(moves_links(tree, links) for links in anchors.links))
-        most = int(moved.sum(axis=1).max(initial=1))  # At least one, as JAX cannot map over an empty axis.
+        most = int(
+            moved.sum(axis=1).max(initial=1)
+        )  # At least one, as JAX cannot map over an empty axis.
         entries = np.full((len(moved), most), tree.nv)
         for row, mask in zip(entries, moved, strict=True):
             row[: mask.sum()] = np.flatnonzero(mask)
         return cls(entries, tree.nv)
 
     def gather(self, columns: Array) -> Array:
-        """These entries of columns [..., K, nv], or [..., 1, nv] for all anchors: [..., K, C], with zero padding."""
+        """These entries of columns [..., K, nv], or [..., 1, nv] for all anchors: [..., K, C], with
+        zero padding.
+        """
         groups = columns.shape[-2]
         first = np.arange(groups)[:, None] * (self.nv + 1)
         padded = jnp.pad(columns, ((0, 0),) * (columns.ndim - 1) + ((0, 1),))
         return _at(padded.reshape(*columns.shape[:-2], -1), first + self.entries)
 
     def spread(self, columns: Array, anchor: np.ndarray) -> Array:
-        """Columns [..., R, C] of rows that belong to anchors [R], as [..., R, nv]; all other entries are zero."""
+        """Columns [..., R, C] of rows that belong to anchors [R], as [..., R, nv]; all other
+        entries are zero.
+        """
         rows, count = columns.shape[-2:]
         indices = np.full((rows, self.nv + 1), rows * count)
-        np.put_along_axis(indices, self.entries[anchor], np.arange(rows * count).reshape(rows, count), axis=1)
+        np.put_along_axis(
+            indices, self.entries[anchor], np.arange(rows * count).reshape(rows, count), axis=1
+        )
         flat = columns.reshape(*columns.shape[:-2], -1)
         return _at(jnp.pad(flat, ((0, 0),) * (flat.ndim - 1) + ((0, 1),)), indices[:, :-1])
 
@@ -240,7 +269,9 @@ _COINCIDENT = 1e-9
 
 
 class Side(NamedTuple):
-    """One frame of each anchor, in world axes; positions are relative to the root's centre of mass."""
+    """One frame of each anchor, in world axes; positions are relative to the root's centre of
+    mass.
+    """
 
     placement: Transforms
     velocity: Array
@@ -264,12 +295,18 @@ class Side(NamedTuple):
 
 
 def anchor_sides(
-    articulation: Articulation, state: State, kin: Kinematics, anchors: FramePairs, acceleration: Array | None = None
+    articulation: Articulation,
+    state: State,
+    kin: Kinematics,
+    anchors: FramePairs,
+    acceleration: Array | None = None,
 ) -> tuple[Side, Side]:
     """Frames a and frames b; a generalised acceleration of ``None`` is zero."""
     for name in ("pose_a", "pose_b"):
         shape = (len(anchors.structure), 7)
-        check_vector(f"anchors.{name}", getattr(anchors, name), shape, articulation.dtype, "K poses")
+        check_vector(
+            f"anchors.{name}", getattr(anchors, name), shape, articulation.dtype, "K poses"
+        )
     tree = articulation.topology
     root = root_motion(tree, state.root_velocity).linear
     motions = dof_motions(tree, kin)
@@ -283,7 +320,9 @@ def anchor_sides(
         in_body = kin.placements.take(links) @ pose
         on_links = Transforms(take(kin.quaternion, body), take(kin.position, body)) @ in_body
         in_world = Transforms(pose.rotation, pose.position - kin.reference[:, None])
-        placement = Transforms(*(_where(on_link, *pair) for pair in zip(on_links, in_world, strict=True)))
+        placement = Transforms(
+            *(_where(on_link, *pair) for pair in zip(on_links, in_world, strict=True))
+        )
         linear, angular = velocities.take(body)
         rate, alpha = accelerations.take(body)
         # Relative to the root's centre of mass, whose uniform motion does not affect accelerations.
@@ -294,7 +333,9 @@ def anchor_sides(
             rate + spatial.cross(alpha, placement.position) + spatial.cross(angular, velocity),
             alpha,
         )
-        sides.append(Side(placement, *(_where(on_link, part, jnp.zeros_like(part)) for part in motion)))
+        sides.append(
+            Side(placement, *(_where(on_link, part, jnp.zeros_like(part)) for part in motion))
+        )
     return sides[0], sides[1]
 
 
@@ -314,12 +355,16 @@ def relative_motion(anchors: FramePairs, a: Side, b: Side) -> tuple[Array, Array
         acceleration = acceleration.at[0].add(distances.curvature)
     return (
         _select_rows(anchors, *error),
-        _select_rows(anchors, spatial.apply(linear_axes, linear), spatial.apply(angular_axes, angular)),
+        _select_rows(
+            anchors, spatial.apply(linear_axes, linear), spatial.apply(angular_axes, angular)
+        ),
         _select_rows(anchors, acceleration, spatial.apply(angular_axes, alpha) + rotations.drift),
     )
 
 
-def anchor_jacobian(articulation: Articulation, kin: Kinematics, anchors: FramePairs, a: Side, b: Side) -> Array:
+def anchor_jacobian(
+    articulation: Articulation, kin: Kinematics, anchors: FramePairs, a: Side, b: Side
+) -> Array:
     """The Jacobian of the rows, [R, nv]."""
     motions = generalized_motions(articulation, kin)[:, None]
     moves_a, moves_b = moved_sides(articulation, anchors)
@@ -330,27 +375,39 @@ def anchor_jacobian(articulation: Articulation, kin: Kinematics, anchors: FrameP
     angular = moves * motions[3:]
     linear_axes, angular_axes = _axes(anchors, a, b)
     return _select_rows(
-        anchors, spatial.apply(linear_axes[..., None], linear), spatial.apply(angular_axes[..., None], angular)
+        anchors,
+        spatial.apply(linear_axes[..., None], linear),
+        spatial.apply(angular_axes[..., None], angular),
     )
 
 
 def anchor_wrenches(anchors: FramePairs, a: Side, b: Side, force: Array) -> tuple[Array, Array]:
-    """Wrenches about the root's centre of mass that forces [R] on the rows exert on a and on b, [6, K] each."""
+    """Wrenches about the root's centre of mass that forces [R] on the rows exert on a and on b,
+    [6, K] each.
+    """
     linear_axes, angular_axes = _axes(anchors, a, b)
     rows = _scatter_rows(anchors, force)
     linear = spatial.apply_transposed(linear_axes, rows[:3])
     torque = spatial.apply_transposed(angular_axes, rows[3:])
-    wrenches = [jnp.concatenate([linear, torque + spatial.cross(at, linear)]) for at in _points(anchors, a, b)]
+    wrenches = [
+        jnp.concatenate([linear, torque + spatial.cross(at, linear)])
+        for at in _points(anchors, a, b)
+    ]
     return wrenches[0], -wrenches[1]
 
 
 def moved_sides(articulation: Articulation, anchors: FramePairs) -> tuple[Array, Array]:
-    """Which entries of the generalised velocity move frames a, and which frames b, zeros and ones [K, nv]."""
-    a, b = (jnp.asarray(moves_links(articulation.topology, links), articulation.dtype) for links in anchors.links)
+    """Which entries of the generalised velocity move frames a, and which frames b, zeros and ones
+    [K, nv].
+    """
+    a, b = (
+        jnp.asarray(moves_links(articulation.topology, links), articulation.dtype)
+        for links in anchors.links
+    )
     return a, b
 
 
-# --- internals ------------------------------------------------------------------------------------------------------
+# --- internals ----------------------------------------------------------------------------------
 
 
 class _Distances(NamedTuple):
@@ -371,9 +428,13 @@ def _where(mask: np.ndarray, x: Array, y: Array) -> Array:
 
 
 def _orientation(a: Side, b: Side) -> tuple[Array, Array]:
-    """Rotations of the world in a, matrices [3, 3, K], and rotations of b in a, quaternions [4, K]."""
+    """Rotations of the world in a, matrices [3, 3, K], and rotations of b in a, quaternions
+    [4, K].
+    """
     frame = jnp.swapaxes(spatial.rotation_matrix(a.placement.rotation), 0, 1)
-    return frame, spatial.quaternion_product(spatial.conjugate(a.placement.rotation), b.placement.rotation)
+    return frame, spatial.quaternion_product(
+        spatial.conjugate(a.placement.rotation), b.placement.rotation
+    )
 
 
 def _axes(anchors: FramePairs, a: Side, b: Side) -> tuple[Array, Array]:
@@ -395,7 +456,9 @@ def _points(anchors: FramePairs, a: Side, b: Side) -> tuple[Array, Array]:
 def _relative_accelerations(
     anchors: FramePairs, a: Side, b: Side, points: tuple[Array, Array], linear: Array
 ) -> tuple[Array, Array]:
-    """Linear and angular accelerations of a relative to b, [3, K], in world axes; ``linear`` is their velocity."""
+    """Linear and angular accelerations of a relative to b, [3, K], in world axes; ``linear`` is
+    their velocity.
+    """
     world = anchors.is_world_aligned
     classical = a.acceleration_at(points[0]) - b.acceleration_at(points[1])
     alpha = a.angular_acceleration - b.angular_acceleration
@@ -404,12 +467,17 @@ def _relative_accelerations(
     rotation = a.angular + _where(weld, b.angular, a.angular)
     acceleration = _where(weld | joint, classical - spatial.cross(rotation, linear), classical)
     if (weld & world).any():
-        drag = [spatial.cross(side.angular, side.velocity_at(at)) for side, at in zip((a, b), points, strict=True)]
+        drag = [
+            spatial.cross(side.angular, side.velocity_at(at))
+            for side, at in zip((a, b), points, strict=True)
+        ]
         acceleration = _where(weld & world, classical - drag[0] + drag[1], acceleration)
     return acceleration, _where(world, alpha, alpha + spatial.cross(a.angular, b.angular))
 
 
-def _distances(anchors: FramePairs, a: Side, b: Side, first_axis: Array, velocity: Array) -> _Distances:
+def _distances(
+    anchors: FramePairs, a: Side, b: Side, first_axis: Array, velocity: Array
+) -> _Distances:
     is_distance = anchors.has_type(AnchorType.DISTANCE)
     zero = jnp.zeros_like(first_axis[0])
     if not is_distance.any():
@@ -424,8 +492,12 @@ def _distances(anchors: FramePairs, a: Side, b: Side, first_axis: Array, velocit
     return _Distances(jnp.where(apart, length, zero), direction, curvature)
 
 
-def _row_axes(anchors: FramePairs, frame: Array, rotations: RotationRows, distances: _Distances) -> tuple[Array, Array]:
-    """Matrices [3, 3, K] whose rows are the directions of the linear and of the angular rows in the world."""
+def _row_axes(
+    anchors: FramePairs, frame: Array, rotations: RotationRows, distances: _Distances
+) -> tuple[Array, Array]:
+    """Matrices [3, 3, K] whose rows are the directions of the linear and of the angular rows in the
+    world.
+    """
     world = anchors.is_world_aligned
     eye = jnp.broadcast_to(spatial.identity_like(frame), frame.shape)
     linear = _where(world, eye, frame)
@@ -438,18 +510,29 @@ def _row_axes(anchors: FramePairs, frame: Array, rotations: RotationRows, distan
 
 
 def _errors(
-    anchors: FramePairs, a: Side, b: Side, frame: Array, rotation: Array, rotations: RotationRows, distances: _Distances
+    anchors: FramePairs,
+    a: Side,
+    b: Side,
+    frame: Array,
+    rotation: Array,
+    rotations: RotationRows,
+    distances: _Distances,
 ) -> tuple[Array, Array]:
     """Linear and angular errors, [3, K] each."""
     linear = spatial.apply(frame, a.placement.position - b.placement.position)
     weld = anchors.has_type(AnchorType.WELD)
     world = anchors.is_world_aligned
     if weld.any():
-        # The translation of log6; the right Jacobian at the error is the left one at the rotation of b in a.
-        log = spatial.apply(spatial.inverse(spatial.right_jacobian(-spatial.quaternion_log(rotation))), linear)
+        # The translation of log6; the right Jacobian at the error is the left one at the rotation
+        # of b in a.
+        log = spatial.apply(
+            spatial.inverse(spatial.right_jacobian(-spatial.quaternion_log(rotation))), linear
+        )
         linear = _where(weld, log, linear)
     angular = rotations.error
-    linear, angular = (_where(world, spatial.apply_transposed(frame, part), part) for part in (linear, angular))
+    linear, angular = (
+        _where(world, spatial.apply_transposed(frame, part), part) for part in (linear, angular)
+    )
     length = jnp.broadcast_to(distances.length, linear.shape)
     return _where(anchors.has_type(AnchorType.DISTANCE), length, linear), angular
 
@@ -462,7 +545,13 @@ def _select_rows(anchors: FramePairs, linear: Array, angular: Array) -> Array:
         # Equivalent to the general case below, with half the operations.
         rows = linear if kinds == {(0, 1, 2)} else jnp.concatenate(both)
         return jnp.moveaxis(rows, 0, 1).reshape(anchors.num_rows, *rows.shape[2:])
-    return jnp.stack([both[row // 3][row % 3, k] for k, anchor in enumerate(anchors.structure) for row in anchor.rows])
+    return jnp.stack(
+        [
+            both[row // 3][row % 3, k]
+            for k, anchor in enumerate(anchors.structure)
+            for row in anchor.rows
+        ]
+    )
 
 
 def _scatter_rows(anchors: FramePairs, rows: Array) -> Array:
@@ -477,12 +566,13 @@ def _scatter_rows(anchors: FramePairs, rows: Array) -> Array:
 
 
 class AnchorRows(NamedTuple):
-    """The R rows of anchors, anchor by anchor, each anchor's in the order of its ``rows``; in m, rad and s.
+    """The R rows of anchors, anchor by anchor, each anchor's in the order of its ``rows``; in m,
+    rad and s.
 
     Attributes:
-      error: what should be zero, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; for a weld ``-log6`` of the
-        placement of b in a. In the axes of frame a unless the rows are ``world_aligned``. A distance row has the
-        distance itself.
+      error: what should be zero, [R]: ``R_a^T (p_a - p_b)`` and ``-log(R_a^T R_b)``; for a weld
+        ``-log6`` of the placement of b in a. In the axes of frame a unless the rows are
+        ``world_aligned``. A distance row has the distance itself.
       velocity: ``jacobian @ nu``, [R].
       jacobian: [R, nv].
       bias: the acceleration of the rows at zero generalised acceleration, [R].
@@ -504,8 +594,9 @@ class AnchorRows(NamedTuple):
 def loop_anchors(articulation: Articulation) -> FramePairs:
     """The loop joints of an articulation as anchors, one each, in the same order.
 
-    The rows of a joint are its locked axes, translations before rotations, along the axes of frame a. The row of a
-    ``distance`` joint is the distance, whose bounds are ``articulation.loop_joints.min_distance`` and ``max_distance``.
+    The rows of a joint are its locked axes, translations before rotations, along the axes of frame
+    a. The row of a ``distance`` joint is the distance, whose bounds are
+    ``articulation.loop_joints.min_distance`` and ``max_distance``.
     """
     structure = []
     for joint in articulation.topology.loop_joints:
@@ -528,21 +619,27 @@ def anchor_rows(articulation: Articulation, state: State, anchors: FramePairs) -
     Returns:
       The R selected rows.
 
-    Identities: ``velocity == jacobian @ nu``; for :attr:`AnchorType.JOINT` near a vanishing error, ``velocity`` and
-    ``jacobian @ nu' + bias`` are the first and second time derivatives of ``error``.
+    Identities: ``velocity == jacobian @ nu``; for :attr:`AnchorType.JOINT` near a vanishing error,
+    ``velocity`` and ``jacobian @ nu' + bias`` are the first and second time derivatives of
+    ``error``.
     """
     return solved_anchor_rows(articulation, state, kinematics(articulation, state), anchors)
 
 
-def solved_anchor_rows(articulation: Articulation, state: State, kin: Kinematics, anchors: FramePairs) -> AnchorRows:
+def solved_anchor_rows(
+    articulation: Articulation, state: State, kin: Kinematics, anchors: FramePairs
+) -> AnchorRows:
     """:func:`anchor_rows`, from solved kinematics."""
     if not anchors.structure:
         empty = jnp.zeros(0, articulation.dtype)
-        return AnchorRows(empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty)
+        return AnchorRows(
+            empty, empty, jnp.zeros((0, articulation.topology.nv), articulation.dtype), empty
+        )
     last = max(max(each.link_a, each.link_b) for each in anchors.structure)
     if last >= articulation.topology.num_links:
         raise ValueError(
-            f"constraints: there is no link {last} in this articulation; make them of it by artix.Constraints.of(...)"
+            f"constraints: there is no link {last} in this articulation; make them of it by "
+            "artix.Constraints.of(...)"
         )
     sides = anchor_sides(articulation, state, kin, anchors)
     error, velocity, bias = relative_motion(anchors, *sides)

@@ -1,11 +1,13 @@
 """The four points at which two boxes touch.
 
-The separating axis is the one of 15 directions (face normals and cross products of edges) along which the boxes are
-farthest apart. If it is a face normal, the points are the corners of the other box's face that looks towards it, moved
-to where both faces are. If it is a cross product of edges, there is one point between the two edges. When separations
-are nearly equal, faces are preferred to edges, and the first box's faces to the second's, so that points do not jump.
+The separating axis is the one of 15 directions (face normals and cross products of edges) along
+which the boxes are farthest apart. If it is a face normal, the points are the corners of the other
+box's face that looks towards it, moved to where both faces are. If it is a cross product of edges,
+there is one point between the two edges. When separations are nearly equal, faces are preferred to
+edges, and the first box's faces to the second's, so that points do not jump.
 
-Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*, 2005, section 4.4.1.
+Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*,
+2005, section 4.4.1.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class _Best(NamedTuple):
 
 
 def box_meetings(a: Core, b: Core) -> Meeting:
-    """The four points of two boxes: gaps [4], normals and points [4, 3]. Unused ones have large gaps."""
+    """The four points of two boxes: gaps [4], normals and points [4, 3]. Unused ones have large
+    gaps.
+    """
     turn = jnp.sum(a.rotation[:, :, None] * b.rotation[:, None], axis=0)
     apart = a.center - b.center
     in_a, in_b = (jnp.sum(box.rotation * apart[:, None], axis=0) for box in (a, b))
@@ -82,11 +86,15 @@ def _edges(turn: Array, apart: Array, half_a: Array, half_b: Array) -> tuple[_Be
     crosses = square > _PARALLEL
     length = jnp.sqrt(jnp.where(crosses, square, 1))
     along = jnp.roll(apart, -2)[:, None] * after - jnp.roll(apart, -1)[:, None] * last
-    of_a = jnp.roll(half_a, -1)[:, None] * jnp.abs(last) + jnp.roll(half_a, -2)[:, None] * jnp.abs(after)
+    of_a = jnp.roll(half_a, -1)[:, None] * jnp.abs(last) + jnp.roll(half_a, -2)[:, None] * jnp.abs(
+        after
+    )
     of_b = jnp.roll(half_b, -1) * jnp.abs(jnp.roll(turn, -2, axis=1))
     of_b = of_b + jnp.roll(half_b, -2) * jnp.abs(jnp.roll(turn, -1, axis=1))
     separation = (jnp.abs(along) - of_a - of_b) / length
-    return _best(jnp.where(crosses, separation, -jnp.sum(half_a) - jnp.sum(half_b)).reshape(-1)), along
+    return _best(
+        jnp.where(crosses, separation, -jnp.sum(half_a) - jnp.sum(half_b)).reshape(-1)
+    ), along
 
 
 def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array, Array]:
@@ -97,7 +105,9 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
     square = jnp.sum(across**2)
     side = _sign(jnp.sum(which * along.reshape(-1)))
     normal = side * across / jnp.sqrt(jnp.where(square > 0, square, 1))
-    inner_a, inner_b = (_innermost(box, part, sign * normal) for box, part, sign in ((a, of_a, -1), (b, of_b, 1)))
+    inner_a, inner_b = (
+        _innermost(box, part, sign * normal) for box, part, sign in ((a, of_a, -1), (b, of_b, 1))
+    )
     # The nearest points of the lines along the two edges.
     apart, mixed = inner_a - inner_b, jnp.sum(edge_a * edge_b)
     beside = jnp.where(square > _PARALLEL, square, 1)
@@ -113,7 +123,8 @@ def _innermost(box: Core, edge: Array, direction: Array) -> Array:
 
 
 def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array, Array]:
-    """Gaps [4] and points [4, 3] at the corners of the incident face, and the outward normal of the reference face.
+    """Gaps [4] and points [4, 3] at the corners of the incident face, and the outward normal of the
+    reference face.
 
     Args:
       reference: the box whose face the normal belongs to.
@@ -142,7 +153,9 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
         return raised(jnp.where(axis > 0, place, jnp.clip(place, -reference.half, reference.half)))
 
     def within_incident(place: Array) -> Array:
-        along = [jnp.clip(jnp.sum((place - middle) * edges[k]), -halves[k], halves[k]) for k in (0, 1)]
+        along = [
+            jnp.clip(jnp.sum((place - middle) * edges[k]), -halves[k], halves[k]) for k in (0, 1)
+        ]
         return middle + along[0] * edges[0] + along[1] * edges[1]
 
     def at(corner: Array) -> tuple[Array, Array]:

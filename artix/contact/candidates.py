@@ -1,13 +1,14 @@
 """Contact candidates: the points through which shapes touch.
 
-A shape's candidates are points of its link, each with a radius: the sphere around the point touches. For spheres,
-capsules, boxes and hulls the candidates are exact against a plane, and the same for every surface. A cylinder has four
-points on each rim: the first where the rim is nearest to the surface, the others at quarter turns. It is exact against
-a plane, rolls smoothly, and stands on four points.
+A shape's candidates are points of its link, each with a radius: the sphere around the point
+touches. For spheres, capsules, boxes and hulls the candidates are exact against a plane, and the
+same for every surface. A cylinder has four points on each rim: the first where the rim is nearest
+to the surface, the others at quarter turns. It is exact against a plane, rolls smoothly, and stands
+on four points.
 
-A hull of more than eight points has eight candidates: its lowest point towards the surface, and those that would be
-the lowest if it were tilted a little in seven directions. They are the corners on which a face rests, and are found by
-one pass over all points.
+A hull of more than eight points has eight candidates: its lowest point towards the surface, and
+those that would be the lowest if it were tilted a little in seven directions. They are the corners
+on which a face rests, and are found by one pass over all points.
 """
 
 from __future__ import annotations
@@ -104,10 +105,14 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
 
 
 def candidates_of(shapes: Shapes, normal: Array) -> Candidates:
-    """The candidates of shapes for a surface whose normals below the shapes are [3, G], in world axes."""
+    """The candidates of shapes for a surface whose normals below the shapes are [3, G], in world
+    axes.
+    """
     owner = shapes.owner
     offset, radius = _offsets(shapes, normal)
-    link_point = take(shapes.local.position, owner) + spatial.rotate(take(shapes.local.rotation, owner), offset)
+    link_point = take(shapes.local.position, owner) + spatial.rotate(
+        take(shapes.local.rotation, owner), offset
+    )
     position = take(shapes.position, owner) + spatial.apply(take(shapes.rotation, owner), offset)
     return Candidates(link_point, position, radius)
 
@@ -134,14 +139,17 @@ def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
         if shape.type is GeometryType.CYLINDER:
             assert down is not None
             x, y = down[:, k, None]
-            pattern = jnp.stack([x * pattern[0] - y * pattern[1], y * pattern[0] + x * pattern[1], pattern[2]])
+            pattern = jnp.stack(
+                [x * pattern[0] - y * pattern[1], y * pattern[0] + x * pattern[1], pattern[2]]
+            )
         radius = size[0] if have_radius else jnp.zeros_like(size[0])
         offsets.append(pattern * size[np.array(extent)][:, None])
         radii.append(jnp.broadcast_to(radius, (pattern.shape[1],)))
     return jnp.concatenate(offsets, axis=1), jnp.concatenate(radii)
 
 
-#: The tilt at which corners of a face count as its extreme points, and the directions of the tilts, [7].
+#: The tilt at which corners of a face count as its extreme points, and the directions of the tilts,
+#: [7].
 _TILT, _AROUND = 0.1, 2 * np.pi / (SUPPORT_POINTS - 1) * np.arange(SUPPORT_POINTS - 1)
 
 
@@ -154,9 +162,11 @@ class _Extremes(NamedTuple):
 
 
 def _support(points: Array, every: slice, normal: Array) -> Array:
-    """The extreme points [8, 3] of a hull, whose points are ``every`` of [P, 3], towards a surface with this normal.
+    """The extreme points [8, 3] of a hull, whose points are ``every`` of [P, 3], towards a surface
+    with this normal.
 
-    A point that is extreme in several directions counts once. The topmost point, which touches nothing, stands in.
+    A point that is extreme in several directions counts once. The topmost point, which touches
+    nothing, stands in.
     """
     flat = points.reshape(-1)
     known, fixed = without_derivatives((flat, normal))
@@ -178,7 +188,11 @@ def _support(points: Array, every: slice, normal: Array) -> Array:
         )
 
     begin = jnp.full((), every.start, jnp.int32)
-    start = _Extremes(begin, jnp.full_like(direction[:, 0], -jnp.inf), jnp.full(len(direction), every.start, jnp.int32))
+    start = _Extremes(
+        begin,
+        jnp.full_like(direction[:, 0], -jnp.inf),
+        jnp.full(len(direction), every.start, jnp.int32),
+    )
     end = jax.lax.while_loop(lambda search: search.tried < every.stop, body, start)
     lowest, topmost = end.number[:-1], end.number[-1]
     same = (lowest[:, None] == lowest) & np.tri(SUPPORT_POINTS, k=-1, dtype=bool)
@@ -186,7 +200,8 @@ def _support(points: Array, every: slice, normal: Array) -> Array:
 
 
 def _steepest(normal: Array) -> Array:
-    """Unit vectors [2, G], perpendicular to z, towards a surface with normals [3, G] in the shapes' frames.
+    """Unit vectors [2, G], perpendicular to z, towards a surface with normals [3, G] in the shapes'
+    frames.
 
     If z is along the normal up to rounding, any direction will do, and x is returned.
     """
@@ -194,4 +209,6 @@ def _steepest(normal: Array) -> Array:
     square = x * x + y * y
     is_flat = square < jnp.finfo(normal.dtype).eps
     length = jax.lax.rsqrt(jnp.where(is_flat, jnp.ones_like(square), square))
-    return jnp.stack([jnp.where(is_flat, jnp.ones_like(x), x * length), jnp.where(is_flat, 0 * y, y * length)])
+    return jnp.stack(
+        [jnp.where(is_flat, jnp.ones_like(x), x * length), jnp.where(is_flat, 0 * y, y * length)]
+    )

@@ -1,12 +1,11 @@
 """Shapes as cores with a radius, and the nearest points of two cores.
 
-The core of a sphere is a point, that of a capsule a segment, and that of a box the box. The distance between two shapes
-is the distance between their cores minus both radii.
+The core of a sphere is a point, that of a capsule a segment, and that of a box the box. The
+distance between two shapes is the distance between their cores minus both radii.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -66,11 +65,14 @@ def first_of_largest(values: Array) -> Array:
 
 
 def nearest_of_segments(apart: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """Parameters s and t, from -1 to 1, at which segments ``apart + s a`` and ``t b`` are nearest; s = 0 if parallel.
+    """Parameters s and t, from -1 to 1, at which segments ``apart + s a`` and ``t b`` are nearest;
+    s = 0 if parallel.
 
     Ericson, *Real-Time Collision Detection*, 2005, section 5.1.9.
     """
-    aa, bb, ab, da, db = (jnp.sum(x * y) for x, y in ((a, a), (b, b), (a, b), (a, apart), (b, apart)))
+    aa, bb, ab, da, db = (
+        jnp.sum(x * y) for x, y in ((a, a), (b, b), (a, b), (a, apart), (b, apart))
+    )
     across = aa * bb - ab * ab
     crosses = across > 10 * jnp.finfo(aa.dtype).eps * aa * bb
     s = jnp.where(crosses, (ab * db - bb * da) / jnp.where(crosses, across, 1), 0)
@@ -105,21 +107,29 @@ def point_with_box(point: Array, radius: Array, box: Core) -> Meeting:
     distance = jnp.where(is_out, length, -jnp.sum(jnp.where(face, depth, 0)))
     gap = distance - radius
     middle = point - (radius + 0.5 * gap) * normal
-    to_world: Callable[[Array], Array] = lambda vector: jnp.sum(box.rotation * vector, axis=1)  # noqa: E731
+
+    def to_world(vector: Array) -> Array:
+        return jnp.sum(box.rotation * vector, axis=1)
+
     return Meeting(gap, to_world(normal), box.center + to_world(middle))
 
 
 def in_box_frame(a: Core, box: Core) -> tuple[Array, Array]:
     """The midpoint of a segment and half of the segment in a box's frame, [3] each."""
-    to_box: Callable[[Array], Array] = lambda vector: jnp.sum(box.rotation * vector[:, None], axis=0)  # noqa: E731
+
+    def to_box(vector: Array) -> Array:
+        return jnp.sum(box.rotation * vector[:, None], axis=0)
+
     return to_box(a.center - box.center), to_box(a.rotation[:, 2] * a.half[2])
 
 
 def nearest_to_box(center: Array, along: Array, half: Array) -> Array:
-    """The parameter t, from -1 to 1, at which a segment ``center + t along`` is nearest to a box around the origin.
+    """The parameter t, from -1 to 1, at which a segment ``center + t along`` is nearest to a box
+    around the origin.
 
-    The derivative of the squared distance by t is piecewise linear and never decreases. Its zero is between the two
-    neighbouring breakpoints (kinks or ends of the segment) at which it changes sign.
+    The derivative of the squared distance by t is piecewise linear and never decreases. Its zero is
+    between the two neighbouring breakpoints (kinks or ends of the segment) at which it changes
+    sign.
     """
     moves = along != 0
     step = jnp.where(moves, along, 1)

@@ -16,15 +16,17 @@ Surface: TypeAlias = "Plane | HeightField"
 
 
 class Ground(struct.PyTreeNode):
-    """The ground: fixed surfaces that robots may touch, and rules that combine the coefficients of two surfaces.
+    """The ground: fixed surfaces that robots may touch, and rules that combine the coefficients of
+    two surfaces.
 
-    Surfaces are independent, so a foot in the corner of two planes has contacts with both. Every number is an array
-    that can be replaced, batched (a ground for each robot) and differentiated.
+    Surfaces are independent, so a foot in the corner of two planes has contacts with both. Every
+    number is an array that can be replaced, batched (a ground for each robot) and differentiated.
 
     Attributes:
       surfaces: planes and height fields.
-      friction_combination: how to combine the friction of two surfaces: ``max`` as in MuJoCo (the default), ``average``
-        as in PhysX, ``min``, ``multiply``, or only the coefficient of the ``robot`` or the ``ground``.
+      friction_combination: how to combine the friction of two surfaces: ``max`` as in MuJoCo (the
+        default), ``average`` as in PhysX, ``min``, ``multiply``, or only the coefficient of the
+        ``robot`` or the ``ground``.
       restitution_combination: the same for restitution.
 
     Raises:
@@ -33,8 +35,12 @@ class Ground(struct.PyTreeNode):
     Examples:
       >>> level = artix.Ground.flat(friction=0.8)
       >>> slope = artix.Ground(surfaces=(artix.Plane.of(normal=(0.3, 0.0, 1.0)),))
-      >>> terrain = artix.HeightField.of(jnp.zeros((20, 20)), spacing=(0.1, 0.1), origin=(-1.0, -1.0, 0.0))
-      >>> both = artix.Ground(surfaces=(terrain, artix.Plane.of(normal=(1.0, 0.0, 0.0), point=(-1.0, 0.0, 0.0))))
+      >>> terrain = artix.HeightField.of(
+      ...     jnp.zeros((20, 20)), spacing=(0.1, 0.1), origin=(-1.0, -1.0, 0.0)
+      ... )
+      >>> both = artix.Ground(
+      ...     surfaces=(terrain, artix.Plane.of(normal=(1.0, 0.0, 0.0), point=(-1.0, 0.0, 0.0)))
+      ... )
       >>> print(len(level.surfaces), len(both.surfaces), both.friction_combination)
       1 2 max
     """
@@ -61,12 +67,20 @@ def check_ground(ground: Any) -> None:
     """Raises ``TypeError`` for what is no ground, and says how to make one of a bare surface."""
     if isinstance(ground, Plane | HeightField):
         kind = type(ground).__name__
-        raise TypeError(f"ground: expected artix.Ground, found {kind}; make one of it with artix.Ground((surface,))")
+        raise TypeError(
+            f"ground: expected artix.Ground, found {kind}; make one of it with "
+            "artix.Ground((surface,))"
+        )
     check_type("ground", ground, Ground)
     if not isinstance(ground.surfaces, tuple | list):
         kind = type(ground.surfaces).__name__
-        raise TypeError(f"ground.surfaces: expected a tuple of surfaces, found {kind}; write artix.Ground((surface,))")
+        raise TypeError(
+            f"ground.surfaces: expected a tuple of surfaces, found {kind}; write "
+            "artix.Ground((surface,))"
+        )
     for k, surface in enumerate(ground.surfaces):
         if not isinstance(surface, Plane | HeightField):
             kind = type(surface).__name__
-            raise TypeError(f"ground.surfaces[{k}]: expected artix.Plane or artix.HeightField, found {kind}")
+            raise TypeError(
+                f"ground.surfaces[{k}]: expected artix.Plane or artix.HeightField, found {kind}"
+            )

@@ -36,9 +36,10 @@ class GroundContacts(struct.PyTreeNode):
       geometries: index of the shape of each point, static, length K.
       omitted: number of touching candidates that were left out, [], int32.
       choice: which candidates of their shapes the points are.
-      source: in a step with more points than ``max_ground_contacts``, the points of which these are the nearest;
-        otherwise ``None``. Then links and shapes are data: ``contacts.links`` and ``geometries`` are empty, and
-        ``contacts.point`` is relative to the root's centre of mass, in world axes.
+      source: in a step with more points than ``max_ground_contacts``, the points of which these are
+        the nearest; otherwise ``None``. Then links and shapes are data: ``contacts.links`` and
+        ``geometries`` are empty, and ``contacts.point`` is relative to the root's centre of mass,
+        in world axes.
       number: the index of each point in ``source``, [K], or ``None``.
 
     Examples:
@@ -67,29 +68,32 @@ class GroundContacts(struct.PyTreeNode):
 def ground_contacts(scene: Articulation | Scene, state: Any) -> Any:
     """Finds the points at which a robot touches the ground, or would touch it next.
 
-    Their number, order and links are static and do not depend on the state: candidates far from the ground have a large
-    gap. Sensors and shapes on a fixed root are left out. With ``max_contacts_per_geometry`` of the scene, each shape
-    keeps as many of its candidates with a surface, those with the smallest gaps, in ascending order. For a box on a
-    plane, 4 suffice. The limit applies to each shape separately, because the links of contacts are static.
+    Their number, order and links are static and do not depend on the state: candidates far from the
+    ground have a large gap. Sensors and shapes on a fixed root are left out. With
+    ``max_contacts_per_geometry`` of the scene, each shape keeps as many of its candidates with a
+    surface, those with the smallest gaps, in ascending order. For a box on a plane, 4 suffice. The
+    limit applies to each shape separately, because the links of contacts are static.
 
     Args:
       scene: the scene.
       state: its state; only the configuration matters.
 
     Returns:
-      The contacts, their shapes, and how many touching candidates were left out: :class:`GroundContacts`, or a
-      dictionary of those robots with names that can touch the ground.
+      The contacts, their shapes, and how many touching candidates were left out:
+      :class:`GroundContacts`, or a dictionary of those robots with names that can touch the ground.
 
     Raises:
-      ValueError: an array has the wrong shape, there is no ground or it has no surface, or no shape of the only robot
-        can touch it.
+      ValueError: an array has the wrong shape, there is no ground or it has no surface, or no shape
+        of the only robot can touch it.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)
       >>> state = state.replace(root_pose=state.root_pose.at[2].set(0.43))
-      >>> contacts = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state).contacts
+      >>> contacts = artix.ground_contacts(
+      ...     artix.Scene(robot, ground=artix.Ground.flat()), state
+      ... ).contacts
       >>> print(contacts.gap, (contacts.gap <= 0).all())  # all feet touch
       [-0.01 -0.01 -0.01 -0.01] True
     """
@@ -100,7 +104,9 @@ def ground_contacts(scene: Articulation | Scene, state: Any) -> Any:
     if not scene.names:
         return contacts_with_ground(members[0], kinematics(members[0], states[0]), ground, most)
     return {
-        scene.names[k]: contacts_with_ground(members[k], kinematics(members[k], states[k]), ground, most)
+        scene.names[k]: contacts_with_ground(
+            members[k], kinematics(members[k], states[k]), ground, most
+        )
         for k in scene.grounded
     }
 
@@ -115,14 +121,15 @@ def geometry_distances(scene: Articulation | Scene, state: Any) -> Any:
       state: its state; only the configuration matters.
 
     Returns:
-      The smallest distance over a shape's candidates and the ground's surfaces [m], [G]; for robots with names a
-      dictionary of them.
+      The smallest distance over a shape's candidates and the ground's surfaces [m], [G]; for robots
+      with names a dictionary of them.
 
     Raises:
       ValueError: an array has the wrong shape, or there is no ground or it has no surface.
       TypeError: an array has another dtype than the articulation.
 
-    Identity: for a shape that can touch, it is the smallest gap of its points in :func:`artix.ground_contacts`.
+    Identity: for a shape that can touch, it is the smallest gap of its points in
+    :func:`artix.ground_contacts`.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -140,7 +147,9 @@ def geometry_distances(scene: Articulation | Scene, state: Any) -> Any:
 
 def _ground_of(scene: Scene) -> Ground:
     if scene.ground is None:
-        raise ValueError("the scene has no ground; give it one: artix.Scene(robot, ground=artix.Ground.flat())")
+        raise ValueError(
+            "the scene has no ground; give it one: artix.Scene(robot, ground=artix.Ground.flat())"
+        )
     return scene.ground
 
 
@@ -162,17 +171,23 @@ def contacts_with_ground(
     _check_surfaces(articulation, ground)
     topology = articulation.topology
     if max_per_geometry is not None:
-        check_count("max_per_geometry", max_per_geometry, hint="; to exclude a shape, make it a sensor")
+        check_count(
+            "max_per_geometry", max_per_geometry, hint="; to exclude a shape, make it a sensor"
+        )
     touching = topology.touching_geometries
     if not touching:
         raise ValueError(
-            f"{topology.name!r} has no geometry that can touch the ground; it has {len(topology.geometries)} shapes, "
-            "but sensors and shapes on a fixed root do not count; load its collision meshes with meshes='hull', or add "
-            "shapes with ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a "
-            "builder)"
+            f"{topology.name!r} has no geometry that can touch the ground; it has "
+            f"{len(topology.geometries)} shapes, but sensors and shapes on a fixed root do not "
+            "count; load its collision meshes with meshes='hull', or add shapes with "
+            "ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded "
+            "robot into a builder)"
         )
     shapes = shapes_of(articulation, kin, touching)
-    each = [_contacts_with(articulation, kin, shapes, ground, surface, max_per_geometry) for surface in ground.surfaces]
+    each = [
+        _contacts_with(articulation, kin, shapes, ground, surface, max_per_geometry)
+        for surface in ground.surfaces
+    ]
     if len(each) == 1:
         return each[0]
     every = joined([one.contacts.replace(links=()) for one in each])
@@ -187,7 +202,9 @@ def contacts_with_ground(
 def nearest_contacts(
     articulation: Articulation, kin: Kinematics, candidates: GroundContacts, most: int | None
 ) -> GroundContacts:
-    """The nearest of an articulation's contacts with the ground, as data; the same ones if they are not more."""
+    """The nearest of an articulation's contacts with the ground, as data; the same ones if they are
+    not more.
+    """
     contacts, count = candidates.contacts, len(candidates.geometries)
     if most is None or count <= most:
         return candidates
@@ -198,12 +215,16 @@ def nearest_contacts(
     number = jnp.arange(count, dtype=contacts.gap.dtype)
     values = jnp.stack([*(getattr(contacts, name) for name in material), number])
     rows = lowest(jnp.concatenate([contacts.gap[None], place, contacts.normal.T, values]), most)
-    kept = Contacts((), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-1], strict=True)))
+    kept = Contacts(
+        (), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-1], strict=True))
+    )
     groups = candidates.choice.groups
     firsts = np.cumsum([0, *(size for _, size in groups)])[:-1]
     offset = np.repeat(firsts, [chosen for chosen, _ in groups])
     candidate = candidates.choice.candidate + jnp.asarray(offset, rows.dtype)
-    choice = Choice(looked_up(candidate, rows[-1], rows.dtype), ((most, candidates.choice.num_candidates),))
+    choice = Choice(
+        looked_up(candidate, rows[-1], rows.dtype), ((most, candidates.choice.num_candidates),)
+    )
     omitted = candidates.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
     return GroundContacts(kept, (), omitted, choice, candidates, rows[-1])
 
@@ -212,8 +233,8 @@ def nearest_contacts(
 def _say_budget(name: str, most: int, count: int) -> None:
     """Logs, once, that not all points can become contacts."""
     _log.warning(
-        "artix: %r has %d points that may touch the ground; max_ground_contacts=%d keeps the nearest, and reports "
-        "count the touching ones that are left out (omitted)",
+        "artix: %r has %d points that may touch the ground; max_ground_contacts=%d keeps the "
+        "nearest, and reports count the touching ones that are left out (omitted)",
         name,
         count,
         most,
@@ -225,23 +246,38 @@ def _check_surfaces(articulation: Articulation, ground: Ground) -> None:
     if not ground.surfaces:
         raise ValueError("the ground has no surface; for level ground, use artix.Ground.flat()")
     for k, surface in enumerate(ground.surfaces):
-        shapes = surface.shapes | dict.fromkeys(("friction", "restitution", "stiffness", "damping"), ())
+        shapes = surface.shapes | dict.fromkeys(
+            ("friction", "restitution", "stiffness", "damping"), ()
+        )
         for name, shape in shapes.items():
             check_vector(
-                f"ground.surfaces[{k}].{name}", getattr(surface, name), shape, articulation.dtype, "one surface"
+                f"ground.surfaces[{k}].{name}",
+                getattr(surface, name),
+                shape,
+                articulation.dtype,
+                "one surface",
             )
 
 
 def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidates, Array, Array]:
-    """The candidates of shapes, their distances [C] from a surface, and the surface's normals there, [3, C]."""
+    """The candidates of shapes, their distances [C] from a surface, and the surface's normals
+    there, [3, C].
+    """
     _, below = surface.distances(kin.reference, shapes.position)
     candidates = candidates_of(shapes, below)
-    gap, normal = surface.distances(kin.reference, candidates.position, candidates.radius, shapes.is_round)
+    gap, normal = surface.distances(
+        kin.reference, candidates.position, candidates.radius, shapes.is_round
+    )
     return candidates, gap - candidates.radius, normal
 
 
 def _contacts_with(
-    articulation: Articulation, kin: Kinematics, shapes: Shapes, ground: Ground, surface: Surface, most: int | None
+    articulation: Articulation,
+    kin: Kinematics,
+    shapes: Shapes,
+    ground: Ground,
+    surface: Surface,
+    most: int | None,
 ) -> GroundContacts:
     """The contacts of shapes with one surface."""
     candidates, gap, normal = _touch(kin, shapes, surface)
@@ -250,7 +286,9 @@ def _contacts_with(
     inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
     counts = [one.num_candidates for one in shapes.structures]
     numbers = jnp.asarray(np.concatenate([np.arange(count) for count in counts]), gap.dtype)
-    columns = jnp.concatenate([gap[None], candidates.link_point - candidates.radius * inward, normal, numbers[None]])
+    columns = jnp.concatenate(
+        [gap[None], candidates.link_point - candidates.radius * inward, normal, numbers[None]]
+    )
     if most is not None:
         parts = [columns[:, owner == k] for k in range(len(shapes.numbers))]
         kept = [part if part.shape[1] <= most else lowest(part, most) for part in parts]
@@ -274,13 +312,19 @@ def _count_touching(gap: Array) -> Array:
     return jnp.sum(gap <= 0, dtype=jnp.int32)
 
 
-def _materials(articulation: Articulation, ground: Ground, surface: Surface, index: np.ndarray) -> dict[str, Array]:
+def _materials(
+    articulation: Articulation, ground: Ground, surface: Surface, index: np.ndarray
+) -> dict[str, Array]:
     """The materials of pairs of shapes with a surface."""
     shape = articulation.geometry
-    softness = Softness.of(shape.stiffness, shape.damping) + Softness.of(surface.stiffness, surface.damping)
+    softness = Softness.of(shape.stiffness, shape.damping) + Softness.of(
+        surface.stiffness, surface.damping
+    )
     every = {
         "friction": COMBINATIONS[ground.friction_combination](shape.friction, surface.friction),
-        "restitution": COMBINATIONS[ground.restitution_combination](shape.restitution, surface.restitution),
+        "restitution": COMBINATIONS[ground.restitution_combination](
+            shape.restitution, surface.restitution
+        ),
         "compliance": softness.compliance,
         "relaxation_time": softness.relaxation_time,
     }

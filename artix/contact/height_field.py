@@ -23,11 +23,12 @@ _ROUNDS = 8
 
 
 class HeightField(struct.PyTreeNode):
-    """Terrain whose height is interpolated bilinearly between grid points, and constant beyond the edges.
+    """Terrain whose height is interpolated bilinearly between grid points, and constant beyond the
+    edges.
 
     Attributes:
-      heights: heights above ``origin``, ``heights[i, j]`` at ``x = origin[0] + i spacing[0]`` and ``y = origin[1] + j
-        spacing[1]`` [m], [R, C].
+      heights: heights above ``origin``, ``heights[i, j]`` at ``x = origin[0] + i spacing[0]`` and
+        ``y = origin[1] + j spacing[1]`` [m], [R, C].
       origin: position of ``heights[0, 0] = 0``, in world axes [m], [3].
       spacing: distances between neighbours along x and y [m], [2].
       friction: coefficient of friction, [].
@@ -40,8 +41,12 @@ class HeightField(struct.PyTreeNode):
       >>> wave = jnp.broadcast_to(0.1 * jnp.sin(along)[:, None], (21, 11))
       >>> terrain = artix.HeightField.of(wave, spacing=(0.1, 0.1), friction=0.9)
       >>> robot = artix.robots.load("quadruped")
-      >>> high = artix.neutral_state(robot).replace(root_pose=jnp.array([1.0, 0.5, 0.6, 0.0, 0.0, 0.0, 1.0]))
-      >>> front, _, rear, _ = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((terrain,))), high)
+      >>> high = artix.neutral_state(robot).replace(
+      ...     root_pose=jnp.array([1.0, 0.5, 0.6, 0.0, 0.0, 0.0, 1.0])
+      ... )
+      >>> front, _, rear, _ = artix.geometry_distances(
+      ...     artix.Scene(robot, ground=artix.Ground((terrain,))), high
+      ... )
       >>> print(front < rear)  # uphill, the front feet are closer
       True
     """
@@ -80,31 +85,43 @@ class HeightField(struct.PyTreeNode):
           dtype: floating-point type of the arrays; JAX's default when ``None``.
 
         Raises:
-          ValueError: a height is NaN or infinite (the message says where), the grid has no cell, the spacing is not
-            positive, or a number is out of range.
+          ValueError: a height is NaN or infinite (the message says where), the grid has no cell,
+            the spacing is not positive, or a number is out of range.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         heights, spacing, origin = one_array(heights), one_array(spacing), one_array(origin)
         shape = np.shape(heights)
         if len(shape) != 2 or min(shape) < 2:
-            raise ValueError(f"height field: heights must have shape [R, C] with R and C at least 2; found {shape}")
+            raise ValueError(
+                "height field: heights must have shape [R, C] with R and C at least 2; found "
+                f"{shape}"
+            )
         if not isinstance(heights, jax.core.Tracer):
             wrong = np.argwhere(~np.isfinite(np.asarray(heights)))
             if len(wrong):
                 raise ValueError(
-                    f"height field: every height must be finite; {len(wrong)} are not, the first at "
-                    f"{tuple(wrong[0].tolist())}; fill gaps of a scan first"
+                    f"height field: every height must be finite; {len(wrong)} are not, the first "
+                    f"at {tuple(wrong[0].tolist())}; fill gaps of a scan first"
                 )
         if not isinstance(spacing, jax.core.Tracer):
             spacing = finite_array(spacing, (2,), "height field: spacing")
             if not np.all(spacing > 0.0):
-                raise ValueError(f"height field: the spacing must be positive [m]; found {spacing.tolist()}")
+                raise ValueError(
+                    f"height field: the spacing must be positive [m]; found {spacing.tolist()}"
+                )
         if not isinstance(origin, jax.core.Tracer):
             origin = finite_array(origin, (3,), "height field: origin")
         material = surface_arrays(
-            "height field", dtype, friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
+            "height field",
+            dtype,
+            friction=friction,
+            restitution=restitution,
+            stiffness=stiffness,
+            damping=damping,
         )
-        return cls(*(device_array(array, dtype) for array in (heights, origin, spacing)), **material)
+        return cls(
+            *(device_array(array, dtype) for array in (heights, origin, spacing)), **material
+        )
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -112,14 +129,19 @@ class HeightField(struct.PyTreeNode):
         return {"heights": self.heights.shape[-2:], "origin": (3,), "spacing": (2,)}
 
     def distances(
-        self, reference: Array, position: Array, radius: Array | None = None, is_round: np.ndarray | None = None
+        self,
+        reference: Array,
+        position: Array,
+        radius: Array | None = None,
+        is_round: np.ndarray | None = None,
     ) -> tuple[Array, Array]:
-        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and their gradients, [3, C].
+        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and their
+        gradients, [3, C].
 
-        The distance is from the nearest point of the surface, negative below it. For spheres around the points, which
-        are those that ``is_round`` (static, [C]), it is sought in all cells within their ``radius`` [C], measured
-        horizontally, and within half a cell. Other points touch the surface right below them, and have the distance
-        from that cell.
+        The distance is from the nearest point of the surface, negative below it. For spheres around
+        the points, which are those that ``is_round`` (static, [C]), it is sought in all cells
+        within their ``radius`` [C], measured horizontally, and within half a cell. Other points
+        touch the surface right below them, and have the distance from that cell.
         """
         place = (reference - self.origin)[:, None] + position
         field, fixed = without_derivatives((self, place))
@@ -128,37 +150,59 @@ class HeightField(struct.PyTreeNode):
         parts = []
         if len(near):
             assert radius is not None
-            parts.append(_nearest_cell(field, take(fixed, near), without_derivatives(take(radius, near))))
+            parts.append(
+                _nearest_cell(field, take(fixed, near), without_derivatives(take(radius, near)))
+            )
         if len(below):
             parts.append(_cell_below(field, take(fixed, below)))
         order = np.argsort(np.concatenate([near, below]))
-        cell, share = (take(jnp.concatenate(each, axis=1), order) for each in zip(*parts, strict=True))
+        cell, share = (
+            take(jnp.concatenate(each, axis=1), order) for each in zip(*parts, strict=True)
+        )
         patch = self._patch(cell)
         return patch.signed_distance(place, patch.refined(place, share))
 
     def heights_below(self, reference: Array, position: Array) -> Array:
-        """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right below them, [C]."""
+        """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right
+        below them, [C].
+        """
         place = (reference - self.origin)[:, None] + position
         scaled = place[:2] / self.spacing[:, None]
         cell = jnp.floor(without_derivatives(scaled))
         return self._patch(cell).apart(place, scaled - cell)[2]
 
     def _patch(self, cell: Array) -> _Patch:
-        """The surface over cells [2, C]. Beyond the edges there are cells as well, level across the edge."""
+        """The surface over cells [2, C]. Beyond the edges there are cells as well, level across the
+        edge.
+        """
         rows, columns = self.heights.shape
-        i, j = (jnp.clip(cell[k], -1, count).astype(jnp.int32) for k, count in enumerate((rows, columns)))
+        i, j = (
+            jnp.clip(cell[k], -1, count).astype(jnp.int32)
+            for k, count in enumerate((rows, columns))
+        )
         # Clipped as integers, so that a position that is not a number reads within the field, too.
         top, bottom = (columns * jnp.clip(i + step, 0, rows - 1) for step in (0, 1))
         near, far = (jnp.clip(j + step, 0, columns - 1) for step in (0, 1))
         corners = jnp.stack([top + near, top + far, bottom + near, bottom + far])
         h00, h01, h10, h11 = (
-            self.heights.reshape(-1).at[corners].get(mode="promise_in_bounds", wrap_negative_indices=False)
+            self.heights.reshape(-1)
+            .at[corners]
+            .get(mode="promise_in_bounds", wrap_negative_indices=False)
         )
-        return _Patch(self.spacing, self.spacing[:, None] * cell, h00, h10 - h00, h01 - h00, h11 - h10 - h01 + h00)
+        return _Patch(
+            self.spacing,
+            self.spacing[:, None] * cell,
+            h00,
+            h10 - h00,
+            h01 - h00,
+            h11 - h10 - h01 + h00,
+        )
 
 
 class _Patch(NamedTuple):
-    """The surface over one cell per point, in shares of the cell from 0 to 1: ``h + s a + t b + s t c``."""
+    """The surface over one cell per point, in shares of the cell from 0 to 1:
+    ``h + s a + t b + s t c``.
+    """
 
     spacing: Array
     corner: Array
@@ -183,15 +227,17 @@ class _Patch(NamedTuple):
     def stepped(self, place: Array, share: Array, follows_twist: bool = True) -> Array:
         """A Newton step of the shares towards the nearest points of points [3, C].
 
-        Shares on the edge of a cell stay there if the nearest point is beyond. From the nearest point, the step has its
-        derivatives. Far from it, a step that does not follow the twist is safer.
+        Shares on the edge of a cell stay there if the nearest point is beyond. From the nearest
+        point, the step has its derivatives. Far from it, a step that does not follow the twist is
+        safer.
         """
         (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
         x, y, z = self.apart(place, share)
         push_x, push_y = dx * x + rise_x * z, dy * y + rise_y * z
         xx, yy, xy = dx * dx + rise_x * rise_x, dy * dy + rise_y * rise_y, rise_x * rise_y
         bent = xy - self.twist * z if follows_twist else xy
-        # Where the surface is bent more than a sphere about the point, the nearest point is on an edge.
+        # Where the surface is bent more than a sphere about the point, the nearest point is on an
+        # edge.
         bent = jnp.where(bent * bent < 0.99 * xx * yy, bent, xy)
         s, t = share
         free_x = ((s > 0) | (push_x > 0)) & ((s < 1) | (push_x < 0))
@@ -203,13 +249,16 @@ class _Patch(NamedTuple):
         return share + jnp.stack([step_x, step_y])
 
     def sought(self, place: Array, share: Array) -> Array:
-        """Shares near the nearest point within the cell: a step, and others along edges that it has reached."""
+        """Shares near the nearest point within the cell: a step, and others along edges that it has
+        reached.
+        """
         for _ in range(3):
             share = _within(self.stepped(place, share, follows_twist=False))
         return share
 
     def refined(self, place: Array, share: Array) -> Array:
-        """Shares one full step nearer to the nearest point within the cell, where that step does lead nearer.
+        """Shares one full step nearer to the nearest point within the cell, where that step does
+        lead nearer.
 
         Far above a bent cell it may lead anywhere.
         """
@@ -220,21 +269,26 @@ class _Patch(NamedTuple):
         return jnp.where(is_nearer, stepped, share)
 
     def signed_distance(self, place: Array, share: Array) -> tuple[Array, Array]:
-        """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these to the points."""
+        """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these
+        to the points.
+        """
         (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
         slope_x, slope_y = rise_x / dx, rise_y / dy
         up = jax.lax.rsqrt(1 + slope_x * slope_x + slope_y * slope_y)
         normal = jnp.stack([-slope_x * up, -slope_y * up, up])
         apart = self.apart(place, share)
         gap = spatial.dot(normal, apart)
-        # On a ridge or in a valley, the nearest point's own normal is not the direction to the point.
+        # On a ridge or in a valley, the nearest point's own normal is not the direction to the
+        # point.
         aside = apart - gap * normal
         least = jnp.finfo(gap.dtype).eps * jnp.minimum(dx, dy) ** 2
         is_edge = spatial.dot(aside, aside) > least
         square = jnp.where(is_edge, spatial.dot(apart, apart), jnp.ones_like(gap))
         inverse = jax.lax.rsqrt(square)
         inverse = jnp.where(apart[2] < 0, -inverse, inverse)
-        return jnp.where(is_edge, square * inverse, gap), jnp.where(is_edge, apart * inverse, normal)
+        return jnp.where(is_edge, square * inverse, gap), jnp.where(
+            is_edge, apart * inverse, normal
+        )
 
 
 def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array]:
@@ -245,8 +299,13 @@ def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array]:
 
 
 def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Array, Array]:
-    """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell, and shares there."""
-    scaled, reach = place[:2] / field.spacing[:, None], jnp.maximum(radius / field.spacing[:, None], 0.5)
+    """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell, and
+    shares there.
+    """
+    scaled, reach = (
+        place[:2] / field.spacing[:, None],
+        jnp.maximum(radius / field.spacing[:, None], 0.5),
+    )
     first, last = jnp.floor(scaled - reach), jnp.floor(scaled + reach)
     counts = last - first + 1
     # Around a sphere that is larger than the whole field, not all cells are tried.

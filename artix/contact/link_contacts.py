@@ -37,7 +37,8 @@ class LinkContacts(struct.PyTreeNode):
     Attributes:
       pair: index of each point's pair in ``topology.geometry_pairs``, [K], int32.
       point: midpoint between the two surfaces, in world axes, [K, 3] [m].
-      normal: unit vectors from the second shape of the pair towards the first, in world axes, [K, 3].
+      normal: unit vectors from the second shape of the pair towards the first, in world axes,
+        [K, 3].
       gap: distances, negative for penetration, [K] [m].
       friction: coefficients of friction, [K].
       restitution: ratios of the normal speeds after and before an impact, [K].
@@ -67,28 +68,32 @@ class LinkContacts(struct.PyTreeNode):
 
 
 @quantity
-def link_contacts(articulation: Articulation, state: State, *, max_contacts: int | None = None) -> LinkContacts:
+def link_contacts(
+    articulation: Articulation, state: State, *, max_contacts: int | None = None
+) -> LinkContacts:
     """Finds the points at which an articulation's pairs of shapes touch, or would touch next.
 
-    A pair with a sphere has one point, one with a capsule two, and one of boxes four. Distant pairs have large gaps.
-    Points between boxes: Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision
-    Detection*, 2005, section 4.4.1.
+    A pair with a sphere has one point, one with a capsule two, and one of boxes four. Distant pairs
+    have large gaps. Points between boxes: Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996;
+    Ericson, *Real-Time Collision Detection*, 2005, section 4.4.1.
 
     Args:
       articulation: the articulation; its pairs are ``topology.geometry_pairs``.
       state: its state; only the configuration matters.
-      max_contacts: largest number of points; those with the smallest gaps are kept, in ascending order. ``None`` keeps
-        all, pair by pair.
+      max_contacts: largest number of points; those with the smallest gaps are kept, in ascending
+        order. ``None`` keeps all, pair by pair.
 
     Returns:
       The points, their pairs and materials, and how many touching candidates were left out.
 
     Raises:
-      ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation has no pairs.
-      TypeError: an array has another dtype than the articulation, or ``max_contacts`` is no whole number.
+      ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation
+        has no pairs.
+      TypeError: an array has another dtype than the articulation, or ``max_contacts`` is no whole
+        number.
 
-    Identity: the smallest gap of a pair is its distance by :func:`artix.geometry_pair_distances`, but for two boxes,
-    and for a capsule whose axis enters a box.
+    Identity: the smallest gap of a pair is its distance by :func:`artix.geometry_pair_distances`,
+    but for two boxes, and for a capsule whose axis enters a box.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -101,8 +106,8 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
     topology = articulation.topology
     if not topology.geometry_pairs:
         raise ValueError(
-            f"{topology.name!r} has no pairs of shapes; choose some with artix.select_geometry_pairs or "
-            "ArticulationBuilder.add_geometry_pair"
+            f"{topology.name!r} has no pairs of shapes; choose some with "
+            "artix.select_geometry_pairs or ArticulationBuilder.add_geometry_pair"
         )
     if max_contacts is not None:
         check_count("max_contacts", max_contacts, hint="; a robot without pairs has none")
@@ -112,7 +117,10 @@ def link_contacts(articulation: Articulation, state: State, *, max_contacts: int
 
 
 def contacts_of_pairs(
-    articulations: Sequence[Articulation], kins: Sequence[Kinematics], pairs: ShapePairs, most: int | None
+    articulations: Sequence[Articulation],
+    kins: Sequence[Kinematics],
+    pairs: ShapePairs,
+    most: int | None,
 ) -> LinkContacts:
     """:func:`link_contacts` of known configurations.
 
@@ -139,17 +147,29 @@ def contacts_of_pairs(
         first += count
     meetings = meetings_of([(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds)
     owner = pairs.candidate_pairs
-    material = {name: values[owner] for name, values in _materials(articulations, pairs.numbers).items()}
+    material = {
+        name: values[owner] for name, values in _materials(articulations, pairs.numbers).items()
+    }
     count = len(owner)
     candidate = jnp.arange(count, dtype=meetings.gap.dtype)
     rows = jnp.concatenate(
-        [meetings.gap[None], meetings.point.T, meetings.normal.T, jnp.stack(list(material.values())), candidate[None]]
+        [
+            meetings.gap[None],
+            meetings.point.T,
+            meetings.normal.T,
+            jnp.stack(list(material.values())),
+            candidate[None],
+        ]
     )
     if most is not None and most < count:
         _say_budget(most, count, len(pairs.numbers))
         rows = lowest(rows, most)
     touching = jnp.sum(meetings.gap <= 0, dtype=jnp.int32) - jnp.sum(rows[0] <= 0, dtype=jnp.int32)
-    pair = jnp.asarray(owner, jnp.int32) if rows.shape[1] == count else looked_up(owner, rows[-1], jnp.int32)
+    pair = (
+        jnp.asarray(owner, jnp.int32)
+        if rows.shape[1] == count
+        else looked_up(owner, rows[-1], jnp.int32)
+    )
     return LinkContacts(
         pair=pair,
         point=rows[1:4].T,
@@ -165,8 +185,8 @@ def contacts_of_pairs(
 def _say_budget(most: int, count: int, num_pairs: int) -> None:
     """Logs, once, that not all points can become contacts."""
     _log.warning(
-        "artix: %d points of %d pairs of shapes may touch; max_link_contacts=%d keeps the nearest, and reports count "
-        "the touching ones that are left out (omitted)",
+        "artix: %d points of %d pairs of shapes may touch; max_link_contacts=%d keeps the "
+        "nearest, and reports count the touching ones that are left out (omitted)",
         count,
         num_pairs,
         most,

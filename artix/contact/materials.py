@@ -16,7 +16,8 @@ from artix.model.validation import number
 Array = jax.Array
 
 Combination: TypeAlias = Literal["max", "average", "min", "multiply", "robot", "ground"]
-"""Rules that combine coefficients of two surfaces. MuJoCo uses ``max``, PhysX by default ``average``."""
+"""Rules that combine coefficients of two surfaces. MuJoCo uses ``max``, PhysX by default
+``average``."""
 
 #: Functions of the coefficients of the robot's shapes, [G], and of the ground, [].
 COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
@@ -30,13 +31,17 @@ COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def check_combination(name: str, value: str) -> None:
-    """Raises ``ValueError``, which lists the valid names, unless ``value`` is a :data:`Combination`."""
+    """Raises ``ValueError``, which lists the valid names, unless ``value`` is a
+    :data:`Combination`.
+    """
     if value not in COMBINATIONS:
         raise ValueError(f"{name} must be one of {', '.join(COMBINATIONS)}; found {value!r}")
 
 
 class Softness(NamedTuple):
-    """Compliance of a surface: penetration per force [m/N], 0 for a rigid one, and its relaxation time [s]."""
+    """Compliance of a surface: penetration per force [m/N], 0 for a rigid one, and its relaxation
+    time [s].
+    """
 
     compliance: Array
     relaxation_time: Array
@@ -46,7 +51,9 @@ class Softness(NamedTuple):
         """From a stiffness [N/m], ``inf`` for a rigid surface, and a damping [N s/m]."""
         soft = stiffness < jnp.inf
         compliance = jnp.where(
-            soft, 1 / jnp.where(soft, stiffness, jnp.ones_like(stiffness)), jnp.zeros_like(stiffness)
+            soft,
+            1 / jnp.where(soft, stiffness, jnp.ones_like(stiffness)),
+            jnp.zeros_like(stiffness),
         )
         return cls(compliance, damping * compliance)
 
@@ -56,7 +63,9 @@ class Softness(NamedTuple):
         Castro et al., *An Unconstrained Convex Formulation of Compliant Contact*, IEEE T-RO 2022.
         """
         assert isinstance(other, Softness)
-        return Softness(self.compliance + other.compliance, self.relaxation_time + other.relaxation_time)
+        return Softness(
+            self.compliance + other.compliance, self.relaxation_time + other.relaxation_time
+        )
 
 
 #: Valid values that replace traced numbers during the checks.
@@ -75,7 +84,9 @@ def surface_arrays(where: str, dtype: Any, **numbers: Any) -> dict[str, Array]:
       ValueError: a number is out of range.
     """
     known = {
-        name: _HARMLESS[name] if isinstance(value, jax.core.Tracer) else number(value, f"{where}: {name}")
+        name: _HARMLESS[name]
+        if isinstance(value, jax.core.Tracer)
+        else number(value, f"{where}: {name}")
         for name, value in numbers.items()
     }
     check_material(SimpleNamespace(**known), where)

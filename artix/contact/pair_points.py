@@ -1,9 +1,9 @@
 """The points at which two shapes touch: one with a sphere, two with a capsule, four between boxes.
 
-A capsule that lies along another capsule or on a box needs both ends of the shared stretch; a crossing one needs the
-nearest point. Both cases have two points, which follow the ends of the other shape. They move continuously where the
-nearest point would jump, as it does from end to end of nearly parallel capsules. If the nearest point is nearer than
-both, it replaces the farther one.
+A capsule that lies along another capsule or on a box needs both ends of the shared stretch; a
+crossing one needs the nearest point. Both cases have two points, which follow the ends of the other
+shape. They move continuously where the nearest point would jump, as it does from end to end of
+nearly parallel capsules. If the nearest point is nearer than both, it replaces the farther one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def num_points(a: GeometryType, b: GeometryType) -> int:
     return 2 if GeometryType.CAPSULE in (a, b) else 4
 
 
-def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[GeometryType, GeometryType]]) -> Meeting:
+def meetings_of(
+    pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[GeometryType, GeometryType]]
+) -> Meeting:
     """The points of all pairs, pair by pair, C in all: gaps [C], normals and points [C, 3]."""
     meetings: list[Meeting] = []
     places = np.zeros(0, int)
@@ -51,12 +53,19 @@ def meetings_of(pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[Geomet
     # Pairs of the same types share one program under vmap.
     for kind in dict.fromkeys(kinds):
         numbers = [k for k, other in enumerate(kinds) if other == kind]
-        cores = [jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers)) for side in (0, 1)]
+        cores = [
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers))
+            for side in (0, 1)
+        ]
         meet = jax.vmap(lambda a, b, kind=kind: _meetings(a, b, *kind))
         meetings.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
         places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
     every, order = joined(meetings), np.argsort(places)
-    return every if np.array_equal(order, np.arange(len(order))) else jax.tree.map(lambda x: x[order], every)
+    return (
+        every
+        if np.array_equal(order, np.arange(len(order)))
+        else jax.tree.map(lambda x: x[order], every)
+    )
 
 
 def _meetings(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:
@@ -74,14 +83,18 @@ def _meetings(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> M
         along = b.rotation[:, 2] * b.half[2]
         square = jnp.sum(along**2)
         place = jnp.sum((a.center - b.center) * along) / jnp.where(square > 0, square, 1)
-        meeting = between_points(a.center, b.center + jnp.clip(place, -1, 1) * along, a.radius, b.radius)
+        meeting = between_points(
+            a.center, b.center + jnp.clip(place, -1, 1) * along, a.radius, b.radius
+        )
     return jax.tree.map(lambda x: x[None], meeting)
 
 
 def _of_capsules(a: Core, b: Core) -> Meeting:
     along_a, along_b = (core.rotation[:, 2] * core.half[2] for core in (a, b))
     apart = a.center - b.center
-    aa, bb, ab = (jnp.sum(x * y) for x, y in ((along_a, along_a), (along_b, along_b), (along_a, along_b)))
+    aa, bb, ab = (
+        jnp.sum(x * y) for x, y in ((along_a, along_a), (along_b, along_b), (along_a, along_b))
+    )
     aa, bb = (jnp.where(square > 0, square, 1) for square in (aa, bb))
     # Opposite the ends of b, and at the nearest place.
     below = (jnp.array([-1.0, 1.0], aa.dtype) * ab - jnp.sum(along_a * apart)) / aa

@@ -60,26 +60,31 @@ def geometry_pair_distances(
     obstacles: Mapping[str, Geometry] | None = None,
     obstacle_poses: Mapping[str, Array] | None = None,
 ) -> PairDistances:
-    """Computes distances between pairs of shapes, sensors included, for terminations, costs and self-collisions.
+    """Computes distances between pairs of shapes, sensors included, for terminations, costs and
+    self-collisions.
 
-    Shapes can be spheres, capsules and boxes, with at most one box per pair. The distance is exact unless the axis of a
-    capsule enters a box. Inside a box it is the distance to the nearest face. These pairs do not collide in steps; for
-    those that do, see :func:`artix.link_contacts`. Pinocchio's counterpart is ``computeDistances``.
+    Shapes can be spheres, capsules and boxes, with at most one box per pair. The distance is exact
+    unless the axis of a capsule enters a box. Inside a box it is the distance to the nearest face.
+    These pairs do not collide in steps; for those that do, see :func:`artix.link_contacts`.
+    Pinocchio's counterpart is ``computeDistances``.
 
     Args:
       articulation: the articulation.
       state: its state; only the configuration matters.
-      geometry_pairs: names of shapes that belong to different links, or of a shape and an obstacle, static.
-      obstacles: shapes fixed in the world by names of their own, static; the pose of each is in world axes.
-      obstacle_poses: poses of obstacles that move, by their names, instead of the shapes' own, shape [7] each.
+      geometry_pairs: names of shapes that belong to different links, or of a shape and an obstacle,
+        static.
+      obstacles: shapes fixed in the world by names of their own, static; the pose of each is in
+        world axes.
+      obstacle_poses: poses of obstacles that move, by their names, instead of the shapes' own,
+        shape [7] each.
 
     Returns:
       Distances [m], normals and points [m] of the P pairs, in their order and in world axes.
 
     Raises:
       KeyError: a name is unknown.
-      ValueError: two shapes do not move relative to each other, the distance between their types is not
-        implemented, or an obstacle has the name of a shape.
+      ValueError: two shapes do not move relative to each other, the distance between their types is
+        not implemented, or an obstacle has the name of a shape.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -109,35 +114,46 @@ def geometry_pair_distances(
 
 def _types(topology: Topology, obstacles: Mapping[str, Geometry]) -> list[GeometryType]:
     """The kinds of an articulation's shapes, then of the obstacles."""
-    return [shape.type for shape in topology.geometries] + [shape.type for shape in obstacles.values()]
+    return [shape.type for shape in topology.geometries] + [
+        shape.type for shape in obstacles.values()
+    ]
 
 
 def _numbers(
     topology: Topology, pairs: Sequence[tuple[str, str]], obstacles: Mapping[str, Geometry]
 ) -> list[tuple[int, int]]:
-    """The indices of the shapes of pairs, after checks; obstacles follow the articulation's shapes."""
+    """The indices of the shapes of pairs, after checks; obstacles follow the articulation's
+    shapes.
+    """
     names = [shape.name for shape in topology.geometries]
     twice = [name for name in obstacles if name in names]
     if twice:
-        raise ValueError(f"obstacles: {twice[0]!r} is the name of a shape of {topology.name!r}; choose another")
+        raise ValueError(
+            f"obstacles: {twice[0]!r} is the name of a shape of {topology.name!r}; choose another"
+        )
     places = {name: len(names) + k for k, name in enumerate(obstacles)}
     types = _types(topology, obstacles)
     # The world has no body of its own where the root moves.
     world = 0 if topology.fixed_base else -1
-    bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(obstacles)
+    bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(
+        obstacles
+    )
     touching = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:
             raise ValueError(f"geometry_pairs: a pair is two names of shapes; found {pair!r}")
         a, b = (places[name] if name in places else topology.geometry_index(name) for name in pair)
         if bodies[a] == bodies[b]:
-            raise ValueError(f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other")
+            raise ValueError(
+                f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other"
+            )
         kinds = types[a], types[b]
         if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
-                f"geometry_pairs: there is no distance between {pair[0]!r}, a {kinds[0].value}, and {pair[1]!r}, a "
-                f"{kinds[1].value}; it is for spheres, capsules, and one box with either: add a capsule to the link, "
-                "as a sensor if it must not touch the ground"
+                f"geometry_pairs: there is no distance between {pair[0]!r}, a {kinds[0].value}, "
+                f"and {pair[1]!r}, a {kinds[1].value}; it is for spheres, capsules, and one box "
+                "with either: add a capsule to the link, as a sensor if it must not touch the "
+                "ground"
             )
         touching.append((a, b))
     return touching
@@ -150,9 +166,14 @@ def _poses(
     dtype = articulation.dtype
     for name, pose in moved.items():
         if name not in obstacles:
-            raise KeyError(f"obstacle_poses: there is no obstacle {name!r}; choose from: {', '.join(obstacles)}")
+            raise KeyError(
+                f"obstacle_poses: there is no obstacle {name!r}; choose from: "
+                f"{', '.join(obstacles)}"
+            )
         check_vector(f"obstacle_poses[{name!r}]", pose, (7,), dtype, "position, quaternion xyzw")
-    return {name: moved.get(name, jnp.asarray(shape.pose, dtype)) for name, shape in obstacles.items()}
+    return {
+        name: moved.get(name, jnp.asarray(shape.pose, dtype)) for name, shape in obstacles.items()
+    }
 
 
 def _fixed_core(shape: Geometry, pose: Array, reference: Array) -> Core:

@@ -84,7 +84,12 @@ class Plane(struct.PyTreeNode):
             xp, normal, point = jnp, device_array(normal, dtype), device_array(point, dtype)
         unit = normal / xp.sqrt(xp.sum(normal * normal))
         material = surface_arrays(
-            "plane", dtype, friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
+            "plane",
+            dtype,
+            friction=friction,
+            restitution=restitution,
+            stiffness=stiffness,
+            damping=damping,
         )
         return cls(device_array(unit, dtype), device_array(xp.sum(unit * point), dtype), **material)
 
@@ -94,17 +99,25 @@ class Plane(struct.PyTreeNode):
         return {"normal": (3,), "height": ()}
 
     def distances(
-        self, reference: Array, position: Array, radius: Array | None = None, is_round: np.ndarray | None = None
+        self,
+        reference: Array,
+        position: Array,
+        radius: Array | None = None,
+        is_round: np.ndarray | None = None,
     ) -> tuple[Array, Array]:
-        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals there, [3, C].
+        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals
+        there, [3, C].
 
-        Height fields need to know the ``radius`` of the spheres around the points; a plane does not.
+        Height fields need to know the ``radius`` of the spheres around the points; a plane does
+        not.
         """
         normal = jnp.broadcast_to(self.normal[:, None], position.shape)
         gap = spatial.dot(normal, position) + (spatial.dot(self.normal, reference) - self.height)
         return gap, normal
 
     def heights_below(self, reference: Array, position: Array) -> Array:
-        """How far the points ``reference`` [3] + ``position`` [3, C] are above the plane right below them, [C]."""
+        """How far the points ``reference`` [3] + ``position`` [3, C] are above the plane right
+        below them, [C].
+        """
         gap, normal = self.distances(reference, position)
         return gap / jnp.maximum(normal[2], 1e-3)

@@ -1,8 +1,9 @@
 """A scene: robots and objects, the ground, and what may touch what.
 
-A step, a rollout and everything else that involves contact take a scene. An articulation is a scene of one
-without a ground. The state of a scene has the structure of its robots: a :class:`~artix.State` for one robot,
-a dictionary of states for robots by name. So do controls and reports.
+A step, a rollout and everything else that involves contact take a scene. An articulation is a scene
+of one without a ground. The state of a scene has the structure of its robots: a
+:class:`~artix.State` for one robot, a dictionary of states for robots by name. So do controls and
+reports.
 """
 
 from __future__ import annotations
@@ -36,30 +37,35 @@ BUDGETS = "max_contacts_per_geometry", "max_ground_contacts", "max_link_contacts
 class Scene(struct.PyTreeNode):
     """Robots and objects in one world, with the ground and the pairs of shapes that may touch.
 
-    Every robot keeps its own parameters and numbering. A free object is a robot with a floating base and one
-    link. A scene is a pytree like an articulation: parameters of robots and ground are leaves that can be
-    replaced, batched and differentiated; names, pairs and budgets are static.
+    Every robot keeps its own parameters and numbering. A free object is a robot with a floating
+    base and one link. A scene is a pytree like an articulation: parameters of robots and ground are
+    leaves that can be replaced, batched and differentiated; names, pairs and budgets are static.
 
     Attributes:
-      articulations: the robots, as a tuple. To the constructor, give one articulation, whose scene has the
-        plain state, controls and reports of a robot, or a dictionary of articulations by name, one of which may
-        stand under several names. States, controls and reports are then dictionaries with these names.
+      articulations: the robots, as a tuple. To the constructor, give one articulation, whose scene
+        has the plain state, controls and reports of a robot, or a dictionary of articulations by
+        name, one of which may stand under several names. States, controls and reports are then
+        dictionaries with these names.
       ground: what the robots stand on; ``None`` for nothing.
-      pairs: the shapes of different robots that touch each other, as ``"robot/shape"``: spheres, capsules or
-        boxes, static. A robot's own pairs (:func:`artix.select_geometry_pairs`) act as well.
-      max_contacts_per_geometry: the largest number of contacts between one shape and one surface of the ground,
-        static; the nearest are kept. ``None`` for all, which are 8 for a box.
-      max_ground_contacts: the largest number of contacts of one robot with the ground, static; the nearest of all its
-        shapes are kept. ``None`` for all.
-      max_link_contacts: the largest number of contacts between shapes of robots, static; the nearest are kept.
-        ``None`` for all candidates: one for a pair with a sphere, two with a capsule, four for boxes.
-      names: the robots' names, static; empty for a scene of one articulation. Not for the constructor.
+      pairs: the shapes of different robots that touch each other, as ``"robot/shape"``: spheres,
+        capsules or boxes, static. A robot's own pairs (:func:`artix.select_geometry_pairs`) act as
+        well.
+      max_contacts_per_geometry: the largest number of contacts between one shape and one surface of
+        the ground, static; the nearest are kept. ``None`` for all, which are 8 for a box.
+      max_ground_contacts: the largest number of contacts of one robot with the ground, static; the
+        nearest of all its shapes are kept. ``None`` for all.
+      max_link_contacts: the largest number of contacts between shapes of robots, static; the
+        nearest are kept. ``None`` for all candidates: one for a pair with a sphere, two with a
+        capsule, four for boxes.
+      names: the robots' names, static; empty for a scene of one articulation. Not for the
+        constructor.
 
     Raises:
-      ValueError: there is no robot, a name is empty or has a slash, a shape is unknown or cannot touch, both
-        shapes of a pair belong to one robot, a pair is given twice, or a budget is less than 1.
-      TypeError: the robots are neither an articulation nor articulations by name, dtypes differ, or the ground
-        is no :class:`Ground`.
+      ValueError: there is no robot, a name is empty or has a slash, a shape is unknown or cannot
+        touch, both shapes of a pair belong to one robot, a pair is given twice, or a budget is less
+        than 1.
+      TypeError: the robots are neither an articulation nor articulations by name, dtypes differ, or
+        the ground is no :class:`Ground`.
 
     Examples:
       >>> quadruped = artix.robots.load("quadruped")
@@ -67,7 +73,9 @@ class Scene(struct.PyTreeNode):
       >>> state = artix.step(scene, artix.neutral_state(quadruped), None, 0.005)
       >>> builder = artix.ArticulationBuilder(name="cube")
       >>> _ = builder.add_link(mass=0.2, inertia=(8e-5, 8e-5, 8e-5), name="cube")
-      >>> builder.add_geometry("cube", artix.Geometry.box((0.03, 0.03, 0.03), friction=0.8), name="cube")
+      >>> builder.add_geometry(
+      ...     "cube", artix.Geometry.box((0.03, 0.03, 0.03), friction=0.8), name="cube"
+      ... )
       >>> cube = builder.build()
       >>> scene = artix.Scene({"lower": cube, "upper": cube}, pairs=[("upper/cube", "lower/cube")])
       >>> print(scene.names, scene.geometry_names)
@@ -84,7 +92,9 @@ class Scene(struct.PyTreeNode):
     max_link_contacts: int | None = struct.field(pytree_node=False, default=None)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
-    if TYPE_CHECKING:  # What the constructor makes of its arguments is more special than what it takes.
+    if (
+        TYPE_CHECKING
+    ):  # What the constructor makes of its arguments is more special than what it takes.
 
         def __init__(
             self,
@@ -112,7 +122,9 @@ class Scene(struct.PyTreeNode):
             check_ground(self.ground)
         for name in BUDGETS:
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), hint="; to exclude a shape, make it a sensor")
+                check_count(
+                    name, getattr(self, name), hint="; to exclude a shape, make it a sensor"
+                )
         self._set(pairs=self._checked(self.pairs))
 
     def _set(self, **values: Any) -> None:
@@ -120,7 +132,9 @@ class Scene(struct.PyTreeNode):
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(cls, members: Mapping[str, Articulation], pairs: Sequence[tuple[str, str]] = ()) -> Scene:
+    def of(
+        cls, members: Mapping[str, Articulation], pairs: Sequence[tuple[str, str]] = ()
+    ) -> Scene:
         """The former constructor of scenes; write ``Scene(members, pairs=pairs)``."""
         warnings.warn("Scene.of is now Scene(members, pairs=...)", DeprecationWarning, stacklevel=2)
         return cls(members, pairs=pairs)
@@ -163,13 +177,19 @@ class Scene(struct.PyTreeNode):
 
     @property
     def link_names(self) -> tuple[str, ...]:
-        """``"robot/link"`` of all links, numbered robot after robot; plain names in a scene of one."""
+        """``"robot/link"`` of all links, numbered robot after robot; plain names in a scene of
+        one.
+        """
         return self._prefixed([tree.link_names for tree in self.topologies])
 
     @property
     def geometry_names(self) -> tuple[str, ...]:
-        """``"robot/shape"`` of all shapes, numbered robot after robot; plain names in a scene of one."""
-        return self._prefixed([[shape.name for shape in tree.geometries] for tree in self.topologies])
+        """``"robot/shape"`` of all shapes, numbered robot after robot; plain names in a scene of
+        one.
+        """
+        return self._prefixed(
+            [[shape.name for shape in tree.geometries] for tree in self.topologies]
+        )
 
     @property
     def geometries(self) -> tuple[GeometryStructure, ...]:
@@ -179,18 +199,26 @@ class Scene(struct.PyTreeNode):
     def _prefixed(self, parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
         if not self.names:
             return tuple(parts[0])
-        return tuple(f"{name}/{part}" for name, names in zip(self.names, parts, strict=True) for part in names)
+        return tuple(
+            f"{name}/{part}"
+            for name, names in zip(self.names, parts, strict=True)
+            for part in names
+        )
 
     @property
     def shape_pairs(self) -> ShapePairs:
-        """The pairs of shapes that may touch each other: those of each robot, then those of the scene."""
+        """The pairs of shapes that may touch each other: those of each robot, then those of the
+        scene.
+        """
         names = self.geometry_names
         across = [(names.index(a), names.index(b)) for a, b in self.pairs]
         return ShapePairs.of(self.topologies, across)
 
     @property
     def grounded(self) -> tuple[int, ...]:
-        """Indices of the robots that touch the ground where they get there; none without a ground."""
+        """Indices of the robots that touch the ground where they get there; none without a
+        ground.
+        """
         if self.ground is None:
             return ()
         return tuple(k for k, tree in enumerate(self.topologies) if tree.touching_geometries)
@@ -198,7 +226,9 @@ class Scene(struct.PyTreeNode):
     @property
     def can_touch(self) -> bool:
         """Whether any shapes may touch the ground or each other."""
-        return bool(self.grounded or self.pairs) or any(tree.geometry_pairs for tree in self.topologies)
+        return bool(self.grounded or self.pairs) or any(
+            tree.geometry_pairs for tree in self.topologies
+        )
 
     def neutral_state(self) -> Any:
         """The neutral state: that of the robot, or those of the robots by name."""
@@ -206,14 +236,20 @@ class Scene(struct.PyTreeNode):
 
     def neutral_states(self) -> dict[str, State]:
         """The former name of :meth:`neutral_state`."""
-        warnings.warn("scene.neutral_states() is now scene.neutral_state()", DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            "scene.neutral_states() is now scene.neutral_state()", DeprecationWarning, stacklevel=2
+        )
         return self.neutral_state()
 
     def by_name(self, values: Sequence[Any]) -> Any:
-        """One value for each robot in the structure of a state: the only one, or a dictionary by name."""
+        """One value for each robot in the structure of a state: the only one, or a dictionary by
+        name.
+        """
         return dict(zip(self.names, values, strict=True)) if self.names else values[0]
 
-    def members_of(self, what: str, value: Any, missing: Callable[[], Any] | None = None) -> list[tuple[str, Any]]:
+    def members_of(
+        self, what: str, value: Any, missing: Callable[[], Any] | None = None
+    ) -> list[tuple[str, Any]]:
         """The parts of a state or a control in the robots' order, each with what messages call it.
 
         Args:
@@ -229,11 +265,15 @@ class Scene(struct.PyTreeNode):
             return [(what, value)]
         if not isinstance(value, Mapping):
             kind = type(value).__name__
-            raise TypeError(f"{what}: expected a dictionary by the names of the robots, found {kind}")
+            raise TypeError(
+                f"{what}: expected a dictionary by the names of the robots, found {kind}"
+            )
         unknown = [name for name in value if name not in self.names]
         if unknown:
             known = ", ".join(self.names)
-            raise ValueError(f"{what}: no robot called {', '.join(map(str, unknown))}; choose from: {known}")
+            raise ValueError(
+                f"{what}: no robot called {', '.join(map(str, unknown))}; choose from: {known}"
+            )
         absent = [name for name in self.names if name not in value]
         if absent and missing is None:
             hint = "scene.neutral_state() has one for each robot"
@@ -258,7 +298,9 @@ def _check_members(members: Any) -> None:
     """Refuses what is no dictionary of articulations by usable names."""
     if not isinstance(members, Mapping):
         kind = type(members).__name__
-        raise TypeError(f"members: expected an articulation or a dictionary of articulations, found {kind}")
+        raise TypeError(
+            f"members: expected an articulation or a dictionary of articulations, found {kind}"
+        )
     if not members:
         raise ValueError("a scene needs at least one articulation")
     first = next(iter(members))
@@ -267,13 +309,17 @@ def _check_members(members: Any) -> None:
             raise TypeError(f"members: names are strings; found {name!r}")
         check_type(f"members[{name!r}]", member, Articulation)
         if not name:
-            raise ValueError("a member has an empty name; links and shapes are called 'robot/link' after it")
+            raise ValueError(
+                "a member has an empty name; links and shapes are called 'robot/link' after it"
+            )
         if "/" in name:
-            raise ValueError(f"the name {name!r} of a robot has a slash, which separates it from names of shapes")
+            raise ValueError(
+                f"the name {name!r} of a robot has a slash, which separates it from names of shapes"
+            )
         if member.dtype != members[first].dtype:
             raise TypeError(
-                f"the members must have one dtype; {first!r} has {members[first].dtype} and {name!r} "
-                f"{member.dtype}; convert with astype(...)"
+                f"the members must have one dtype; {first!r} has {members[first].dtype} and "
+                f"{name!r} {member.dtype}; convert with astype(...)"
             )
 
 
@@ -286,10 +332,11 @@ def scene_of(scene: Scene | Articulation) -> Scene:
 
 
 def accepts_ground(function: _Function) -> _Function:
-    """Lets a function of a scene take ``ground=`` for one more release, with a ``DeprecationWarning``.
+    """Lets a function of a scene take ``ground=`` for one more release, with a
+    ``DeprecationWarning``.
 
-    The ground may also be the third argument, ``max_per_geometry=`` a budget, and ``articulation=`` the scene, as
-    functions had them.
+    The ground may also be the third argument, ``max_per_geometry=`` a budget, and ``articulation=``
+    the scene, as functions had them.
     """
 
     @functools.wraps(function)
@@ -302,8 +349,8 @@ def accepts_ground(function: _Function) -> _Function:
             return function(*args, **keywords)
         name = function.__name__
         warnings.warn(
-            f"artix.{name}(robot, ..., ground=ground) is now artix.{name}(artix.Scene(robot, ground=ground), ...); "
-            "ground= leaves with the next release",
+            f"artix.{name}(robot, ..., ground=ground) is now artix.{name}(artix.Scene(robot, "
+            "ground=ground), ...); ground= leaves with the next release",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -331,5 +378,6 @@ def _examples(scene: Scene) -> dict[str, Callable[[], Any]]:
     }
 
 
-# A program knows the parameters of its robots. The ground stays an argument, since it is what users vary.
+# A program knows the parameters of its robots. The ground stays an argument, since it is what users
+# vary.
 register_parameters(Scene, _examples, children=1)

@@ -15,7 +15,8 @@ Array = jax.Array
 
 
 class Choice(struct.PyTreeNode):
-    """Which candidate of its shape each contact is, so that a remembered impulse returns to the same candidate.
+    """Which candidate of its shape each contact is, so that a remembered impulse returns to the
+    same candidate.
 
     Attributes:
       candidate: index of each contact's candidate among those of its shape, [K].
@@ -44,18 +45,24 @@ class Choice(struct.PyTreeNode):
         for contacts, candidates in self.groups:
             part = remembered[first : first + candidates]
             if contacts < candidates:
-                part = looked_up(part, self.candidate[first_contact : first_contact + contacts], part.dtype)
+                part = looked_up(
+                    part, self.candidate[first_contact : first_contact + contacts], part.dtype
+                )
             gathered.append(part)
             first_contact, first = first_contact + contacts, first + candidates
         return jnp.concatenate(gathered)
 
     def recorded(self, values: Array) -> Array:
-        """Puts the contacts' values [K, 3] in the places of their candidates [C, 3], with zeros elsewhere."""
+        """Puts the contacts' values [K, 3] in the places of their candidates [C, 3], with zeros
+        elsewhere.
+        """
         scattered, first_contact = [], 0
         for contacts, candidates in self.groups:
             part = values[first_contact : first_contact + contacts]
             if contacts < candidates:
-                is_chosen = _is_at(self.candidate[first_contact : first_contact + contacts], candidates)
+                is_chosen = _is_at(
+                    self.candidate[first_contact : first_contact + contacts], candidates
+                )
                 part = jnp.sum(jnp.where(is_chosen[:, :, None], part[:, None], 0), axis=0)
             scattered.append(part)
             first_contact += contacts
@@ -75,8 +82,9 @@ def _is_at(index: Array, count: int) -> Array:
 def lowest(columns: Array, count: int) -> Array:
     """The columns with the smallest entries in row 0, in ascending order; a stable sort.
 
-    It exchanges neighbours, as bubble sort does, and stops when ``count`` columns are in place. For the few candidates
-    of one shape, this takes fewer operations than sorting indices and gathering the columns.
+    It exchanges neighbours, as bubble sort does, and stops when ``count`` columns are in place. For
+    the few candidates of one shape, this takes fewer operations than sorting indices and gathering
+    the columns.
 
     Args:
       columns: the columns, [m, N].
@@ -90,5 +98,8 @@ def lowest(columns: Array, count: int) -> Array:
         for k in range(len(each) - 1, place, -1):
             before, after = each[k - 1], each[k]
             is_less = after[0] < before[0]
-            each[k - 1], each[k] = jnp.where(is_less, after, before), jnp.where(is_less, before, after)
+            each[k - 1], each[k] = (
+                jnp.where(is_less, after, before),
+                jnp.where(is_less, before, after),
+            )
     return jnp.stack(each[:count], axis=1)

@@ -27,11 +27,18 @@ class ShapePairs:
     shapes: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, topologies: Sequence[Topology], across: Sequence[tuple[int, int]] = ()) -> ShapePairs:
-        """Each articulation's own pairs, then those ``across`` articulations, given by the indices of their shapes."""
+    def of(
+        cls, topologies: Sequence[Topology], across: Sequence[tuple[int, int]] = ()
+    ) -> ShapePairs:
+        """Each articulation's own pairs, then those ``across`` articulations, given by the indices
+        of their shapes.
+        """
         pairs, first = [], 0
         for tree in topologies:
-            pairs += [(first + tree.geometry_index(a), first + tree.geometry_index(b)) for a, b in tree.geometry_pairs]
+            pairs += [
+                (first + tree.geometry_index(a), first + tree.geometry_index(b))
+                for a, b in tree.geometry_pairs
+            ]
             first += len(tree.geometries)
         return cls(tuple(topologies), (*pairs, *across))
 
@@ -61,7 +68,8 @@ class ShapePairs:
 
     @cached_property
     def moves(self) -> np.ndarray:
-        """How the generalised velocities move the first link of each candidate relative to the second, [C, nv].
+        """How the generalised velocities move the first link of each candidate relative to the
+        second, [C, nv].
 
         1 and -1 for velocities that move one of them, 0 for those that move both or none.
         """

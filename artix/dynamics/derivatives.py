@@ -1,18 +1,21 @@
-"""Closed-form Jacobians of the dynamics in the tangent space of the generalised velocity, and second derivatives.
+"""Closed-form Jacobians of the dynamics in the tangent space of the generalised velocity, and
+second derivatives.
 
-"By the configuration" means along :func:`artix.integrate`: column k is the derivative as the configuration moves with
-the k-th unit velocity while the components of the generalised velocity ``nu`` stay constant. For a floating base ``nu``
-is in world axes; Pinocchio's free-flyer moves along the base's own axes, and its components stay constant there. With
-``nu = T nu_pin`` and ``b = dT/dt nu_pin`` (see the page on conventions), Pinocchio's derivatives follow from these by
-the product rule.
+"By the configuration" means along :func:`artix.integrate`: column k is the derivative as the
+configuration moves with the k-th unit velocity while the components of the generalised velocity
+``nu`` stay constant. For a floating base ``nu`` is in world axes; Pinocchio's free-flyer moves
+along the base's own axes, and its components stay constant there. With ``nu = T nu_pin`` and
+``b = dT/dt nu_pin`` (see the page on conventions), Pinocchio's derivatives follow from these by the
+product rule.
 
-The second derivatives of inverse dynamics are four tensors. Take displacements j and k, where k moves j, and a DOF i.
-The material derivatives along k of the terms in the first derivative with respect to j are again products of the
-motions of j and k: ``D_k first_j = first_k x S_j`` and ``D_k second_j = second_k x S_j + 2 first_k x first_j``. The
-rest depends on i only through its composite body, or not at all if i lies above j. So every tensor is a product of a
-few rows per DOF and a few vectors per pair, under the ancestor masks. Pairs in the opposite order follow by symmetry,
-since displacements of different joints commute. The tensors follow Singh, Russell and Wensing, *On second-order
-derivatives of rigid-body dynamics*, 2023.
+The second derivatives of inverse dynamics are four tensors. Take displacements j and k, where k
+moves j, and a DOF i. The material derivatives along k of the terms in the first derivative with
+respect to j are again products of the motions of j and k: ``D_k first_j = first_k x S_j`` and
+``D_k second_j = second_k x S_j + 2 first_k x first_j``. The rest depends on i only through its
+composite body, or not at all if i lies above j. So every tensor is a product of a few rows per DOF
+and a few vectors per pair, under the ancestor masks. Pairs in the opposite order follow by
+symmetry, since displacements of different joints commute. The tensors follow Singh, Russell and
+Wensing, *On second-order derivatives of rigid-body dynamics*, 2023.
 """
 
 from __future__ import annotations
@@ -43,7 +46,12 @@ from artix.dynamics.newton_euler import (
     world_force_changes,
     world_force_changes_transposed,
 )
-from artix.kinematics.columns import NUM_ROOT, changes_by_velocity, displacements, generalized_columns
+from artix.kinematics.columns import (
+    NUM_ROOT,
+    changes_by_velocity,
+    displacements,
+    generalized_columns,
+)
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.configuration_derivatives import integrate_derivatives
 from artix.kinematics.forward import Kinematics, generalized_motions, kinematics, motion_cross
@@ -68,8 +76,12 @@ class InverseDynamicsDerivatives(NamedTuple):
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> derivatives = artix.inverse_dynamics_derivatives(pendulum, artix.neutral_state(pendulum), jnp.zeros(2))
-      >>> print(derivatives.configuration)  # the stiffness with which gravity holds it down [N m/rad]
+      >>> derivatives = artix.inverse_dynamics_derivatives(
+      ...     pendulum, artix.neutral_state(pendulum), jnp.zeros(2)
+      ... )
+      >>> print(
+      ...     derivatives.configuration
+      ... )  # the stiffness with which gravity holds it down [N m/rad]
       [[19.62   4.905]
        [ 4.905  4.905]]
     """
@@ -80,7 +92,8 @@ class InverseDynamicsDerivatives(NamedTuple):
 
 
 class ForwardDynamicsDerivatives(NamedTuple):
-    """Derivatives of the generalised acceleration [m/s^2 or rad/s^2] of forward dynamics, [nv, nv] each.
+    """Derivatives of the generalised acceleration [m/s^2 or rad/s^2] of forward dynamics, [nv, nv]
+    each.
 
     Attributes:
       configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
@@ -89,7 +102,9 @@ class ForwardDynamicsDerivatives(NamedTuple):
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> derivatives = artix.forward_dynamics_derivatives(pendulum, artix.neutral_state(pendulum), jnp.zeros(2))
+      >>> derivatives = artix.forward_dynamics_derivatives(
+      ...     pendulum, artix.neutral_state(pendulum), jnp.zeros(2)
+      ... )
       >>> frequencies = jnp.sqrt(jnp.linalg.eigvals(-derivatives.configuration).real)
       >>> print(jnp.sort(frequencies))  # of small swings [rad/s]
       [2.68  7.182]
@@ -102,21 +117,26 @@ class ForwardDynamicsDerivatives(NamedTuple):
 
 @quantity
 def inverse_dynamics_derivatives(
-    articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    external_force: Array | None = None,
 ) -> InverseDynamicsDerivatives:
     """Derivatives of :func:`artix.inverse_dynamics`, Pinocchio's ``computeRNEADerivatives``.
 
-    Carpentier and Mansard, *Analytical derivatives of rigid body dynamics algorithms*, RSS 2018; Singh, Russell and
-    Wensing, *Efficient analytical derivatives of rigid-body dynamics using spatial vector algebra*, RA-L 2022.
+    Carpentier and Mansard, *Analytical derivatives of rigid body dynamics algorithms*, RSS 2018;
+    Singh, Russell and Wensing, *Efficient analytical derivatives of rigid-body dynamics using
+    spatial vector algebra*, RA-L 2022.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
-        6]; held in world axes while the configuration moves.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6]; held in world axes while the configuration moves.
 
     Returns:
-      The derivatives with respect to the configuration, the velocity and the acceleration, shape [nv, nv] each.
-      Columns of the root's position and linear velocity are zero: dynamics do not depend on them.
+      The derivatives with respect to the configuration, the velocity and the acceleration, shape
+      [nv, nv] each. Columns of the root's position and linear velocity are zero: dynamics do not
+      depend on them.
 
     Identity: ``.acceleration == mass_matrix(a, s, armature=True)``.
 
@@ -126,10 +146,16 @@ def inverse_dynamics_derivatives(
       >>> derivatives = artix.inverse_dynamics_derivatives(arm, state, jnp.zeros(7))
       >>> print(derivatives.velocity.shape)
       (7, 7)
-      >>> print(jnp.allclose(derivatives.acceleration, artix.mass_matrix(arm, state, armature=True), atol=1e-4))
+      >>> print(
+      ...     jnp.allclose(
+      ...         derivatives.acceleration, artix.mass_matrix(arm, state, armature=True), atol=1e-4
+      ...     )
+      ... )
       True
     """
-    kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
+    kin, by_configuration, by_velocity = _force_derivatives(
+        articulation, state, acceleration, external_force
+    )
     matrix = inertia_matrix(articulation, kin) + jnp.diag(generalized_armature(articulation))
     return InverseDynamicsDerivatives(by_configuration, by_velocity, matrix)
 
@@ -140,14 +166,17 @@ def forward_dynamics_derivatives(
 ) -> ForwardDynamicsDerivatives:
     """Derivatives of :func:`artix.forward_dynamics`, Pinocchio's ``computeABADerivatives``.
 
-    They are ``-M^-1`` times the derivatives of inverse dynamics at the acceleration that the forces cause.
+    They are ``-M^-1`` times the derivatives of inverse dynamics at the acceleration that the forces
+    cause.
 
     Args:
       force: generalised forces, shape [nv] [N or N m].
-      external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
+      external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape
+        [L, 6].
 
     Returns:
-      The derivatives with respect to the configuration, the velocity and the forces, shape [nv, nv] each.
+      The derivatives with respect to the configuration, the velocity and the forces, shape [nv, nv]
+      each.
 
     Identity: ``.force == mass_matrix_inverse(a, s)``.
 
@@ -157,11 +186,17 @@ def forward_dynamics_derivatives(
       >>> derivatives = artix.forward_dynamics_derivatives(arm, state, jnp.zeros(7))
       >>> print(derivatives.configuration.shape)
       (7, 7)
-      >>> print(jnp.allclose(derivatives.force, artix.mass_matrix_inverse(arm, state), rtol=1e-2, atol=1e-2))
+      >>> print(
+      ...     jnp.allclose(
+      ...         derivatives.force, artix.mass_matrix_inverse(arm, state), rtol=1e-2, atol=1e-2
+      ...     )
+      ... )
       True
     """
     acceleration = solve_acceleration(articulation, state, force, external_force, many=True)
-    kin, by_configuration, by_velocity = _force_derivatives(articulation, state, acceleration, external_force)
+    kin, by_configuration, by_velocity = _force_derivatives(
+        articulation, state, acceleration, external_force
+    )
     factors = factorize(articulation, kin, many=True)
 
     def columns(rights: Array) -> Array:
@@ -179,7 +214,8 @@ def gravity_derivatives(articulation: Articulation, state: State) -> Array:
     Pinocchio's ``computeGeneralizedGravityDerivatives``.
 
     Returns:
-      Shape [nv, nv] [N m/rad, N/m]; for revolute and prismatic joints the Hessian of the potential energy.
+      Shape [nv, nv] [N m/rad, N/m]; for revolute and prismatic joints the Hessian of the potential
+      energy.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -199,7 +235,9 @@ def _force_derivatives(
 ) -> tuple[Kinematics, Array, Array]:
     """Solved kinematics, and the derivatives of inverse dynamics, [nv, nv] each."""
     check_state(articulation, state)
-    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    check_vector(
+        "acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv"
+    )
     kin = kinematics(articulation, state)
     rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=True)
@@ -208,7 +246,8 @@ def _force_derivatives(
 
 
 class Linearization(NamedTuple):
-    """``x' = A x + B u`` for deviations x of configuration and velocity, [2 nv], and u of the forces, [nv].
+    """``x' = A x + B u`` for deviations x of configuration and velocity, [2 nv], and u of the
+    forces, [nv].
 
     Attributes:
       state_matrix: A, [2 nv, 2 nv].
@@ -235,24 +274,27 @@ def linearize(
 ) -> Linearization:
     """Discrete-time linear dynamics about a state, for LQR and iLQR.
 
-    This is one step of semi-implicit Euler, ``nu' = nu + dt forward_dynamics(force)``, then ``integrate(dt nu')``.
-    The deviation of a configuration is its :func:`artix.difference` from the nominal one.
+    This is one step of semi-implicit Euler, ``nu' = nu + dt forward_dynamics(force)``, then
+    ``integrate(dt nu')``. The deviation of a configuration is its :func:`artix.difference` from the
+    nominal one.
 
     Args:
       state: the nominal state.
       force: the nominal generalised forces, shape [nv] [N or N m].
       dt: length of the step [s].
-      external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape [L, 6].
+      external_force: wrenches on the links, as in :func:`inverse_dynamics_derivatives`, shape
+        [L, 6].
 
     Returns:
-      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and rad/s.
+      A, shape [2 nv, 2 nv], and B, shape [2 nv, nv]; deviations in m and rad, then in m/s and
+      rad/s.
 
     Raises:
       ValueError: ``dt`` is not finite.
       TypeError: ``dt`` is not a number.
 
-    Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the matrices of
-    :func:`forward_dynamics_derivatives`.
+    Identity: the lower halves are ``[dt configuration, 1 + dt velocity]`` and ``dt force`` with the
+    matrices of :func:`forward_dynamics_derivatives`.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -268,26 +310,31 @@ def linearize(
     velocity = generalized_velocity(articulation, state) + dt * acceleration
     by_start, by_displacement = integrate_derivatives(articulation, state, dt * velocity)
     by = forward_dynamics_derivatives(articulation, state, force, external_force)
-    lower = jnp.concatenate([dt * by.configuration, jnp.eye(nv, dtype=articulation.dtype) + dt * by.velocity], axis=1)
+    lower = jnp.concatenate(
+        [dt * by.configuration, jnp.eye(nv, dtype=articulation.dtype) + dt * by.velocity], axis=1
+    )
     upper = dt * matmul(by_displacement, lower) + jnp.pad(by_start, ((0, 0), (0, nv)))
     by_force = dt * by.force
     return Linearization(
-        jnp.concatenate([upper, lower]), jnp.concatenate([dt * matmul(by_displacement, by_force), by_force])
+        jnp.concatenate([upper, lower]),
+        jnp.concatenate([dt * matmul(by_displacement, by_force), by_force]),
     )
 
 
-# --- second derivatives ---------------------------------------------------------------------------
+# --- second derivatives -------------------------------------------------------------------------
 
 
 class InverseDynamicsSecondDerivatives(NamedTuple):
-    """Second derivatives of the generalised forces [N or N m]; entry [i, j, k] belongs to force i, [nv, nv, nv] each.
+    """Second derivatives of the generalised forces [N or N m]; entry [i, j, k] belongs to force i,
+    [nv, nv, nv] each.
 
     Attributes:
       configuration_configuration: with respect to the configuration along j, then along k; not
         symmetric within a floating root and spherical joints.
       velocity_velocity: with respect to the velocities j and k.
       configuration_velocity: with respect to the configuration along j and velocity k.
-      acceleration_configuration: by acceleration j and the configuration along k: the derivative of the mass matrix.
+      acceleration_configuration: by acceleration j and the configuration along k: the derivative of
+        the mass matrix.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -319,7 +366,9 @@ class _Masks(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """The factors of the tensors: quantities of displacements j as ``lower`` [., c, 1] and k as ``upper`` [., 1, c]."""
+    """The factors of the tensors: quantities of displacements j as ``lower`` [., c, 1] and k as
+    ``upper`` [., 1, c].
+    """
 
     masks: _Masks
     rows: Array
@@ -335,21 +384,25 @@ class _Pairs(NamedTuple):
 
 @quantity
 def inverse_dynamics_second_derivatives(
-    articulation: Articulation, state: State, acceleration: Array, external_force: Array | None = None
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    external_force: Array | None = None,
 ) -> InverseDynamicsSecondDerivatives:
-    """Second derivatives of :func:`artix.inverse_dynamics`, Pinocchio's ``ComputeRNEASecondOrderDerivatives``.
+    """Second derivatives of :func:`artix.inverse_dynamics`, Pinocchio's
+    ``ComputeRNEASecondOrderDerivatives``.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m], constant in world axes,
-        shape [L, 6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m],
+        constant in world axes, shape [L, 6].
 
     Returns:
       The four tensors, shape [nv, nv, nv] each; all others are zero. Configurations move along
       :func:`artix.integrate`; a joint with two free axes is taken to rotate about exactly these.
 
-    Identity: ``.velocity_velocity @ nu @ nu / 2`` is ``coriolis_compensation``, which does not depend on the root's
-    linear velocity.
+    Identity: ``.velocity_velocity @ nu @ nu / 2`` is ``coriolis_compensation``, which does not
+    depend on the root's linear velocity.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -373,10 +426,15 @@ def inverse_dynamics_second_derivatives(
         generalized_motions(articulation, kin),
         jax.tree.map(lambda x: x[..., NUM_ROOT:], rates.sums),
         rnea.motions,
-        *(jax.tree.map(lambda x: x[..., None], rates), jax.tree.map(lambda x: x[..., None, :], rates)),
+        *(
+            jax.tree.map(lambda x: x[..., None], rates),
+            jax.tree.map(lambda x: x[..., None, :], rates),
+        ),
         jax.tree.map(lambda x: x[..., None, :], change),
     )
-    first = force_derivatives(articulation, kin, rnea, external_force, gravity=True).configuration[:, :NUM_ROOT]
+    first = force_derivatives(articulation, kin, rnea, external_force, gravity=True).configuration[
+        :, :NUM_ROOT
+    ]
     forces = forces_by_configuration(rates)
     tensors = (
         _by_configurations(pairs, forces, first),
@@ -385,7 +443,9 @@ def inverse_dynamics_second_derivatives(
         _of_mass_matrix(pairs, generalized_momenta(articulation, kin)),
     )
     last = [generalized_columns(tree, tensor) for tensor in tensors]
-    middle = [generalized_columns(tree, tensor.swapaxes(1, 2)).swapaxes(1, 2) for tensor in last[:3]]
+    middle = [
+        generalized_columns(tree, tensor.swapaxes(1, 2)).swapaxes(1, 2) for tensor in last[:3]
+    ]
     return InverseDynamicsSecondDerivatives(middle[0], middle[1], middle[2], last[3])
 
 
@@ -395,28 +455,38 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
     upper = pairs.upper
     sums = pairs.lower.sums
     d_first = motion_cross(upper.first, lower.motions)
-    d_second = _sum_with_twice(motion_cross(upper.second, lower.motions), motion_cross(upper.first, lower.first))
+    d_second = _sum_with_twice(
+        motion_cross(upper.second, lower.motions), motion_cross(upper.first, lower.first)
+    )
     below = jnp.concatenate(momentum_of_motion(sums.inertias, upper.second))
     below = below + twice_coriolis(sums, upper.first.angular)
-    total = jnp.concatenate(momentum_of_motion(sums.inertias, d_second)) + twice_coriolis(sums, d_first.angular)
+    total = jnp.concatenate(momentum_of_motion(sums.inertias, d_second)) + twice_coriolis(
+        sums, d_first.angular
+    )
     total = total + twice_coriolis(_moving(sums, upper.first), lower.first.angular)
     rows = [_momenta(pairs), _coriolis(pairs), _coriolis_by_motions(pairs)]
     products = _products(lower.first.angular, jnp.concatenate(upper.first))
     columns = [jnp.concatenate(d_second), d_first.angular, products]
     if sums.world is not None:
         below = below + world_force_changes(sums.world, upper.motions.angular)
-        total = total + world_force_changes(_rotate(sums.world, upper.motions.angular), lower.motions.angular)
+        total = total + world_force_changes(
+            _rotate(sums.world, upper.motions.angular), lower.motions.angular
+        )
         rows.append(_world_force_changes_twice(pairs))
         columns.append(_products(lower.motions.angular, upper.motions.angular))
     total = total + force_cross(lower.motions, below)
     d_forces = force_cross(upper.motions, forces[:, :, None])
     masks = pairs.masks
-    ordered = masks.carried[:, :, None] * _contract(jnp.concatenate(rows), jnp.concatenate(columns), pairs)
-    along_rows = _contract_all(pairs.rows, total) + masks.above[:, None] * _contract_all(pairs.rows, d_forces)
+    ordered = masks.carried[:, :, None] * _contract(
+        jnp.concatenate(rows), jnp.concatenate(columns), pairs
+    )
+    along_rows = _contract_all(pairs.rows, total) + masks.above[:, None] * _contract_all(
+        pairs.rows, d_forces
+    )
     ordered = ordered + masks.above[:, :, None] * along_rows
     both = _symmetric(masks, ordered)
-    # The root rotates about the world's axes, which do not move with it: the order of two rotations matters by their
-    # bracket.
+    # The root rotates about the world's axes, which do not move with it: the order of two rotations
+    # matters by their bracket.
     bracket = np.zeros((NUM_ROOT,) * 3)
     for j, k, m in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         bracket[j, k, m] = 1.0
@@ -428,12 +498,16 @@ def _by_configurations(pairs: _Pairs, forces: Array, first: Array) -> Array:
 def _by_velocities(pairs: _Pairs) -> Array:
     """With respect to velocities j and k, [nv, c, c]."""
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
-    rates = Motion(*(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions)))
+    rates = Motion(
+        *(part * (1 + masks.strictly)[None] for part in motion_cross(upper.motions, lower.motions))
+    )
     total = jnp.concatenate(momentum_of_motion(lower.sums.inertias, rates))
     total = total + twice_coriolis(_moving(lower.sums, upper.motions), lower.motions.angular)
     rows = jnp.concatenate([_momenta(pairs), _coriolis_by_motions(pairs)])
     products = _products(lower.motions.angular, jnp.concatenate(upper.motions))
-    ordered = masks.carried[:, :, None] * _contract(rows, jnp.concatenate([*rates, products]), pairs)
+    ordered = masks.carried[:, :, None] * _contract(
+        rows, jnp.concatenate([*rates, products]), pairs
+    )
     return _symmetric(masks, ordered + masks.above[:, :, None] * _contract_all(pairs.rows, total))
 
 
@@ -444,16 +518,21 @@ def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
     """
     lower, upper, masks = pairs.lower, pairs.upper, pairs.masks
     carried, above = masks.carried, masks.above
-    # For the root's own rotations, velocities count as lying above displacements: no displacement rotates them.
+    # For the root's own rotations, velocities count as lying above displacements: no displacement
+    # rotates them.
     k_above = masks.strictly + masks.roots
     k_below = (masks.at_or_above.T * (1 - k_above))[None]
     k_above = k_above[None]
     d_velocity = motion_cross(upper.motions, lower.motions)
-    d_rate = _sum_with_twice(motion_cross(pairs.upper_change, lower.motions), motion_cross(upper.motions, lower.first))
+    d_rate = _sum_with_twice(
+        motion_cross(pairs.upper_change, lower.motions), motion_cross(upper.motions, lower.first)
+    )
     sums = lower.sums
     below = jnp.concatenate(momentum_of_motion(sums.inertias, pairs.upper_change))
     below = below + twice_coriolis(sums, upper.motions.angular)
-    total = jnp.concatenate(momentum_of_motion(sums.inertias, d_rate)) + twice_coriolis(sums, d_velocity.angular)
+    total = jnp.concatenate(momentum_of_motion(sums.inertias, d_rate)) + twice_coriolis(
+        sums, d_velocity.angular
+    )
     total = total + twice_coriolis(_moving(sums, upper.motions), lower.first.angular)
     total = total + force_cross(lower.motions, below)
     rows = jnp.concatenate([_momenta(pairs), _coriolis(pairs)])
@@ -461,7 +540,10 @@ def _by_configuration_and_velocity(pairs: _Pairs, forces: Array) -> Array:
     products = _products(lower.first.angular, jnp.concatenate(upper.motions))
     shared = _contract(_coriolis_by_motions(pairs), products, pairs)
     of_upper = twice_coriolis(_moving(upper.sums, upper.motions), lower.first.angular)
-    tensor = k_above * (carried[:, :, None] * (direct + shared) + above[:, :, None] * _contract_all(pairs.rows, total))
+    tensor = k_above * (
+        carried[:, :, None] * (direct + shared)
+        + above[:, :, None] * _contract_all(pairs.rows, total)
+    )
     tensor = tensor + k_below * carried[:, None] * shared
     tensor = tensor + k_below * above[:, None] * _contract_all(pairs.rows, of_upper)
     d_forces = force_cross(lower.motions, forces[:, None])
@@ -476,11 +558,17 @@ def _of_mass_matrix(pairs: _Pairs, momenta: tuple[Array, Array]) -> Array:
     columns = Motion.from_rows(motions[:, :, None])
     rates = motion_cross(columns, upper.motions)
     total = jnp.concatenate(momentum_of_motion(upper.sums.inertias, rates))
-    total = total + force_cross(upper.motions, jnp.concatenate(momentum_of_motion(upper.sums.inertias, columns)))
+    total = total + force_cross(
+        upper.motions, jnp.concatenate(momentum_of_motion(upper.sums.inertias, columns))
+    )
     d_forces = force_cross(upper.motions, forces[:, :, None])
     above, carried = masks.above, masks.carried
-    below = carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(rates), pairs)
-    among = above[None] * _contract_all(pairs.rows, total) + carried[None] * _contract_all(pairs.rows, d_forces)
+    below = (
+        carried[:, None] * above[None] * _contract(_momenta(pairs), jnp.concatenate(rates), pairs)
+    )
+    among = above[None] * _contract_all(pairs.rows, total) + carried[None] * _contract_all(
+        pairs.rows, d_forces
+    )
     return below + above[:, None] * among
 
 
@@ -493,7 +581,9 @@ def _masks(tree: Topology, dtype) -> _Masks:
     relations = displacements(tree)
     count = NUM_ROOT + tree.num_dofs
     base = tree.num_base_dofs
-    carried, above = (jnp.asarray(mask)[:, :count] for mask in (relations.carries_dof, relations.dof_is_above))
+    carried, above = (
+        jnp.asarray(mask)[:, :count] for mask in (relations.carries_dof, relations.dof_is_above)
+    )
     root = jnp.zeros((NUM_ROOT, count), bool).at[:, NUM_ROOT:].set(True)
     roots = jnp.pad(jnp.ones((NUM_ROOT, NUM_ROOT), bool), ((0, tree.num_dofs), (0, tree.num_dofs)))
     strictly = jnp.concatenate([root, above])
@@ -519,7 +609,9 @@ def _moving(sums: Composites, motion: Motion) -> Composites:
 def _rotate(world: WorldForces, angular: Array) -> WorldForces:
     """Rates of change of world forces as seen from rotating composites."""
     moments = jnp.stack([spatial.cross(world.moments[:, k], angular) for k in range(3)], axis=1)
-    return WorldForces(spatial.cross(world.force, angular), moments, spatial.cross(world.torque, angular))
+    return WorldForces(
+        spatial.cross(world.force, angular), moments, spatial.cross(world.torque, angular)
+    )
 
 
 def _momenta(pairs: _Pairs) -> Array:
@@ -533,7 +625,9 @@ def _coriolis(pairs: _Pairs) -> Array:
 
 
 def _coriolis_by_motions(pairs: _Pairs) -> Array:
-    """The same for composites that move with each of six unit motions, [18, n]: by angular part, then by motion."""
+    """The same for composites that move with each of six unit motions, [18, n]: by angular part,
+    then by motion.
+    """
     dofs = pairs.dofs
     unit = jnp.eye(6, dtype=pairs.rows.dtype)[..., None]
     inertias = jax.tree.map(lambda x: x[..., None, :], dofs.inertias)
@@ -543,7 +637,9 @@ def _coriolis_by_motions(pairs: _Pairs) -> Array:
 
 
 def _world_force_changes_twice(pairs: _Pairs) -> Array:
-    """Powers of the changes of world forces under two rotations, [9, n]: by the second rotation, then by the first."""
+    """Powers of the changes of world forces under two rotations, [9, n]: by the second rotation,
+    then by the first.
+    """
     unit = jnp.eye(3, dtype=pairs.rows.dtype)[..., None]
     world = jax.tree.map(lambda x: x[..., None, :], pairs.dofs.world)
     motions = Motion(*(part[:, None] for part in pairs.dof_motions))
@@ -561,6 +657,8 @@ def _contract_all(rows: Array, columns: Array) -> Array:
 
 
 def _contract(rows: Array, columns: Array, pairs: _Pairs) -> Array:
-    """The same for rows of the DOFs only; the root's entries, which no displacement moves, are zero."""
+    """The same for rows of the DOFs only; the root's entries, which no displacement moves, are
+    zero.
+    """
     base = pairs.rows.shape[1] - rows.shape[1]
     return jnp.pad(_contract_all(rows, columns), ((base, 0), (0, 0), (0, 0)))

@@ -1,14 +1,16 @@
 """Factorises the mass matrix along the tree, ``M = U D U^T``, by one of three algorithms.
 
-The topology decides. Where paths have up to ``DEEPEST_PATH`` entries, elimination proceeds level by level and follows
-the tree's sparsity: column j of U is zero except for the entries on the path from the root to j (Featherstone 2005,
-*Efficient factorization of the joint-space inertia matrix for branched kinematic trees*). Entries of the same depth do
-not couple with each other and are eliminated together.
+The topology decides. Where paths have up to ``DEEPEST_PATH`` entries, elimination proceeds level by
+level and follows the tree's sparsity: column j of U is zero except for the entries on the path from
+the root to j (Featherstone 2005, *Efficient factorization of the joint-space inertia matrix for
+branched kinematic trees*). Entries of the same depth do not couple with each other and are
+eliminated together.
 
-Deeper trees use articulated bodies (Featherstone 1983, *The calculation of robot dynamics using articulated-body
-inertias*; 2008, section 7.3). From the leaves upwards, each entry subtracts ``F D^-1 F^T``, with ``F = I^A S`` and
-``D = S . F``, from the articulated inertia that it moves, and passes the projected inertia on to its parent. All
-quantities refer to one point and world axes, so no transforms are needed between links. The cost grows linearly.
+Deeper trees use articulated bodies (Featherstone 1983, *The calculation of robot dynamics using
+articulated-body inertias*; 2008, section 7.3). From the leaves upwards, each entry subtracts
+``F D^-1 F^T``, with ``F = I^A S`` and ``D = S . F``, from the articulated inertia that it moves,
+and passes the projected inertia on to its parent. All quantities refer to one point and world axes,
+so no transforms are needed between links. The cost grows linearly.
 
 Matrices with other patterns are split in halves. With blocks A, B and C,
 
@@ -107,7 +109,9 @@ class Paths:
         for parent in self.parent:
             depth.append(0 if parent < 0 else depth[parent] + 1)
         count = max(depth, default=-1) + 1
-        return tuple(tuple(np.flatnonzero(np.array(depth) == level).tolist()) for level in range(count))
+        return tuple(
+            tuple(np.flatnonzero(np.array(depth) == level).tolist()) for level in range(count)
+        )
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -127,7 +131,9 @@ class Paths:
 
     @cached_property
     def pattern(self) -> np.ndarray:
-        """``[i, j]``: whether the entry at position i is that at position j or one of its ancestors, [n, n]."""
+        """``[i, j]``: whether the entry at position i is that at position j or one of its
+        ancestors, [n, n].
+        """
         above = np.eye(len(self.parent), dtype=bool)
         for place, entry in enumerate(self.order.tolist()):
             if self.parent[entry] >= 0:
@@ -151,7 +157,8 @@ class PathFactors(struct.PyTreeNode):
     """The factors of ``M = U D U^T`` along the paths of a tree."""
 
     columns: tuple[Array, ...]
-    """The columns of U above the diagonal by level, in the order of the levels, [entries above, entries] each."""
+    """The columns of U above the diagonal by level, in the order of the levels,
+    [entries above, entries] each."""
     inverse_diagonal: Array
     """1 / D, [n]."""
     paths: Paths = struct.field(pytree_node=False)
@@ -205,11 +212,15 @@ def eliminate(paths: Paths, matrix: Array, added: Array) -> PathFactors:
         diagonal = diagonal[above] - jnp.sum(scaled * column, axis=1)
         columns.append(scaled)
         inverses.append(inverse)
-    return PathFactors(tuple(columns[::-1]), take(jnp.concatenate(inverses[::-1]), paths.place), paths)
+    return PathFactors(
+        tuple(columns[::-1]), take(jnp.concatenate(inverses[::-1]), paths.place), paths
+    )
 
 
 class ArticulatedFactors(struct.PyTreeNode):
-    """The factors of ``M = U D U^T``, where column j of U has ``S_i . F_j / D_j`` above the diagonal."""
+    """The factors of ``M = U D U^T``, where column j of U has ``S_i . F_j / D_j`` above the
+    diagonal.
+    """
 
     motions: Array
     """Unit motions S, [6, nv]; all arrays here are in the order of the levels."""
@@ -229,11 +240,16 @@ class ArticulatedFactors(struct.PyTreeNode):
         """U, unit upper triangular, [nv, nv]."""
         place = self.paths.place
         unit = np.eye(len(self.inverses), dtype=self.inverses.dtype)
-        above = matmul(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit) + unit
+        above = (
+            matmul(self.motions.T, self.forces * self.inverses[None]) * (self.paths.pattern - unit)
+            + unit
+        )
         return take(take(above, place, 0), place)
 
     def solve_upper(self, rights: Array) -> Array:
-        """``U^-1 rights`` for right-hand sides [nv, m]: the forces left over while everything above is held."""
+        """``U^-1 rights`` for right-hand sides [nv, m]: the forces left over while everything above
+        is held.
+        """
         right = take(rights, self.paths.order, 0).T
         force = None
         levels = []
@@ -251,13 +267,18 @@ class ArticulatedFactors(struct.PyTreeNode):
         motion = jnp.zeros_like(right, shape=(6, len(right), len(self.paths.levels[0])))
         for depth, level in enumerate(self.paths.slices):
             above = take(motion, self.paths.parents(depth)) if depth else motion
-            solution = right[:, level] - spatial.dot(self.forces[:, None, level], above) * self.inverses[level]
+            solution = (
+                right[:, level]
+                - spatial.dot(self.forces[:, None, level], above) * self.inverses[level]
+            )
             motion = above + self.motions[:, None, level] * solution[None]
             levels.append(solution)
         return take(jnp.concatenate(levels, axis=1).T, self.paths.place, 0)
 
 
-def factorize_articulated(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> ArticulatedFactors:
+def factorize_articulated(
+    tree: Topology, motions: Array, inertias: Inertias, added: Array
+) -> ArticulatedFactors:
     """The factors of a tree's mass matrix.
 
     Args:
@@ -270,20 +291,28 @@ def factorize_articulated(tree: Topology, motions: Array, inertias: Inertias, ad
 
 
 def projected_inertias(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> Array:
-    """The articulated inertia that each entry passes on to the one above, ``I^A - F D^-1 F^T``, [6, 6, nv].
+    """The articulated inertia that each entry passes on to the one above, ``I^A - F D^-1 F^T``,
+    [6, 6, nv].
 
     The arguments are as in :func:`factorize_articulated`.
     """
     return _eliminate(tree, motions, inertias, added)[1]
 
 
-def _eliminate(tree: Topology, motions: Array, inertias: Inertias, added: Array) -> tuple[ArticulatedFactors, Array]:
+def _eliminate(
+    tree: Topology, motions: Array, inertias: Inertias, added: Array
+) -> tuple[ArticulatedFactors, Array]:
     paths = Paths.of(tree)
     if not tree.nv:
         nothing = jnp.zeros_like(motions[0])
-        return ArticulatedFactors(motions, motions, nothing, paths), jnp.zeros_like(motions, shape=(6, 6, 0))
+        return ArticulatedFactors(motions, motions, nothing, paths), jnp.zeros_like(
+            motions, shape=(6, 6, 0)
+        )
     rigid = spatial_inertias(inertias)
-    rigid = take(jnp.concatenate([rigid, jnp.zeros_like(rigid[..., :1])], axis=-1), _bodies(tree)[paths.order])
+    rigid = take(
+        jnp.concatenate([rigid, jnp.zeros_like(rigid[..., :1])], axis=-1),
+        _bodies(tree)[paths.order],
+    )
     motions = take(motions, paths.order)
     added = take(added, paths.order)
     passed = None
@@ -292,14 +321,22 @@ def _eliminate(tree: Topology, motions: Array, inertias: Inertias, added: Array)
         inertia = rigid[..., level] + _to_parents(paths, depth + 1, passed, (6, 6), motions)
         force = spatial.apply(inertia, motions[:, level])
         inverse = 1 / (spatial.dot(motions[:, level], force) + added[level])
-        passed = inertia - spatial.symmetric_from_upper(force[:, None] * (force * inverse[None])[None])
+        passed = inertia - spatial.symmetric_from_upper(
+            force[:, None] * (force * inverse[None])[None]
+        )
         levels.append((force, inverse, passed))
-    forces, inverses, passed = (jnp.concatenate(parts, axis=-1) for parts in zip(*levels[::-1], strict=True))
+    forces, inverses, passed = (
+        jnp.concatenate(parts, axis=-1) for parts in zip(*levels[::-1], strict=True)
+    )
     return ArticulatedFactors(motions, forces, inverses, paths), take(passed, paths.place)
 
 
-def _to_parents(paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...], like: Array) -> Array:
-    """Sums over the children in a level, [..., entries of the level above]; zeros where there is no such level."""
+def _to_parents(
+    paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...], like: Array
+) -> Array:
+    """Sums over the children in a level, [..., entries of the level above]; zeros where there is no
+    such level.
+    """
     above = len(paths.levels[depth - 1])
     if x is None:
         return jnp.zeros_like(like, shape=(*shape, above))
@@ -308,7 +345,9 @@ def _to_parents(paths: Paths, depth: int, x: Array | None, shape: tuple[int, ...
 
 @functools.lru_cache(maxsize=256)
 def _bodies(tree: Topology) -> np.ndarray:
-    """The body of each entry that is its body's last; the number of bodies for all other entries, [nv]."""
+    """The body of each entry that is its body's last; the number of bodies for all other entries,
+    [nv].
+    """
     base = tree.num_base_dofs
     dofs = tree.dof_body
     bodies = np.full(tree.nv, tree.num_bodies)
@@ -318,12 +357,13 @@ def _bodies(tree: Topology) -> np.ndarray:
     return bodies
 
 
-# The longest paths, for one and for many right-hand sides, for which elimination takes fewer scalar operations than
-# articulated bodies. Elimination / articulated bodies take, for forward dynamics of chains of 4, 8, 12, 16, 20 and 32
-# joints, 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913, 10,694 / 9,253, 14,958 / 11,593 and 33,638 / 18,613; for a
-# floating humanoid with paths of 13 entries 18,907 / 17,712; for the derivatives of forward dynamics of chains of 12,
-# 16 and 20 joints 24,605 / 32,185, 44,031 / 52,645 and 72,209 / 78,097. In float32 the error for chains of 64 entries
-# is 2e-2 by elimination and 5e-4 by articulated bodies.
+# The longest paths, for one and for many right-hand sides, for which elimination takes fewer scalar
+# operations than articulated bodies. Elimination / articulated bodies take, for forward dynamics of
+# chains of 4, 8, 12, 16, 20 and 32 joints, 1,998 / 2,233, 4,342 / 4,573, 7,198 / 6,913, 10,694 /
+# 9,253, 14,958 / 11,593 and 33,638 / 18,613; for a floating humanoid with paths of 13 entries
+# 18,907 / 17,712; for the derivatives of forward dynamics of chains of 12, 16 and 20 joints 24,605
+# / 32,185, 44,031 / 52,645 and 72,209 / 78,097. In float32 the error for chains of 64 entries is
+# 2e-2 by elimination and 5e-4 by articulated bodies.
 DEEPEST_PATH = 11
 DEEPEST_PATH_OF_MANY = 20
 
@@ -331,7 +371,9 @@ Factors: TypeAlias = PathFactors | ArticulatedFactors | DenseFactors
 
 
 class MassProduct(NamedTuple):
-    """A tree's mass matrix as a product: its upper half is the upper half of ``motions^T momenta``."""
+    """A tree's mass matrix as a product: its upper half is the upper half of
+    ``motions^T momenta``.
+    """
 
     motions: Array
     """Unit motions of the generalised velocity, [6, nv]."""
@@ -344,7 +386,9 @@ class MassProduct(NamedTuple):
 
 
 def factorize_product(tree: Topology, product: MassProduct, *, many: bool = False) -> Factors:
-    """The factors of a tree's mass matrix; ``many`` if there will be about as many right-hand sides as DOFs."""
+    """The factors of a tree's mass matrix; ``many`` if there will be about as many right-hand sides
+    as DOFs.
+    """
     motions, momenta, inertias, added = product
     if tree.nv == 0:
         return factorize_dense(matmul(motions.T, momenta), added)
@@ -360,17 +404,23 @@ def solve(factors: Factors, right: Array) -> Array:
 
 def solve_columns(factors: Factors, rights: Array) -> Array:
     """:func:`solve` for right-hand sides [n, m]."""
-    return factors.solve_upper_transposed(factors.solve_upper(rights) * factors.inverse_diagonal[:, None])
+    return factors.solve_upper_transposed(
+        factors.solve_upper(rights) * factors.inverse_diagonal[:, None]
+    )
 
 
 def half_solve(factors: Factors, rights: Array) -> Array:
-    """``D^-1/2 U^-1 right`` for the rows of ``rights``, [R, n]; the dot product of two is ``left . M^-1 right``."""
+    """``D^-1/2 U^-1 right`` for the rows of ``rights``, [R, n]; the dot product of two is
+    ``left . M^-1 right``.
+    """
     return factors.solve_upper(rights.T).T * jnp.sqrt(factors.inverse_diagonal)[None]
 
 
 def finish_solve(factors: Factors, half: Array) -> Array:
     """``M^-1 right`` from its half solve, [n]."""
-    return factors.solve_upper_transposed((half * jnp.sqrt(factors.inverse_diagonal))[:, None])[:, 0]
+    return factors.solve_upper_transposed((half * jnp.sqrt(factors.inverse_diagonal))[:, None])[
+        :, 0
+    ]
 
 
 def inverse_of(factors: Factors) -> Array:
@@ -381,9 +431,11 @@ def inverse_of(factors: Factors) -> Array:
 
 
 def split_inverse(tree: Topology, product: MassProduct) -> tuple[Array, Array]:
-    """The matrix ``half`` [nv, nv] and weights [nv] of a tree's inverse mass matrix ``half diag(weight) half^T``.
+    """The matrix ``half`` [nv, nv] and weights [nv] of a tree's inverse mass matrix
+    ``half diag(weight) half^T``.
 
-    ``half`` is as sparse as the tree: a row is zero except for the entries on the path from its own to the root.
+    ``half`` is as sparse as the tree: a row is zero except for the entries on the path from its own
+    to the root.
     """
     factors = factorize_product(tree, product, many=True)
     half = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
@@ -391,8 +443,12 @@ def split_inverse(tree: Topology, product: MassProduct) -> tuple[Array, Array]:
 
 
 def inverse_of_matrix(matrix: Array, added: Array) -> Array:
-    """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its diagonal."""
-    return _inverse_from_factors(matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added))))
+    """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its
+    diagonal.
+    """
+    return _inverse_from_factors(
+        matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added)))
+    )
 
 
 def inverse_of_unsymmetric(matrix: Array) -> Array:
@@ -401,14 +457,18 @@ def inverse_of_unsymmetric(matrix: Array) -> Array:
 
 
 def inverse_of_product(tree: Topology, matrix: Array, product: MassProduct) -> Array:
-    """The inverse [nv, nv] of a tree's mass matrix; derivatives use ``matrix``, the product multiplied out."""
+    """The inverse [nv, nv] of a tree's mass matrix; derivatives use ``matrix``, the product
+    multiplied out.
+    """
     return _inverse_from_factors(
         matrix, product.added, factorize_product(tree, jax.lax.stop_gradient(product), many=True)
     )
 
 
 def _inverse_from_factors(matrix: Array, added: Array, factors: Factors) -> Array:
-    """The inverse from constant factors; it is differentiated as the inverse of ``matrix + diag(added)``."""
+    """The inverse from constant factors; it is differentiated as the inverse of
+    ``matrix + diag(added)``.
+    """
     return _known_inverse(matrix + jnp.diag(added), inverse_of(factors))
 
 

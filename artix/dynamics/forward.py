@@ -8,7 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.factorization import Factors, MassProduct, factorize_product, inverse_of_product, solve
+from artix.dynamics.factorization import (
+    Factors,
+    MassProduct,
+    factorize_product,
+    inverse_of_product,
+    solve,
+)
 from artix.dynamics.inertia import reference_inertias
 from artix.dynamics.inverse import equation_of_motion_change
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
@@ -23,15 +29,18 @@ Array = jax.Array
 
 
 @quantity
-def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: bool = True) -> tuple[Array, Array]:
-    """The factors of ``M = U diag(D) U^T`` that keep the tree's sparsity, Pinocchio's ``cholesky::decompose``.
+def mass_matrix_cholesky(
+    articulation: Articulation, state: State, *, armature: bool = True
+) -> tuple[Array, Array]:
+    """The factors of ``M = U diag(D) U^T`` that keep the tree's sparsity, Pinocchio's
+    ``cholesky::decompose``.
 
     Args:
       armature: whether M includes the joints' armature, as in forward dynamics.
 
     Returns:
-      U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv] [1, m or 1/m], and D, shape [nv]
-      [kg or kg m^2].
+      U, unit upper triangular, zero where neither DOF moves the other, shape [nv, nv]
+      [1, m or 1/m], and D, shape [nv] [kg or kg m^2].
 
     Identity: ``U @ diag(D) @ U.T == mass_matrix(a, s, armature=True)``.
 
@@ -42,17 +51,24 @@ def mass_matrix_cholesky(articulation: Articulation, state: State, *, armature: 
       >>> matrix = artix.mass_matrix(quadruped, state, armature=True)
       >>> print(jnp.allclose(upper * diagonal @ upper.T, matrix, atol=1e-4))
       True
-      >>> left, right = (6 + quadruped.topology.dofs(name).start for name in ("front_left_knee", "front_right_knee"))
+      >>> left, right = (
+      ...     6 + quadruped.topology.dofs(name).start
+      ...     for name in ("front_left_knee", "front_right_knee")
+      ... )
       >>> print(upper[left, right])  # legs do not fill each other in
       0.0
     """
     kin = kinematics(articulation, state)
-    factors = factorize_product(articulation.topology, mass_product(articulation, kin, armature=armature))
+    factors = factorize_product(
+        articulation.topology, mass_product(articulation, kin, armature=armature)
+    )
     return factors.upper, 1 / factors.inverse_diagonal
 
 
 @quantity
-def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *, armature: bool = True) -> Array:
+def mass_matrix_solve(
+    articulation: Articulation, state: State, right: Array, *, armature: bool = True
+) -> Array:
     """The solution x of ``M x = right``, without forming the inverse.
 
     Args:
@@ -67,7 +83,9 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> state = artix.neutral_state(pendulum)
-      >>> print(artix.mass_matrix_solve(pendulum, state, jnp.array([1.0, 0.0])))  # 1 N m at the shoulder
+      >>> print(
+      ...     artix.mass_matrix_solve(pendulum, state, jnp.array([1.0, 0.0]))
+      ... )  # 1 N m at the shoulder
       [ 1.712 -4.279]
     """
     check_vector("right", right, (articulation.topology.nv,), articulation.dtype, "nv")
@@ -77,7 +95,9 @@ def mass_matrix_solve(articulation: Articulation, state: State, right: Array, *,
 
 
 @quantity
-def mass_matrix_inverse(articulation: Articulation, state: State, *, armature: bool = True) -> Array:
+def mass_matrix_inverse(
+    articulation: Articulation, state: State, *, armature: bool = True
+) -> Array:
     """The inverse of the mass matrix, Pinocchio's ``computeMinverse``.
 
     Args:
@@ -105,16 +125,27 @@ def inverse_matrix(articulation: Articulation, kin: Kinematics, *, armature: boo
     return inverse_of_product(articulation.topology, inertia_matrix(articulation, kin), product)
 
 
-def factorize(articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False) -> Factors:
-    """Factors of the mass matrix for one or ``many`` uses of :func:`linear_solve`, which differentiates implicitly."""
+def factorize(
+    articulation: Articulation, kin: Kinematics, *, armature: bool = True, many: bool = False
+) -> Factors:
+    """Factors of the mass matrix for one or ``many`` uses of :func:`linear_solve`, which
+    differentiates implicitly.
+    """
     product = mass_product(articulation, kin, armature=armature)
     return factorize_product(articulation.topology, jax.lax.stop_gradient(product), many=many)
 
 
 def linear_solve(
-    articulation: Articulation, kin: Kinematics, factors: Factors, right: Array, *, armature: bool = True
+    articulation: Articulation,
+    kin: Kinematics,
+    factors: Factors,
+    right: Array,
+    *,
+    armature: bool = True,
 ) -> Array:
-    """Solves with the mass matrix; its derivative ``M^-1 (d right - dM x)`` needs no further factorisation."""
+    """Solves with the mass matrix; its derivative ``M^-1 (d right - dM x)`` needs no further
+    factorisation.
+    """
     # Only derivatives use the matrix itself; elsewhere it is dead code.
     matrix = inertia_matrix(articulation, kin)
     matrix = matrix + jnp.diag(generalized_armature(articulation)) if armature else matrix
@@ -123,7 +154,9 @@ def linear_solve(
     )
 
 
-def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool = True) -> MassProduct:
+def mass_product(
+    articulation: Articulation, kin: Kinematics, *, armature: bool = True
+) -> MassProduct:
     """The mass matrix as the product of its factors."""
     motions, momenta = generalized_momenta(articulation, kin)
     added = generalized_armature(articulation)
@@ -135,21 +168,23 @@ def mass_product(articulation: Articulation, kin: Kinematics, *, armature: bool 
 def forward_dynamics(
     articulation: Articulation, state: State, force: Array, external_force: Array | None = None
 ) -> Array:
-    """Generalised acceleration of ``(M + armature) nu' = force - coriolis - gravity + sum_i J_i^T w_i``.
+    """Generalised acceleration of ``(M + armature) nu' = force - coriolis - gravity + sum_i J_i^T
+    w_i``.
 
-    The mass matrix is factorised along the tree, level by level or, where the tree is deep, by articulated bodies (see
-    :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and, for the joints, PhysX's
-    ``computeJointAcceleration``.
+    The mass matrix is factorised along the tree, level by level or, where the tree is deep, by
+    articulated bodies (see :mod:`artix.dynamics.factorization`). Mirrors Pinocchio's ``aba`` and,
+    for the joints, PhysX's ``computeJointAcceleration``.
 
     Args:
-      force: generalised forces, shape [nv]: for a floating base the force on the root's centre of mass [N] and the
-        torque about it [N m] in world axes, then the joint forces [N m or N].
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
-        [L, 6].
+      force: generalised forces, shape [nv]: for a floating base the force on the root's centre of
+        mass [N] and the torque about it [N m] in world axes, then the joint forces [N m or N].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
 
     Returns:
-      Generalised acceleration, shape [nv]: for a floating base the classical acceleration of the root's centre of mass
-      [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the joints' [rad/s^2 or m/s^2].
+      Generalised acceleration, shape [nv]: for a floating base the classical acceleration of the
+      root's centre of mass [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the
+      joints' [rad/s^2 or m/s^2].
 
     Identity: ``inverse_dynamics(a, s, forward_dynamics(a, s, tau, w), w) == tau``.
 
@@ -158,7 +193,9 @@ def forward_dynamics(
       >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
       >>> print(artix.forward_dynamics(pendulum, level, jnp.zeros(2)))  # let go
       [-12.606  16.796]
-      >>> held = artix.forward_dynamics(pendulum, level, artix.gravity_compensation(pendulum, level))
+      >>> held = artix.forward_dynamics(
+      ...     pendulum, level, artix.gravity_compensation(pendulum, level)
+      ... )
       >>> print(jnp.abs(held).max() < 1e-4)
       True
     """
@@ -166,7 +203,9 @@ def forward_dynamics(
 
 
 def solve_acceleration(articulation, state, force, external_force, *, many: bool = False) -> Array:
-    """:func:`forward_dynamics`; set ``many`` if the caller also solves for about as many right-hand sides as DOFs."""
+    """:func:`forward_dynamics`; set ``many`` if the caller also solves for about as many right-hand
+    sides as DOFs.
+    """
     check_state(articulation, state)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     return _forward_dynamics(many, articulation, state, force, external_force)
@@ -195,4 +234,6 @@ def _forward_dynamics_jvp(many, primals, tangents):
     change = add(None if is_zero(d_force) else d_force, None if required is None else -required)
     if change is None:
         return acceleration, jnp.zeros_like(acceleration)
-    return acceleration, linear_solve(articulation, kin, factorize(articulation, kin, many=many), change)
+    return acceleration, linear_solve(
+        articulation, kin, factorize(articulation, kin, many=many), change
+    )

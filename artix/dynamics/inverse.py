@@ -1,4 +1,5 @@
-"""Inverse dynamics, the compensation forces that it contains, and the wrenches that joints transmit.
+"""Inverse dynamics, the compensation forces that it contains, and the wrenches that joints
+transmit.
 
 The algorithm itself is :mod:`artix.dynamics.newton_euler`.
 """
@@ -63,30 +64,37 @@ def inverse_dynamics(
     *,
     armature: bool = True,
 ) -> Array:
-    """Generalised forces that produce a given acceleration: ``tau = M nu' + coriolis + gravity - sum_i J_i^T w_i``.
+    """Generalised forces that produce a given acceleration:
+    ``tau = M nu' + coriolis + gravity - sum_i J_i^T w_i``.
 
-    Recursive Newton-Euler algorithm (Featherstone 2008, section 5.3) with all recursions written as path and subtree
-    sums. Mirrors Pinocchio's ``rnea``.
+    Recursive Newton-Euler algorithm (Featherstone 2008, section 5.3) with all recursions written as
+    path and subtree sums. Mirrors Pinocchio's ``rnea``.
 
     Args:
-      acceleration: generalised acceleration, shape [nv]: for a floating base the classical acceleration of the root's
-        centre of mass [m/s^2] and the angular acceleration [rad/s^2] in world axes, then the joints'.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
-        6].
+      acceleration: generalised acceleration, shape [nv]: for a floating base the classical
+        acceleration of the root's centre of mass [m/s^2] and the angular acceleration [rad/s^2] in
+        world axes, then the joints'.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
       armature: whether to include the joints' armature, as forward dynamics does.
 
     Returns:
-      Generalised forces, shape [nv]: root force [N] and torque about the root's centre of mass [N m] in world axes
-      for a floating base, then the joint forces [N m or N].
+      Generalised forces, shape [nv]: root force [N] and torque about the root's centre of mass
+      [N m] in world axes for a floating base, then the joint forces [N m or N].
 
-    Identity: ``inverse_dynamics(a, s, acc) == mass_matrix(a, s, armature=True) @ acc + bias_force(a, s)``.
+    Identity: ``inverse_dynamics(a, s, acc) == mass_matrix(a, s, armature=True) @ acc +
+    bias_force(a, s)``.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> state = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))  # level
+      >>> state = artix.neutral_state(pendulum).replace(
+      ...     joint_position=jnp.array([jnp.pi / 2, 0.0])
+      ... )  # level
       >>> print(artix.inverse_dynamics(pendulum, state, jnp.zeros(2)))  # at rest: only gravity
       [19.62   4.905]
-      >>> print(artix.inverse_dynamics(pendulum, state, jnp.array([2.0, 0.0])))  # lifted at 2 rad/s^2
+      >>> print(
+      ...     artix.inverse_dynamics(pendulum, state, jnp.array([2.0, 0.0]))
+      ... )  # lifted at 2 rad/s^2
       [24.954  6.572]
     """
     tree = articulation.topology
@@ -99,7 +107,8 @@ def inverse_dynamics(
 
 @quantity
 def bias_force(articulation: Articulation, state: State) -> Array:
-    """Coriolis, centrifugal and gravity forces to apply: ``coriolis_compensation + gravity_compensation``.
+    """Coriolis, centrifugal and gravity forces to apply:
+    ``coriolis_compensation + gravity_compensation``.
 
     Pinocchio's ``nonLinearEffects``, MuJoCo's ``qfrc_bias``.
 
@@ -111,7 +120,9 @@ def bias_force(articulation: Articulation, state: State) -> Array:
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> state = artix.random_state(pendulum, jax.random.key(0))
-      >>> both = artix.coriolis_compensation(pendulum, state) + artix.gravity_compensation(pendulum, state)
+      >>> both = artix.coriolis_compensation(pendulum, state) + artix.gravity_compensation(
+      ...     pendulum, state
+      ... )
       >>> print(jnp.allclose(artix.bias_force(pendulum, state), both, atol=1e-4))
       True
     """
@@ -120,11 +131,12 @@ def bias_force(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def coriolis_compensation(articulation: Articulation, state: State) -> Array:
-    """Forces to apply so that velocities alone cause no acceleration, PhysX's ``computeCoriolisCompensation``.
+    """Forces to apply so that velocities alone cause no acceleration, PhysX's
+    ``computeCoriolisCompensation``.
 
     Returns:
-      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`. Unlike PhysX's, they
-      are not computed with joint velocities clipped to ``max_joint_velocity``.
+      Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`. Unlike
+      PhysX's, they are not computed with joint velocities clipped to ``max_joint_velocity``.
 
     Identity: quadratic in the velocities, and independent of the root's linear velocity.
 
@@ -132,9 +144,15 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
       >>> turning = bent.replace(joint_velocity=jnp.array([2.0, 0.0]))
-      >>> print(artix.coriolis_compensation(pendulum, turning))  # the elbow holds the lower rod back
+      >>> print(
+      ...     artix.coriolis_compensation(pendulum, turning)
+      ... )  # the elbow holds the lower rod back
       [0. 2.]
-      >>> print(artix.coriolis_compensation(pendulum, bent.replace(joint_velocity=jnp.array([4.0, 0.0]))))
+      >>> print(
+      ...     artix.coriolis_compensation(
+      ...         pendulum, bent.replace(joint_velocity=jnp.array([4.0, 0.0]))
+      ...     )
+      ... )
       [0. 8.]
     """
     return rigid_body_forces(articulation, state, None, gravity=False)
@@ -142,10 +160,12 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def gravity_compensation(articulation: Articulation, state: State) -> Array:
-    """Forces to apply so that gravity causes no acceleration, PhysX's ``computeGravityCompensation``.
+    """Forces to apply so that gravity causes no acceleration, PhysX's
+    ``computeGravityCompensation``.
 
     Args:
-      articulation: the articulation; ``gravity_scale`` is honoured (PhysX's function ignores ``eDISABLE_GRAVITY``).
+      articulation: the articulation; ``gravity_scale`` is honoured (PhysX's function ignores
+        ``eDISABLE_GRAVITY``).
 
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
@@ -172,13 +192,16 @@ def gravity_compensation(articulation: Articulation, state: State) -> Array:
 
 
 @quantity
-def static_torque(articulation: Articulation, state: State, external_force: Array | None = None) -> Array:
-    """Forces that hold the articulation at rest against gravity and wrenches, Pinocchio's ``computeStaticTorque``.
+def static_torque(
+    articulation: Articulation, state: State, external_force: Array | None = None
+) -> Array:
+    """Forces that hold the articulation at rest against gravity and wrenches, Pinocchio's
+    ``computeStaticTorque``.
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
-        6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
 
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
@@ -189,22 +212,32 @@ def static_torque(articulation: Articulation, state: State, external_force: Arra
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
       >>> lift = jnp.zeros((3, 6)).at[2, 2].set(9.81)  # a hand that carries the lower rod
-      >>> print(artix.dynamics.static_torque(pendulum, level), artix.dynamics.static_torque(pendulum, level, lift)[0])
+      >>> print(
+      ...     artix.dynamics.static_torque(pendulum, level),
+      ...     artix.dynamics.static_torque(pendulum, level, lift)[0],
+      ... )
       [19.62   4.905] 4.905
     """
     force = gravity_compensation(articulation, state)
-    return force if external_force is None else force - generalized_external_force(articulation, state, external_force)
+    return (
+        force
+        if external_force is None
+        else force - generalized_external_force(articulation, state, external_force)
+    )
 
 
 @quantity
-def generalized_external_force(articulation: Articulation, state: State, external_force: Array) -> Array:
+def generalized_external_force(
+    articulation: Articulation, state: State, external_force: Array
+) -> Array:
     """The generalised force ``sum_i J_i^T w_i`` of wrenches on the links.
 
-    PhysX's ``computeGeneralizedExternalForce`` returns the negative, the joint force that counteracts the wrenches.
+    PhysX's ``computeGeneralizedExternalForce`` returns the negative, the joint force that
+    counteracts the wrenches.
 
     Args:
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
-        6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
 
     Returns:
       Generalised forces, shape [nv]; layout and units as of :func:`inverse_dynamics`.
@@ -215,7 +248,9 @@ def generalized_external_force(articulation: Articulation, state: State, externa
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> hanging = artix.neutral_state(pendulum)
       >>> push = jnp.zeros((3, 6)).at[2, 0].set(10.0)  # 10 N along x at the centre of the lower rod
-      >>> print(artix.generalized_external_force(pendulum, hanging, push))  # levers of 1.5 m and 0.5 m
+      >>> print(
+      ...     artix.generalized_external_force(pendulum, hanging, push)
+      ... )  # levers of 1.5 m and 0.5 m
       [-15.  -5.]
     """
     kin = kinematics(articulation, state)
@@ -230,7 +265,9 @@ def rigid_body_forces(
     *,
     gravity: bool,
 ) -> Array:
-    """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of ``None`` is zero."""
+    """:func:`inverse_dynamics` without armature, with or without gravity; an acceleration of
+    ``None`` is zero.
+    """
     check_state(articulation, state)
     return _inverse_dynamics_with_jvp(gravity, articulation, state, acceleration, external_force)
 
@@ -242,7 +279,9 @@ def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _inverse_dynamics_with_jvp(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+def _inverse_dynamics_with_jvp(
+    gravity: bool, articulation, state, acceleration, external_force
+) -> Array:
     return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
 
 
@@ -259,12 +298,18 @@ def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
     return force, jnp.zeros_like(force) if change is None else change
 
 
-def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler) -> Array | None:
-    """Tangent of the generalised forces for tangents of articulation, state and wrenches, at constant acceleration."""
+def force_change(
+    gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler
+) -> Array | None:
+    """Tangent of the generalised forces for tangents of articulation, state and wrenches, at
+    constant acceleration.
+    """
     articulation, state, acceleration, external_force = primals
     d_articulation, d_state, _, d_external_force = tangents
     tree = articulation.topology
-    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
+    displacement = displacement_from_tangents(
+        tree, state, d_state.root_pose, d_state.joint_position
+    )
     d_velocity = _velocity_change(articulation, d_state)
     by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
     change = None if displacement is None else matmul(by.configuration, displacement)
@@ -272,13 +317,17 @@ def force_change(gravity: bool, primals, tangents, kin: Kinematics, rnea: Newton
     if not is_zero(d_external_force):
         change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = directional_derivative(
-        lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force), articulation, d_articulation
+        lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force),
+        articulation,
+        d_articulation,
     )
     return add(change, by_parameters)
 
 
 def equation_of_motion_change(kin: Kinematics, primals, tangents) -> Array | None:
-    """:func:`force_change` under gravity plus the armature's part: the tangent of forward dynamics' right-hand side."""
+    """:func:`force_change` under gravity plus the armature's part: the tangent of forward dynamics'
+    right-hand side.
+    """
     articulation, state, acceleration, external_force = primals
     rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
     change = force_change(True, primals, tangents, kin, rnea)
@@ -300,12 +349,16 @@ def _velocity_change(articulation: Articulation, tangent: State) -> Array | None
     return jnp.concatenate([root, zero[6:] if is_zero(joints) else joints])
 
 
-def _generalized_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
+def _generalized_wrenches(
+    articulation: Articulation, kin: Kinematics, external_force: Array
+) -> Array:
     motions = dof_motions(articulation.topology, kin)
-    return generalized_forces(articulation.topology, motions, body_wrenches(articulation, kin, external_force))
+    return generalized_forces(
+        articulation.topology, motions, body_wrenches(articulation, kin, external_force)
+    )
 
 
-# --- wrenches through the joints ------------------------------------------------------------------
+# --- wrenches through the joints ----------------------------------------------------------------
 
 
 @quantity
@@ -317,25 +370,29 @@ def joint_wrenches(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Wrenches that the joints transmit to their links, Pinocchio's ``f`` (``"local"``) and ``of`` (``"world"``).
+    """Wrenches that the joints transmit to their links, Pinocchio's ``f`` (``"local"``) and ``of``
+    (``"world"``).
 
-    Each is the wrench that moves the link and all links below it and holds them against gravity, minus the external
-    wrenches on them. Fixed joints are included.
+    Each is the wrench that moves the link and all links below it and holds them against gravity,
+    minus the external wrenches on them. Fixed joints are included.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape [L,
-        6].
-      axes: ``"local"`` for the torque about the link frame's origin in the frame's axes, ``"world_aligned"`` for the
-        same in world axes, ``"world"`` for the torque about the world's origin.
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
+      axes: ``"local"`` for the torque about the link frame's origin in the frame's axes,
+        ``"world_aligned"`` for the same in world axes, ``"world"`` for the torque about the world's
+        origin.
 
     Returns:
-      Force [N], then torque [N m], shape [L, 6]; the world exerts the root's, which is zero in free fall.
+      Force [N], then torque [N m], shape [L, 6]; the world exerts the root's, which is zero in free
+      fall.
 
     Raises:
       ValueError: ``axes`` is not one of the three.
 
-    Identity: the components along a joint's axes are ``inverse_dynamics(a, s, acceleration, armature=False)``.
+    Identity: the components along a joint's axes are
+    ``inverse_dynamics(a, s, acceleration, armature=False)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -361,11 +418,13 @@ def supported_force(
     offset: Offset = None,
     external_force: Array | None = None,
 ) -> Array:
-    """Wrench that a joint transmits to its link, in a frame of the link: Pinocchio's ``computeSupportedForceByFrame``.
+    """Wrench that a joint transmits to its link, in a frame of the link: Pinocchio's
+    ``computeSupportedForceByFrame``.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      frame: the name of a link or additional frame, or a link's index; see
+        :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       external_force: wrenches on the links, as in :func:`joint_wrenches`.
 
@@ -380,7 +439,12 @@ def supported_force(
       >>> quadruped = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(quadruped)
       >>> falling = jnp.zeros(18).at[2].set(-9.81)
-      >>> print(jnp.abs(artix.dynamics.supported_force(quadruped, state, falling, "front_left_shank")).max() < 1e-4)
+      >>> print(
+      ...     jnp.abs(
+      ...         artix.dynamics.supported_force(quadruped, state, falling, "front_left_shank")
+      ...     ).max()
+      ...     < 1e-4
+      ... )
       True
       >>> held = artix.dynamics.supported_force(quadruped, state, jnp.zeros(18), "front_left_shank")
       >>> print(held[2] / 9.81)  # of the shank and the foot [kg]
@@ -390,7 +454,9 @@ def supported_force(
     kin = kinematics(articulation, state)
     _, placement = locate_frame(articulation, kin, frame, offset)
     forces = _transmit(articulation, kin, state, acceleration, external_force)
-    return force_in_axes(kin, placement, take(forces, link_of_frame(articulation, frame)[0]), "local")[:, 0]
+    return force_in_axes(
+        kin, placement, take(forces, link_of_frame(articulation, frame)[0]), "local"
+    )[:, 0]
 
 
 @quantity
@@ -422,14 +488,20 @@ def link_momenta(
     tree = articulation.topology
     kin = kinematics(articulation, state)
     velocity = state_velocities(tree, kin, state).take(tree.link_body)
-    momenta = jnp.concatenate(momentum_of_motion(link_reference_inertias(articulation, kin), velocity))
+    momenta = jnp.concatenate(
+        momentum_of_motion(link_reference_inertias(articulation, kin), velocity)
+    )
     if subtree:
         momenta = link_subtree_sums(tree, momenta)
     return force_in_axes(kin, link_frames(tree, kin), momenta, axes).T
 
 
 def _transmit(
-    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array, external_force: Array | None
+    articulation: Articulation,
+    kin: Kinematics,
+    state: State,
+    acceleration: Array,
+    external_force: Array | None,
 ) -> Array:
     """Wrenches through the joints about the reference point, [6, L]."""
     tree = articulation.topology
@@ -439,7 +511,9 @@ def _transmit(
     inertias = link_reference_inertias(articulation, kin)
     scale = articulation.gravity_scale
     forces = forces_of_motion(velocity, rate, inertias)
-    forces = forces - gravity_wrenches(articulation, scale * inertias.mass, scale[None] * inertias.first)
+    forces = forces - gravity_wrenches(
+        articulation, scale * inertias.mass, scale[None] * inertias.first
+    )
     if external_force is not None:
         forces = forces - link_wrenches(articulation, kin, external_force)
     return link_subtree_sums(tree, forces)

@@ -1,13 +1,15 @@
 """The composite-rigid-body algorithm (CRBA), its recursion written as sums over the tree.
 
-Let S_j be the motion that a unit velocity of DOF j gives to the bodies below it, about one point and in world axes::
+Let S_j be the motion that a unit velocity of DOF j gives to the bodies below it, about one point
+and in world axes::
 
     inertia of the composite body    I^c_j = sum of I_b over the bodies below j            composite_inertias
     its momentum                     F_j = I^c_j S_j                                       generalized_momenta
     mass matrix                      M_ij = S_i . F_j if DOF i is DOF j or above it        inertia_matrix
 
-and zero where neither DOF lies above the other. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 6.2.
-"""
+and zero where neither DOF lies above the other. Featherstone, *Rigid Body Dynamics Algorithms*
+(2008), section 6.2.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.inertia import Inertias, composite_inertias, inertia_rates, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import (
+    Inertias,
+    composite_inertias,
+    inertia_rates,
+    momentum_of_motion,
+    reference_inertias,
+)
 from artix.kinematics.columns import displaced_bodies, displacement_from_tangents
 from artix.kinematics.forward import Kinematics, generalized_motions, kinematics, motion_rates
 from artix.math.arrays import matmul
@@ -34,16 +42,17 @@ Array = jax.Array
 def mass_matrix(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
     """Joint-space inertia matrix M of ``M(q) nu' + coriolis + gravity = tau + sum_i J_i^T w_i``.
 
-    Composite-rigid-body algorithm (Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section 6.2) in the form
-    ``M_ij = S_i . (I^c_j S_j)`` for DOF i above DOF j. Mirrors PhysX's ``computeMassMatrix`` and, with
-    ``armature=True``, Pinocchio's ``crba``.
+    Composite-rigid-body algorithm (Featherstone, *Rigid Body Dynamics Algorithms*, 2008, section
+    6.2) in the form ``M_ij = S_i . (I^c_j S_j)`` for DOF i above DOF j. Mirrors PhysX's
+    ``computeMassMatrix`` and, with ``armature=True``, Pinocchio's ``crba``.
 
     Args:
       armature: whether to add the joints' armature to the diagonal; PhysX does not.
 
     Returns:
-      The symmetric, positive definite matrix, shape [nv, nv] [kg, kg m or kg m^2]; rows and columns follow the
-      generalised velocity (root linear, root angular, joints; world axes at the root's centre of mass).
+      The symmetric, positive definite matrix, shape [nv, nv] [kg, kg m or kg m^2]; rows and columns
+      follow the generalised velocity (root linear, root angular, joints; world axes at the root's
+      centre of mass).
 
     Identity: ``nu @ mass_matrix(a, s) @ nu / 2 == kinetic_energy(a, s)``.
 
@@ -74,7 +83,8 @@ def inertia_matrix(articulation: Articulation, kin: Kinematics) -> Array:
 
 
 def generalized_momenta(articulation: Articulation, kin: Kinematics) -> tuple[Array, Array]:
-    """Unit motions S_j of the generalised velocity and momenta ``I^c_j S_j`` of the bodies that they move.
+    """Unit motions S_j of the generalised velocity and momenta ``I^c_j S_j`` of the bodies that
+    they move.
 
     Both are [6, nv], linear part first, about the reference point and in world axes.
     """
@@ -106,7 +116,7 @@ def generalized_armature(articulation: Articulation) -> Array:
     return jnp.concatenate([jnp.zeros(base, articulation.dtype), articulation.armature])
 
 
-# --- the derivative ---------------------------------------------------------------------------------------------------
+# --- the derivative -----------------------------------------------------------------------------
 
 
 @jax.custom_jvp
@@ -116,7 +126,9 @@ def _mass_matrix_with_jvp(articulation: Articulation, state: State) -> Array:
 
 @functools.partial(_mass_matrix_with_jvp.defjvp, symbolic_zeros=True)
 def _mass_matrix_jvp(primals, tangents):
-    """The inertias of the bodies and the motions of the DOFs move with the bodies, by path sums of displacements."""
+    """The inertias of the bodies and the motions of the DOFs move with the bodies, by path sums of
+    displacements.
+    """
     articulation, state = primals
     d_articulation, d_state = tangents
     tree = articulation.topology
@@ -125,19 +137,29 @@ def _mass_matrix_jvp(primals, tangents):
     motions, momenta = generalized_momenta(articulation, kin)
     matrix = _from_upper_half(tree, matmul(motions.T, momenta))
     change = directional_derivative(lambda a: _mass_matrix(a, state), articulation, d_articulation)
-    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
+    displacement = displacement_from_tangents(
+        tree, state, d_state.root_pose, d_state.joint_position
+    )
     if displacement is not None:
         joints = Motion.from_rows(motions[:, base:])
         d_bodies = displaced_bodies(tree, kin, joints, displacement)
         inertias = reference_inertias(articulation, kin)
-        d_motions = jnp.pad(jnp.concatenate(motion_rates(tree, d_bodies, joints)), ((0, 0), (base, 0)))
+        d_motions = jnp.pad(
+            jnp.concatenate(motion_rates(tree, d_bodies, joints)), ((0, 0), (base, 0))
+        )
         d_momenta = momenta_rates(tree, inertias, d_bodies, motions, d_motions)
-        change = add(change, _from_upper_half(tree, matmul(d_motions.T, momenta) + matmul(motions.T, d_momenta)))
+        change = add(
+            change,
+            _from_upper_half(tree, matmul(d_motions.T, momenta) + matmul(motions.T, d_momenta)),
+        )
     return matrix, jnp.zeros_like(matrix) if change is None else change
 
 
-def momenta_rates(tree: Topology, inertias: Inertias, d_bodies: Motion, motions: Array, d_motions: Array) -> Array:
-    """Rates of the momenta ``I^c_j S_j`` [6, nv] for motions [3, B] of the bodies and rates [6, nv] of the S_j.
+def momenta_rates(
+    tree: Topology, inertias: Inertias, d_bodies: Motion, motions: Array, d_motions: Array
+) -> Array:
+    """Rates of the momenta ``I^c_j S_j`` [6, nv] for motions [3, B] of the bodies and rates [6, nv]
+    of the S_j.
 
     The root's own motions do not change.
     """

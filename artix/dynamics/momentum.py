@@ -1,4 +1,6 @@
-"""Centre of mass, centroidal momentum, and kinetic, potential and mechanical energy; masses and centres of subtrees."""
+"""Centre of mass, centroidal momentum, and kinetic, potential and mechanical energy; masses and
+centres of subtrees.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.dynamics.inertia import first_moments, gravity_moments, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import (
+    first_moments,
+    gravity_moments,
+    momentum_of_motion,
+    reference_inertias,
+)
 from artix.dynamics.mass_matrix import generalized_momenta, momenta_rates
 from artix.dynamics.newton_euler import (
     displacement_rates,
@@ -27,7 +34,13 @@ from artix.kinematics.forward import (
     root_motion,
     state_velocities,
 )
-from artix.kinematics.frames import Frame, check_single, frame_acceleration, frame_velocity, link_of_frame
+from artix.kinematics.frames import (
+    Frame,
+    check_single,
+    frame_acceleration,
+    frame_velocity,
+    link_of_frame,
+)
 from artix.kinematics.tree import link_subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -39,12 +52,14 @@ Array = jax.Array
 
 
 @quantity
-def center_of_mass(articulation: Articulation, state: State, frame: Literal["world", "root"] = "world") -> Array:
+def center_of_mass(
+    articulation: Articulation, state: State, frame: Literal["world", "root"] = "world"
+) -> Array:
     """Centre of mass of the whole articulation, PhysX's ``computeArticulationCOM``.
 
     Args:
-      frame: ``"world"``, or ``"root"`` for the root's mass frame (origin at its centre of mass, axes of its
-        ``link_com_pose``), which is what PhysX's ``rootFrame`` means.
+      frame: ``"world"``, or ``"root"`` for the root's mass frame (origin at its centre of mass,
+        axes of its ``link_com_pose``), which is what PhysX's ``rootFrame`` means.
 
     Returns:
       The position [m], shape [3].
@@ -56,7 +71,9 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> print(artix.center_of_mass(pendulum, artix.neutral_state(pendulum)))
       [ 0.  0. -1.]
-      >>> states = jax.vmap(lambda key: artix.random_state(pendulum, key))(jax.random.split(jax.random.key(0), 256))
+      >>> states = jax.vmap(lambda key: artix.random_state(pendulum, key))(
+      ...     jax.random.split(jax.random.key(0), 256)
+      ... )
       >>> print(jax.vmap(lambda state: artix.center_of_mass(pendulum, state))(states).shape)
       (256, 3)
     """
@@ -67,7 +84,9 @@ def center_of_mass(articulation: Articulation, state: State, frame: Literal["wor
     if frame == "world":
         return kin.reference + center[:, 0]
     axes = Transforms.from_poses(articulation.link_com_pose[:1]).rotation
-    return spatial.rotate_inverse(spatial.quaternion_product(kin.quaternion[:, :1], axes), center)[:, 0]
+    return spatial.rotate_inverse(spatial.quaternion_product(kin.quaternion[:, :1], axes), center)[
+        :, 0
+    ]
 
 
 @quantity
@@ -77,7 +96,8 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
     Returns:
       Shape [3, nv] [m or 1].
 
-    Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal momentum matrix.
+    Identity: ``center_of_mass_jacobian(a, s) * total_mass`` is the linear part of the centroidal
+    momentum matrix.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -91,14 +111,15 @@ def center_of_mass_jacobian(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tuple[Array, Array]:
-    """Matrix A and bias of the momentum about the centre of mass: ``h = A nu`` and ``dh/dt = A nu' + bias``.
+    """Matrix A and bias of the momentum about the centre of mass: ``h = A nu`` and
+    ``dh/dt = A nu' + bias``.
 
-    Orin, Goswami and Lee, *Centroidal dynamics of a humanoid robot*, Autonomous Robots 2013; Wensing and Orin 2016.
-    Mirrors PhysX's ``computeCentroidalMomentumMatrix``, for fixed bases too.
+    Orin, Goswami and Lee, *Centroidal dynamics of a humanoid robot*, Autonomous Robots 2013;
+    Wensing and Orin 2016. Mirrors PhysX's ``computeCentroidalMomentumMatrix``, for fixed bases too.
 
     Returns:
-      A, shape [6, nv], and the bias, shape [6]: linear [kg m/s, N], then angular about the centre of mass
-      [kg m^2/s, N m], in world axes.
+      A, shape [6, nv], and the bias, shape [6]: linear [kg m/s, N], then angular about the centre
+      of mass [kg m^2/s, N m], in world axes.
 
     Identity: ``A @ nu == centroidal_momentum(a, s)``.
 
@@ -112,7 +133,9 @@ def centroidal_momentum_matrix(articulation: Articulation, state: State) -> tupl
     """
     kin = kinematics(articulation, state)
     _, momenta = generalized_momenta(articulation, kin)
-    force = jnp.sum(newton_euler(articulation, kin, state, None, gravity=False).force, axis=1, keepdims=True)
+    force = jnp.sum(
+        newton_euler(articulation, kin, state, None, gravity=False).force, axis=1, keepdims=True
+    )
     center = mass_center(articulation, kin)
     return about(center, momenta), about(center, force)[:, 0]
 
@@ -122,7 +145,8 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
     """Momentum about the centre of mass, Pinocchio's ``hg``.
 
     Returns:
-      Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], world axes, shape [6].
+      Linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], world axes, shape
+      [6].
 
     Identity: ``centroidal_momentum_matrix(a, s)[0] @ nu``.
 
@@ -142,7 +166,9 @@ def centroidal_momentum(articulation: Articulation, state: State) -> Array:
 
 
 @quantity
-def centroidal_momentum_rate(articulation: Articulation, state: State, acceleration: Array) -> Array:
+def centroidal_momentum_rate(
+    articulation: Articulation, state: State, acceleration: Array
+) -> Array:
     """Rate of change of :func:`centroidal_momentum` for a given acceleration, Pinocchio's ``dhg``.
 
     Args:
@@ -161,7 +187,9 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
       >>> print(rate[2] / quadruped.link_mass.sum(), jnp.abs(rate[3:]).max() < 1e-2)
       -9.81 True
     """
-    check_vector("acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv")
+    check_vector(
+        "acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv"
+    )
     kin = kinematics(articulation, state)
     force = newton_euler(articulation, kin, state, acceleration, gravity=False).force
     return about(mass_center(articulation, kin), jnp.sum(force, axis=1, keepdims=True))[:, 0]
@@ -171,8 +199,8 @@ def centroidal_momentum_rate(articulation: Articulation, state: State, accelerat
 def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) -> Array:
     """Rate of change of the centroidal momentum matrix, Pinocchio's ``dAg``.
 
-    Wensing and Orin, *Improved computation of the humanoid centroidal dynamics and application for whole-body control*,
-    International Journal of Humanoid Robotics 2016.
+    Wensing and Orin, *Improved computation of the humanoid centroidal dynamics and application for
+    whole-body control*, International Journal of Humanoid Robotics 2016.
 
     Returns:
       Shape [6, nv], linear rows first, in world axes [kg/s, kg m/s, kg m^2/s].
@@ -189,20 +217,25 @@ def centroidal_momentum_matrix_rate(articulation: Articulation, state: State) ->
     """
     tree = articulation.topology
     kin = kinematics(articulation, state)
-    # In the inertial frame that moves with the root's centre of mass, the root's own motions do not change.
+    # In the inertial frame that moves with the root's centre of mass, the root's own motions do not
+    # change.
     rnea = newton_euler(articulation, kin, state, None, gravity=False)
     motions, momenta = generalized_momenta(articulation, kin)
     rates = jnp.concatenate(motion_rates(tree, rnea.velocity, rnea.motions))
     rates = jnp.pad(rates, ((0, 0), (tree.num_base_dofs, 0)))
     changes = momenta_rates(tree, rnea.inertias, rnea.velocity, motions, rates)
-    momentum = jnp.sum(momentum_of_motion(rnea.inertias, rnea.velocity).linear, axis=1, keepdims=True)
+    momentum = jnp.sum(
+        momentum_of_motion(rnea.inertias, rnea.velocity).linear, axis=1, keepdims=True
+    )
     center_velocity = momentum / jnp.sum(articulation.link_mass)
     return about(mass_center(articulation, kin), changes) - _moment(center_velocity, momenta[:3])
 
 
 def about(center: Array, rows: Array) -> Array:
     """Moves momenta or forces [6, k] from the reference point to ``center`` [3, 1]."""
-    return jnp.concatenate([rows[:3], rows[3:] - spatial.cross(jnp.broadcast_to(center, rows[:3].shape), rows[:3])])
+    return jnp.concatenate(
+        [rows[:3], rows[3:] - spatial.cross(jnp.broadcast_to(center, rows[:3].shape), rows[:3])]
+    )
 
 
 def mass_center(articulation: Articulation, kin: Kinematics) -> Array:
@@ -212,7 +245,8 @@ def mass_center(articulation: Articulation, kin: Kinematics) -> Array:
 
 
 class CentroidalDerivatives(NamedTuple):
-    """Derivatives of the momentum h about the centre of mass and of its rate of change, [6, nv] each.
+    """Derivatives of the momentum h about the centre of mass and of its rate of change, [6, nv]
+    each.
 
     Rows are linear [kg m/s, N], then angular [kg m^2/s, N m], in world axes.
 
@@ -239,14 +273,18 @@ class CentroidalDerivatives(NamedTuple):
 
 
 @quantity
-def centroidal_derivatives(articulation: Articulation, state: State, acceleration: Array) -> CentroidalDerivatives:
-    """Derivatives of the centroidal momentum and of its rate, Pinocchio's ``computeCentroidalDynamicsDerivatives``.
+def centroidal_derivatives(
+    articulation: Articulation, state: State, acceleration: Array
+) -> CentroidalDerivatives:
+    """Derivatives of the centroidal momentum and of its rate, Pinocchio's
+    ``computeCentroidalDynamicsDerivatives``.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
-      The derivatives of h and of ``dh/dt = A nu' + bias``, linear part first, in world axes, shape [6, nv] each.
+      The derivatives of h and of ``dh/dt = A nu' + bias``, linear part first, in world axes, shape
+      [6, nv] each.
 
     Identity: ``.momentum_by_velocity == centroidal_momentum_matrix(a, s)[0]``.
 
@@ -268,9 +306,13 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
     sums = rates.sums
     motions = rates.motions
     momenta = jnp.concatenate([sums.momentum, spatial.axial(sums.momentum_moments)])
-    by_configuration = jnp.concatenate(momentum_of_motion(sums.inertias, rates.first)) + force_cross(motions, momenta)
+    by_configuration = jnp.concatenate(
+        momentum_of_motion(sums.inertias, rates.first)
+    ) + force_cross(motions, momenta)
     forces = forces_by_configuration(rates)
-    by_velocity = forces_by_velocity(rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first))
+    by_velocity = forces_by_velocity(
+        rates, changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
+    )
     # Momenta and forces are about the centre of mass, which moves as well.
     center = mass_center(articulation, kin)
     mass = jnp.sum(articulation.link_mass)
@@ -288,11 +330,13 @@ def centroidal_derivatives(articulation: Articulation, state: State, acceleratio
 
 
 def _moment(arm: Array, force: Array) -> Array:
-    """Moments of forces [3, k] at arms [3, k] (either may be a single column), below three rows of zeros, [6, k]."""
+    """Moments of forces [3, k] at arms [3, k] (either may be a single column), below three rows of
+    zeros, [6, k].
+    """
     return jnp.pad(spatial.cross(arm, force), ((3, 0), (0, 0)))
 
 
-# --- energy ---------------------------------------------------------------------------------------
+# --- energy -------------------------------------------------------------------------------------
 
 
 @quantity
@@ -324,7 +368,8 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
 
 @quantity
 def potential_energy(articulation: Articulation, state: State) -> Array:
-    """Potential energy of gravity, zero for a mass at the world's origin; Pinocchio's ``computePotentialEnergy``.
+    """Potential energy of gravity, zero for a mass at the world's origin; Pinocchio's
+    ``computePotentialEnergy``.
 
     Args:
       articulation: the articulation; ``gravity_scale`` is honoured.
@@ -336,7 +381,9 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> print(artix.potential_energy(pendulum, artix.neutral_state(pendulum)))  # -9.81 (0.5 + 1.5) J
+      >>> print(
+      ...     artix.potential_energy(pendulum, artix.neutral_state(pendulum))
+      ... )  # -9.81 (0.5 + 1.5) J
       -19.62
     """
     kin = kinematics(articulation, state)
@@ -347,7 +394,8 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def mechanical_energy(articulation: Articulation, state: State, *, armature: bool = False) -> Array:
-    """Sum of kinetic and potential energy, Pinocchio's ``computeMechanicalEnergy`` (which includes the armature).
+    """Sum of kinetic and potential energy, Pinocchio's ``computeMechanicalEnergy`` (which includes
+    the armature).
 
     Args:
       armature: whether to include the kinetic energy of the joints' armature.
@@ -366,10 +414,12 @@ def mechanical_energy(articulation: Articulation, state: State, *, armature: boo
       >>> print(jnp.abs(power) < 1e-3)  # nothing drives it: its energy stays [W]
       True
     """
-    return kinetic_energy(articulation, state, armature=armature) + potential_energy(articulation, state)
+    return kinetic_energy(articulation, state, armature=armature) + potential_energy(
+        articulation, state
+    )
 
 
-# --- subtrees -------------------------------------------------------------------------------------
+# --- subtrees -----------------------------------------------------------------------------------
 
 
 @quantity
@@ -395,13 +445,16 @@ def subtree_centers_of_mass(articulation: Articulation, state: State) -> Array:
     """Centres of mass of each link together with all links below it, Pinocchio's ``com``.
 
     Returns:
-      World positions [m], shape [L, 3]; for a massless subtree, the origin of its link's mass frame.
+      World positions [m], shape [L, 3]; for a massless subtree, the origin of its link's mass
+      frame.
 
     Identity: the root's is ``center_of_mass(a, s)``.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> print(artix.dynamics.subtree_centers_of_mass(pendulum, artix.neutral_state(pendulum))[:, 2])  # heights [m]
+      >>> print(
+      ...     artix.dynamics.subtree_centers_of_mass(pendulum, artix.neutral_state(pendulum))[:, 2]
+      ... )  # heights [m]
       [-1.  -1.  -1.5]
     """
     kin = kinematics(articulation, state)
@@ -430,8 +483,11 @@ def subtree_center_of_mass_velocities(articulation: Articulation, state: State) 
 
 
 @quantity
-def subtree_center_of_mass_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Accelerations of :func:`subtree_centers_of_mass` in world axes, without gravity; Pinocchio's ``acom``.
+def subtree_center_of_mass_accelerations(
+    articulation: Articulation, state: State, acceleration: Array
+) -> Array:
+    """Accelerations of :func:`subtree_centers_of_mass` in world axes, without gravity; Pinocchio's
+    ``acom``.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
@@ -442,7 +498,9 @@ def subtree_center_of_mass_accelerations(articulation: Articulation, state: Stat
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
-      >>> accelerations = artix.dynamics.subtree_center_of_mass_accelerations(pendulum, turning, jnp.zeros(2))
+      >>> accelerations = artix.dynamics.subtree_center_of_mass_accelerations(
+      ...     pendulum, turning, jnp.zeros(2)
+      ... )
       >>> print(accelerations[1:, 2])  # centripetal, of both rods and of the lower one [m/s^2]
       [1.  1.5]
     """
@@ -480,12 +538,17 @@ def subtree_center_of_mass_jacobian(articulation: Articulation, state: State, li
     kin = kinematics(articulation, state)
     motions = generalized_motions(articulation, kin)
     top = link_of_frame(articulation, link)[0][0]
-    weight = articulation.link_mass * jnp.asarray(tree.link_ancestors)[top].astype(articulation.dtype)
+    weight = articulation.link_mass * jnp.asarray(tree.link_ancestors)[top].astype(
+        articulation.dtype
+    )
     weight = jnp.where(jnp.sum(weight) > 0, weight, jnp.zeros_like(weight).at[top].set(1))
     weight = weight / jnp.sum(weight)
     # The fraction of the subtree's mass that each DOF moves, and the first moment of that fraction.
     moved = jnp.asarray(tree.dof_moves_link, weight.dtype)
-    moved = jnp.concatenate([jnp.ones_like(moved, shape=(tree.num_base_dofs, tree.num_links)), moved]) * weight[None]
+    moved = (
+        jnp.concatenate([jnp.ones_like(moved, shape=(tree.num_base_dofs, tree.num_links)), moved])
+        * weight[None]
+    )
     moment = matmul(link_centers(articulation, kin), moved.T)
     return jnp.sum(moved, axis=1)[None] * motions[:3] + spatial.cross(motions[3:], moment)
 
@@ -510,8 +573,11 @@ def center_of_mass_velocity(articulation: Articulation, state: State) -> Array:
 
 
 @quantity
-def center_of_mass_acceleration(articulation: Articulation, state: State, acceleration: Array) -> Array:
-    """Acceleration of the articulation's centre of mass in world axes, without gravity; Pinocchio's ``acom[0]``.
+def center_of_mass_acceleration(
+    articulation: Articulation, state: State, acceleration: Array
+) -> Array:
+    """Acceleration of the articulation's centre of mass in world axes, without gravity; Pinocchio's
+    ``acom[0]``.
 
     Args:
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
@@ -537,16 +603,22 @@ def _center_velocities(articulation: Articulation, state: State) -> Array:
 
 def _center_accelerations(articulation: Articulation, state: State, acceleration: Array) -> Array:
     """Accelerations of the links' centres of mass, [3, L]."""
-    return frame_acceleration(articulation, state, acceleration, offset="com", classical=True)[:, :3].T
+    return frame_acceleration(articulation, state, acceleration, offset="com", classical=True)[
+        :, :3
+    ].T
 
 
 def _mean(articulation: Articulation, of_links: Array) -> Array:
-    """Mass-weighted averages of vectors [3, L] over subtrees; the link's own vector where a subtree has no mass."""
+    """Mass-weighted averages of vectors [3, L] over subtrees; the link's own vector where a subtree
+    has no mass.
+    """
     mass = articulation.link_mass
     total = link_subtree_sums(articulation.topology, mass)
     sums = link_subtree_sums(articulation.topology, mass[None] * of_links)
     massive = total > 0
-    return jnp.where(massive[None], sums / jnp.where(massive, total, jnp.ones_like(total))[None], of_links)
+    return jnp.where(
+        massive[None], sums / jnp.where(massive, total, jnp.ones_like(total))[None], of_links
+    )
 
 
 def _total_mean(articulation: Articulation, of_links: Array) -> Array:

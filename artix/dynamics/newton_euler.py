@@ -1,22 +1,26 @@
-"""The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree, and its derivatives.
+"""The recursive Newton-Euler algorithm (RNEA), its recursions written as sums over the tree, and
+its derivatives.
 
-Let S_d be the motion that a unit velocity of DOF d gives to the bodies below it, about one point and in world axes::
+Let S_d be the motion that a unit velocity of DOF d gives to the bodies below it, about one point
+and in world axes::
 
     velocity of body b       v_b = sum of S_d qd_d over the DOFs above b                       path sum
     acceleration of body b   a_b = sum of S_d qdd_d + v x S_d qd_d over the DOFs above b, minus gravity
     force on body b          f_b = I_b a_b + v_b x* I_b v_b, minus external wrenches
     force of DOF d           tau_d = S_d . (sum of f_b over the bodies below d)                subtree sum
 
-The first two are :func:`artix.kinematics.forward.body_accelerations`, the third :func:`forces_of_motion`, the last
-:func:`generalized_forces`. Featherstone, *Rigid Body Dynamics Algorithms* (2008), section 5.3.
+The first two are :func:`artix.kinematics.forward.body_accelerations`, the third
+:func:`forces_of_motion`, the last :func:`generalized_forces`. Featherstone, *Rigid Body Dynamics
+Algorithms* (2008), section 5.3.
 
-The derivatives have a closed form. Let c displace a body and everything below it. Seen from the displaced bodies, all
-velocities below change by the same motion ``first_c = v_above x S_c`` and all accelerations by ``second_c - v x
-first_c`` with ``second_c = a_above x S_c + v_above x first_c``; neither depends on the body. So one vector per
-displacement and one per composite body suffice, and all n^2 derivatives are their outer products under the ancestor
-masks. Carpentier and Mansard, RSS 2018; Singh, Russell and Wensing, RA-L 2022, whose ``psi'`` and ``psi''`` are
-``first`` and ``second`` and whose ``B`` matrix appears here as the moments of momentum.
-"""
+The derivatives have a closed form. Let c displace a body and everything below it. Seen from the
+displaced bodies, all velocities below change by the same motion ``first_c = v_above x S_c`` and all
+accelerations by ``second_c - v x first_c`` with ``second_c = a_above x S_c + v_above x first_c``;
+neither depends on the body. So one vector per displacement and one per composite body suffice, and
+all n^2 derivatives are their outer products under the ancestor masks. Carpentier and Mansard, RSS
+2018; Singh, Russell and Wensing, RA-L 2022, whose ``psi'`` and ``psi''`` are ``first`` and
+``second`` and whose ``B`` matrix appears here as the moments of momentum.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -25,7 +29,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.dynamics.inertia import Inertias, first_moments, gravity_free_moments, momentum_of_motion, reference_inertias
+from artix.dynamics.inertia import (
+    Inertias,
+    first_moments,
+    gravity_free_moments,
+    momentum_of_motion,
+    reference_inertias,
+)
 from artix.kinematics.columns import (
     NUM_ROOT,
     changes_by_displacement,
@@ -33,7 +43,13 @@ from artix.kinematics.columns import (
     displacement_motions,
     displacements,
 )
-from artix.kinematics.forward import Kinematics, body_accelerations, dof_motions, link_centers, motion_rates
+from artix.kinematics.forward import (
+    Kinematics,
+    body_accelerations,
+    dof_motions,
+    link_centers,
+    motion_rates,
+)
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import masked_sum, matmul, take
@@ -46,7 +62,9 @@ Array = jax.Array
 
 
 class NewtonEuler(NamedTuple):
-    """One pass of the algorithm; about the reference point and in world axes, without the root's linear velocity."""
+    """One pass of the algorithm; about the reference point and in world axes, without the root's
+    linear velocity.
+    """
 
     motions: Motion
     """Unit motions S_d of the DOFs, [3, n]."""
@@ -57,7 +75,8 @@ class NewtonEuler(NamedTuple):
     inertias: Inertias
     """Mass moments of the bodies."""
     force: Array
-    """Force and torque required on each body for its motion and against gravity, minus external wrenches, [6, B]."""
+    """Force and torque required on each body for its motion and against gravity, minus external
+    wrenches, [6, B]."""
 
 
 def newton_euler(
@@ -71,8 +90,8 @@ def newton_euler(
 ) -> NewtonEuler:
     """One pass; an acceleration of ``None`` is zero.
 
-    Gravity acts as an upward acceleration of each body, scaled by the ``gravity_scale`` of the link that the body's
-    joint moves, and corrected for welded links with another ``gravity_scale``.
+    Gravity acts as an upward acceleration of each body, scaled by the ``gravity_scale`` of the link
+    that the body's joint moves, and corrected for welded links with another ``gravity_scale``.
     """
     tree = articulation.topology
     motions = dof_motions(tree, kin)
@@ -83,7 +102,9 @@ def newton_euler(
         scaled = rate._replace(linear=rate.linear - articulation.gravity[:, None] * scale[None])
         force = forces_of_motion(velocity, scaled, inertias)
         if tree.has_rigid_links:
-            mass = articulation.link_mass * (take(scale, tree.link_body) - articulation.gravity_scale)
+            mass = articulation.link_mass * (
+                take(scale, tree.link_body) - articulation.gravity_scale
+            )
             force = force + gravity_wrenches(articulation, *first_moments(articulation, kin, mass))
         rate = rate._replace(linear=rate.linear - articulation.gravity[:, None])
     else:
@@ -94,16 +115,21 @@ def newton_euler(
 
 
 def gravity_wrenches(articulation: Articulation, mass: Array, first: Array) -> Array:
-    """Gravity's forces and torques about the reference point on masses [k] with first moments [3, k], [6, k]."""
+    """Gravity's forces and torques about the reference point on masses [k] with first moments
+    [3, k], [6, k].
+    """
     gravity = articulation.gravity[:, None]
     return jnp.concatenate([mass[None] * gravity, spatial.cross(first, gravity)])
 
 
 def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Array:
-    """Forces and torques about the reference point required for the motion of each body (or link), [6, k]."""
+    """Forces and torques about the reference point required for the motion of each body (or link),
+    [6, k].
+    """
     omega = velocity.angular
-    # A point at r from the reference point accelerates by ``at_reference + gradient @ r``. Multiplied by the
-    # pseudo-inertia this gives the force and the matrix of moments in one product, without any nested cross product.
+    # A point at r from the reference point accelerates by ``at_reference + gradient @ r``.
+    # Multiplied by the pseudo-inertia this gives the force and the matrix of moments in one
+    # product, without any nested cross product.
     at_reference = rate.linear + spatial.cross(omega, velocity.linear)
     turn = spatial.skew(omega)
     gradient = spatial.skew(rate.angular) + spatial.multiply(turn, turn)
@@ -114,7 +140,9 @@ def forces_of_motion(velocity: Motion, rate: Motion, inertias: Inertias) -> Arra
 
 
 def body_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    """Wrenches on the links [L, 6], each at its centre of mass, as wrenches on the bodies about the reference point."""
+    """Wrenches on the links [L, 6], each at its centre of mass, as wrenches on the bodies about the
+    reference point.
+    """
     return link_sums(articulation.topology, link_wrenches(articulation, kin, external_force))
 
 
@@ -124,7 +152,9 @@ def link_sums(tree: Topology, forces: Array) -> Array:
 
 
 def link_wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> Array:
-    """Wrenches on the links [L, 6], each at its centre of mass, as wrenches about the reference point, [6, L]."""
+    """Wrenches on the links [L, 6], each at its centre of mass, as wrenches about the reference
+    point, [6, L].
+    """
     tree = articulation.topology
     shape = (tree.num_links, 6)
     check_vector("external_force", external_force, shape, articulation.dtype, "a wrench per link")
@@ -146,11 +176,13 @@ def concatenate_root_and_joints(tree: Topology, root: Array, joints: Array) -> A
     return jnp.concatenate([root[:, 0], joints])
 
 
-# --- derivatives ----------------------------------------------------------------------------------
+# --- derivatives --------------------------------------------------------------------------------
 
 
 class WorldForces(NamedTuple):
-    """Forces that keep their world components when a body is displaced: wrenches, and corrections of gravity."""
+    """Forces that keep their world components when a body is displaced: wrenches, and corrections
+    of gravity.
+    """
 
     force: Array
     """[3, k]"""
@@ -183,7 +215,9 @@ class ForceDerivatives(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How each unit displacement changes the motion of everything it moves, and sums over the bodies moved."""
+    """How each unit displacement changes the motion of everything it moves, and sums over the
+    bodies moved.
+    """
 
     motions: Motion
     first: Motion
@@ -193,26 +227,45 @@ class Rates(NamedTuple):
 
 
 def displacement_rates(
-    articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
+    articulation: Articulation,
+    kin: Kinematics,
+    rnea: NewtonEuler,
+    external_force: Array | None,
+    *,
+    gravity: bool,
 ) -> Rates:
     """The rates of all unit displacements."""
     sums = _composites(articulation, kin, rnea, external_force, gravity=gravity)
-    changes = changes_by_displacement(articulation.topology, kin, rnea.motions, rnea.velocity, rnea.acceleration)
+    changes = changes_by_displacement(
+        articulation.topology, kin, rnea.motions, rnea.velocity, rnea.acceleration
+    )
     return Rates(*changes, sums)
 
 
 def forces_by_configuration(rates: Rates) -> Array:
-    """Change of the force on the bodies that each unit displacement moves, in world axes, [6, c]."""
+    """Change of the force on the bodies that each unit displacement moves, in world axes,
+    [6, c].
+    """
     motions, first, second, sums = rates
-    forces = jnp.concatenate(momentum_of_motion(sums.inertias, second)) + twice_coriolis(sums, first.angular)
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, second)) + twice_coriolis(
+        sums, first.angular
+    )
     forces = forces + force_cross(motions, sums.force)
-    return forces if sums.world is None else forces + world_force_changes(sums.world, motions.angular)
+    return (
+        forces if sums.world is None else forces + world_force_changes(sums.world, motions.angular)
+    )
 
 
 def forces_by_velocity(rates: Rates, changes: Motion) -> Array:
-    """Change of the force on the bodies that unit velocities move, [6, 3 + n], from :func:`changes_by_velocity`."""
-    sums, angular = jax.tree.map(lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular))
-    return jnp.concatenate(momentum_of_motion(sums.inertias, changes)) + twice_coriolis(sums, angular)
+    """Change of the force on the bodies that unit velocities move, [6, 3 + n], from
+    :func:`changes_by_velocity`.
+    """
+    sums, angular = jax.tree.map(
+        lambda x: x[..., : changes.linear.shape[1]], (rates.sums, rates.motions.angular)
+    )
+    return jnp.concatenate(momentum_of_motion(sums.inertias, changes)) + twice_coriolis(
+        sums, angular
+    )
 
 
 def force_derivatives(
@@ -235,7 +288,9 @@ def force_derivatives(
     if dofs.world is not None:
         rows.append(world_force_changes_transposed(dofs.world, rnea.motions))
         columns.append(rates.motions.angular)
-    by_configuration = _assemble(articulation, rnea.motions, forces_by_configuration(rates), rows, columns)
+    by_configuration = _assemble(
+        articulation, rnea.motions, forces_by_configuration(rates), rows, columns
+    )
     changes = changes_by_velocity(tree, rnea.motions, rnea.velocity, rates.first)
     columns = [*changes, rates.motions.angular[:, :count]]
     forces = forces_by_velocity(rates, changes)
@@ -244,9 +299,11 @@ def force_derivatives(
 
 
 def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEuler) -> Array:
-    """The Coriolis matrix's columns of the root's angular velocity and the joint velocities, [nv, 3 + n].
+    """The Coriolis matrix's columns of the root's angular velocity and the joint velocities,
+    [nv, 3 + n].
 
-    In the inertial frame that moves with the root's centre of mass, where the root's own motions do not change.
+    In the inertial frame that moves with the root's centre of mass, where the root's own motions do
+    not change.
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
@@ -255,17 +312,29 @@ def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEu
     rates = motion_rates(tree, rnea.velocity, rnea.motions)
     rates = Motion(*(jnp.pad(part, ((0, 0), (NUM_ROOT, 0))) for part in rates))
     sums, dofs = (jax.tree.map(lambda x, k=first: x[..., k:count], sums) for first in (0, NUM_ROOT))
-    forces = jnp.concatenate(momentum_of_motion(sums.inertias, rates)) + 0.5 * twice_coriolis(sums, motions.angular)
-    rows = [*momentum_of_motion(dofs.inertias, rnea.motions), 0.5 * twice_coriolis_transposed(dofs, rnea.motions)]
+    forces = jnp.concatenate(momentum_of_motion(sums.inertias, rates)) + 0.5 * twice_coriolis(
+        sums, motions.angular
+    )
+    rows = [
+        *momentum_of_motion(dofs.inertias, rnea.motions),
+        0.5 * twice_coriolis_transposed(dofs, rnea.motions),
+    ]
     return _assemble(articulation, rnea.motions, forces, rows, [*rates, motions.angular])
 
 
-def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list) -> Array:
-    """The matrix [nv, c]: the power of the force changes for DOFs above a displacement, rows times columns below it."""
+def _assemble(
+    articulation: Articulation, motions: Motion, forces: Array, rows: list, columns: list
+) -> Array:
+    """The matrix [nv, c]: the power of the force changes for DOFs above a displacement, rows times
+    columns below it.
+    """
     tree = articulation.topology
     masks = displacements(tree)
     count = forces.shape[1]
-    above, below = (jnp.asarray(mask, forces.dtype)[:, :count] for mask in (masks.dof_is_above, masks.carries_dof))
+    above, below = (
+        jnp.asarray(mask, forces.dtype)[:, :count]
+        for mask in (masks.dof_is_above, masks.carries_dof)
+    )
     upper = matmul(jnp.concatenate(motions).T, forces)
     lower = matmul(jnp.concatenate(rows).T, jnp.concatenate(columns))
     joints = above * upper + below * lower
@@ -275,7 +344,12 @@ def _assemble(articulation: Articulation, motions: Motion, forces: Array, rows: 
 
 
 def _composites(
-    articulation: Articulation, kin: Kinematics, rnea: NewtonEuler, external_force: Array | None, *, gravity: bool
+    articulation: Articulation,
+    kin: Kinematics,
+    rnea: NewtonEuler,
+    external_force: Array | None,
+    *,
+    gravity: bool,
 ) -> Composites:
     tree = articulation.topology
     mass, first, second = rnea.inertias
@@ -323,14 +397,17 @@ def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array
 
 
 def force_cross(motion: Motion, force: Array) -> Array:
-    """Rate of change of forces [6, k] that move along with motions: the spatial cross product ``motion x* force``."""
+    """Rate of change of forces [6, k] that move along with motions: the spatial cross product
+    ``motion x* force``.
+    """
     linear = spatial.cross(motion.angular, force[:3])
     torque = spatial.cross(motion.angular, force[3:]) + spatial.cross(motion.linear, force[:3])
     return jnp.concatenate([linear, torque])
 
 
-# Changing all velocities by a motion with angular part w changes the acceleration of each point by twice the cross
-# product of w and its velocity. The forces for this are linear in w, with the moments of momentum as coefficients.
+# Changing all velocities by a motion with angular part w changes the acceleration of each point by
+# twice the cross product of w and its velocity. The forces for this are linear in w, with the
+# moments of momentum as coefficients.
 
 
 def twice_coriolis(sums: Composites, angular: Array) -> Array:
@@ -341,21 +418,32 @@ def twice_coriolis(sums: Composites, angular: Array) -> Array:
 
 
 def twice_coriolis_transposed(sums: Composites, motion: Motion) -> Array:
-    """The transposed map: rows [3, k] that map ``angular`` to the power of these forces along motions."""
+    """The transposed map: rows [3, k] that map ``angular`` to the power of these forces along
+    motions.
+    """
     moments = sums.momentum_moments
-    torque = spatial.trace(moments)[None] * motion.angular - spatial.apply_transposed(moments, motion.angular)
+    torque = spatial.trace(moments)[None] * motion.angular - spatial.apply_transposed(
+        moments, motion.angular
+    )
     return 2 * (spatial.cross(sums.momentum, motion.linear) + torque)
 
 
 def world_force_changes(world: WorldForces, angular: Array) -> Array:
     """Change of world forces as seen from composites that rotate by ``angular``, [6, k]."""
     torque = spatial.apply(world.moments, angular) - spatial.trace(world.moments)[None] * angular
-    return jnp.concatenate([spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)])
+    return jnp.concatenate(
+        [spatial.cross(world.force, angular), torque + spatial.cross(world.torque, angular)]
+    )
 
 
 def world_force_changes_transposed(world: WorldForces, motion: Motion) -> Array:
     """Rows [3, k] that map ``angular`` to the power of these changes along motions."""
     torque = (
-        spatial.apply_transposed(world.moments, motion.angular) - spatial.trace(world.moments)[None] * motion.angular
+        spatial.apply_transposed(world.moments, motion.angular)
+        - spatial.trace(world.moments)[None] * motion.angular
     )
-    return torque + spatial.cross(motion.linear, world.force) + spatial.cross(motion.angular, world.torque)
+    return (
+        torque
+        + spatial.cross(motion.linear, world.force)
+        + spatial.cross(motion.angular, world.torque)
+    )

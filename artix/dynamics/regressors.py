@@ -1,10 +1,12 @@
-"""The ten dynamic parameters of each link, and regressors: the dynamics as linear functions of them.
+"""The ten dynamic parameters of each link, and regressors: the dynamics as linear functions of
+them.
 
-The parameters are ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, the root first, with the first
-moments and the rotational inertia about the origin of the link's frame, in its axes: Pinocchio's
-``toDynamicParameters`` in the same order. Not every set of values belongs to a physical body; with the parameters of
-:mod:`artix.model.inertial_parameters` it does. Atkeson, An and Hollerbach, *Estimation of inertial parameters of
-manipulator loads and links*, 1986; Khalil and Dombre, *Modeling, Identification and Control of Robots*, 2002.
+The parameters are ``(m, m c_x, m c_y, m c_z, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)``, the root first,
+with the first moments and the rotational inertia about the origin of the link's frame, in its axes:
+Pinocchio's ``toDynamicParameters`` in the same order. Not every set of values belongs to a physical
+body; with the parameters of :mod:`artix.model.inertial_parameters` it does. Atkeson, An and
+Hollerbach, *Estimation of inertial parameters of manipulator loads and links*, 1986; Khalil and
+Dombre, *Modeling, Identification and Control of Robots*, 2002.
 """
 
 from __future__ import annotations
@@ -40,14 +42,17 @@ def dynamic_parameters(articulation: Articulation) -> Array:
     """Dynamic parameters of all links, Pinocchio's ``toDynamicParameters`` of each inertia.
 
     Returns:
-      ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` [kg, kg m, kg m^2] about the origins of the link frames, shape
-      [L, 10].
+      ``(m, m c, I_xx, I_xy, I_yy, I_xz, I_yz, I_zz)`` [kg, kg m, kg m^2] about the origins of the
+      link frames, shape [L, 10].
 
-    Identity: ``joint_torque_regressor(a, s, acc) @ dynamic_parameters(a).ravel()`` is the inverse dynamics.
+    Identity: ``joint_torque_regressor(a, s, acc) @ dynamic_parameters(a).ravel()`` is the inverse
+    dynamics.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> print(artix.dynamic_parameters(pendulum)[1, :4])  # 1 kg, its centre half a metre below the joint
+      >>> print(
+      ...     artix.dynamic_parameters(pendulum)[1, :4]
+      ... )  # 1 kg, its centre half a metre below the joint
       [ 1.   0.   0.  -0.5]
     """
     frames = Transforms.from_poses(articulation.link_com_pose)
@@ -66,12 +71,13 @@ def with_dynamic_parameters(articulation: Articulation, parameters: Array) -> Ar
     """The articulation with these dynamic parameters, Pinocchio's ``FromDynamicParameters``.
 
     Args:
-      parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. They are not checked for physical
-        consistency, which unconstrained least squares does not guarantee.
+      parameters: as :func:`dynamic_parameters` returns them, shape [L, 10]. They are not checked
+        for physical consistency, which unconstrained least squares does not guarantee.
 
     Returns:
-      The articulation with ``link_mass``, ``link_com_pose`` (in the links' axes) and ``link_inertia`` replaced. The
-      centre of mass of a massless link is at the origin of its frame.
+      The articulation with ``link_mass``, ``link_com_pose`` (in the links' axes) and
+      ``link_inertia`` replaced. The centre of mass of a massless link is at the origin of its
+      frame.
 
     Identity: ``dynamic_parameters`` of the result are the parameters.
 
@@ -97,9 +103,9 @@ def _moments(parameters: Array) -> tuple[Array, Array, Array]:
     divisor = jnp.where(massless, jnp.ones_like(mass)[None], mass[None])
     center = jnp.where(massless, jnp.zeros_like(moment), moment / divisor)
     xx, xy, yy, xz, yz, zz = parameters[:, 4:].T
-    inertia = jnp.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3, -1) - mass[None, None] * _point_inertia(
-        center
-    )
+    inertia = jnp.stack([xx, xy, xz, xy, yy, yz, xz, yz, zz]).reshape(3, 3, -1) - mass[
+        None, None
+    ] * _point_inertia(center)
     axes = jnp.zeros_like(parameters[:, :4]).at[:, 3].set(1)
     return mass, jnp.concatenate([center.T, axes], axis=1), jnp.moveaxis(inertia, -1, 0)
 
@@ -115,18 +121,23 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
     """Regressor of the wrench that the motion of one body requires, Pinocchio's ``bodyRegressor``.
 
     Args:
-      velocity: spatial velocity in the body's frame, linear [m/s] first, then angular [rad/s], shape [6].
-      acceleration: spatial acceleration in the body's frame minus the acceleration of gravity [m/s^2, rad/s^2], shape
-        [6].
+      velocity: spatial velocity in the body's frame, linear [m/s] first, then angular [rad/s],
+        shape [6].
+      acceleration: spatial acceleration in the body's frame minus the acceleration of gravity
+        [m/s^2, rad/s^2], shape [6].
 
     Returns:
-      Shape [6, 10]: its product with the dynamic parameters is the force [N], then the torque [N m], at the frame's
-      origin and in its axes.
+      Shape [6, 10]: its product with the dynamic parameters is the force [N], then the torque
+      [N m], at the frame's origin and in its axes.
 
     Examples:
-      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])  # held still: zero minus gravity
+      >>> acceleration = jnp.array(
+      ...     [0.0, 0.0, 9.81, 0.0, 0.0, 0.0]
+      ... )  # held still: zero minus gravity
       >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
-      >>> parameters = jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)  # 2 kg, the centre of mass 0.1 m along x
+      >>> parameters = (
+      ...     jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)
+      ... )  # 2 kg, the centre of mass 0.1 m along x
       >>> print(regressor @ parameters)
       [ 0.     0.    19.62   0.    -1.962  0.   ]
     """
@@ -138,9 +149,14 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
 
 @quantity
 def frame_body_regressor(
-    articulation: Articulation, state: State, acceleration: Array, frame: Frames = None, offset: Offset = None
+    articulation: Articulation,
+    state: State,
+    acceleration: Array,
+    frame: Frames = None,
+    offset: Offset = None,
 ) -> Array:
-    """:func:`body_regressor` of bodies fixed to frames: Pinocchio's ``frameBodyRegressor``, ``jointBodyRegressor``.
+    """:func:`body_regressor` of bodies fixed to frames: Pinocchio's ``frameBodyRegressor``,
+    ``jointBodyRegressor``.
 
     ``gravity_scale`` of the frame's link is honoured.
 
@@ -150,8 +166,9 @@ def frame_body_regressor(
       offset: a pose in it; see :func:`artix.frame_velocity`.
 
     Returns:
-      Shape [6, 10], for dynamic parameters about the frame's origin in its axes; [L, 6, 10] for every link, [k, 6, 10]
-      for several frames. As for :func:`body_regressor`, its product with them is the force [N], then the torque [N m].
+      Shape [6, 10], for dynamic parameters about the frame's origin in its axes; [L, 6, 10] for
+      every link, [k, 6, 10] for several frames. As for :func:`body_regressor`, its product with
+      them is the force [N], then the torque [N m].
 
     Raises:
       KeyError: no link or frame has this name.
@@ -160,10 +177,14 @@ def frame_body_regressor(
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> regressor = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7), "tool")
-      >>> print(regressor.shape, regressor[2, 0])  # the force on each kilogram that the tool carries
+      >>> print(
+      ...     regressor.shape, regressor[2, 0]
+      ... )  # the force on each kilogram that the tool carries
       (6, 10) 9.81
       >>> regressors = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7))
-      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))  # on each link by itself
+      >>> wrenches = jnp.einsum(
+      ...     "lij,lj->li", regressors, artix.dynamic_parameters(arm)
+      ... )  # on each link by itself
       >>> print(regressors.shape, wrenches.shape)
       (9, 6, 10) (9, 6)
     """
@@ -174,7 +195,9 @@ def frame_body_regressor(
     scale = articulation.gravity_scale
     if frame is not None:
         scale = take(scale, link_of_frame(articulation, frame)[0])
-    gravity = spatial.rotate_inverse(placement.rotation, scale[None] * articulation.gravity[:, None])
+    gravity = spatial.rotate_inverse(
+        placement.rotation, scale[None] * articulation.gravity[:, None]
+    )
     felt = rate.reshape(-1, 6).T - jnp.pad(gravity, ((0, 3), (0, 0)))
     regressors = _body_regressors(velocity.reshape(-1, 6).T, felt)
     return regressors[..., 0] if is_single(frame) else jnp.moveaxis(regressors, -1, 0)
@@ -189,9 +212,11 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
       acceleration: generalised acceleration, shape [nv] [m/s^2 or rad/s^2].
 
     Returns:
-      Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed root are zero.
+      Shape [nv, 10 L]; its product with the parameters is in N m or N. The ten columns of a fixed
+      root are zero.
 
-    Identity: its product with ``dynamic_parameters(a).ravel()`` is ``inverse_dynamics(..., armature=False)``.
+    Identity: its product with ``dynamic_parameters(a).ravel()`` is
+    ``inverse_dynamics(..., armature=False)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -201,7 +226,13 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
       >>> torque = regressor @ artix.dynamic_parameters(arm).ravel()
       >>> print(regressor.shape)
       (7, 90)
-      >>> print(jnp.allclose(torque, artix.inverse_dynamics(arm, state, acceleration, armature=False), atol=1e-3))
+      >>> print(
+      ...     jnp.allclose(
+      ...         torque,
+      ...         artix.inverse_dynamics(arm, state, acceleration, armature=False),
+      ...         atol=1e-3,
+      ...     )
+      ... )
       True
     """
     tree = articulation.topology
@@ -210,13 +241,19 @@ def joint_torque_regressor(articulation: Articulation, state: State, acceleratio
     frames = link_frames(tree, kin)
     rotation = spatial.rotation_matrix(frames.rotation)
     force = spatial.multiply(rotation, local[:3])
-    torque = spatial.multiply(rotation, local[3:]) + spatial.multiply(spatial.skew(frames.position), force)
+    torque = spatial.multiply(rotation, local[3:]) + spatial.multiply(
+        spatial.skew(frames.position), force
+    )
     wrenches = jnp.moveaxis(jnp.concatenate([force, torque]), -1, 1).reshape(6, -1)
     motions = generalized_motions(articulation, kin)
     powers = matmul(motions.T, wrenches)
     moves = jnp.asarray(tree.dof_moves_link, powers.dtype)
-    moves = jnp.concatenate([jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves])
-    return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(tree.nv, 10 * tree.num_links)
+    moves = jnp.concatenate(
+        [jnp.ones_like(moves, shape=(tree.num_base_dofs, tree.num_links)), moves]
+    )
+    return (powers.reshape(tree.nv, tree.num_links, 10) * moves[..., None]).reshape(
+        tree.nv, 10 * tree.num_links
+    )
 
 
 @quantity
@@ -227,14 +264,18 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
       articulation: the articulation; its total mass, including a fixed root's, is taken as known.
 
     Returns:
-      Shape [3, 4 L], in world axes; its product with masses [kg] and first moments [kg m] is a position [m].
+      Shape [3, 4 L], in world axes; its product with masses [kg] and first moments [kg m] is a
+      position [m].
 
     Identity: its product with ``dynamic_parameters(a)[:, :4].ravel()`` is ``center_of_mass(a, s)``.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> center = artix.dynamics.static_regressor(arm, state) @ artix.dynamic_parameters(arm)[:, :4].ravel()
+      >>> center = (
+      ...     artix.dynamics.static_regressor(arm, state)
+      ...     @ artix.dynamic_parameters(arm)[:, :4].ravel()
+      ... )
       >>> print(jnp.allclose(center, artix.center_of_mass(arm, state), atol=1e-4))
       True
     """
@@ -245,7 +286,8 @@ def static_regressor(articulation: Articulation, state: State) -> Array:
 
 @quantity
 def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
-    """Regressor of the kinetic energy without armature, Pinocchio's ``computeKineticEnergyRegressor``.
+    """Regressor of the kinetic energy without armature, Pinocchio's
+    ``computeKineticEnergyRegressor``.
 
     Returns:
       Shape [10 L]; its product with the parameters is in J.
@@ -255,7 +297,10 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> energy = artix.dynamics.kinetic_energy_regressor(arm, state) @ artix.dynamic_parameters(arm).ravel()
+      >>> energy = (
+      ...     artix.dynamics.kinetic_energy_regressor(arm, state)
+      ...     @ artix.dynamic_parameters(arm).ravel()
+      ... )
       >>> print(jnp.allclose(energy, artix.kinetic_energy(arm, state), rtol=1e-4))
       True
     """
@@ -263,7 +308,16 @@ def kinetic_energy_regressor(articulation: Articulation, state: State) -> Array:
     v = velocity[:3]
     x, y, z = velocity[3:]
     moments = spatial.cross(v, velocity[3:])
-    rows = [0.5 * spatial.dot(v, v), *moments, 0.5 * x * x, x * y, 0.5 * y * y, x * z, y * z, 0.5 * z * z]
+    rows = [
+        0.5 * spatial.dot(v, v),
+        *moments,
+        0.5 * x * x,
+        x * y,
+        0.5 * y * y,
+        x * z,
+        y * z,
+        0.5 * z * z,
+    ]
     return jnp.stack(rows, axis=1).reshape(-1)
 
 
@@ -282,12 +336,18 @@ def potential_energy_regressor(articulation: Articulation, state: State) -> Arra
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> energy = artix.dynamics.potential_energy_regressor(arm, state) @ artix.dynamic_parameters(arm).ravel()
+      >>> energy = (
+      ...     artix.dynamics.potential_energy_regressor(arm, state)
+      ...     @ artix.dynamic_parameters(arm).ravel()
+      ... )
       >>> print(jnp.allclose(energy, artix.potential_energy(arm, state), rtol=1e-4))
       True
     """
     moments = _first_moment_regressor(articulation, kinematics(articulation, state))
-    rows = -jnp.sum(articulation.gravity[:, None, None] * moments, axis=0) * articulation.gravity_scale[:, None]
+    rows = (
+        -jnp.sum(articulation.gravity[:, None, None] * moments, axis=0)
+        * articulation.gravity_scale[:, None]
+    )
     return jnp.pad(rows, ((0, 0), (0, 6))).reshape(-1)
 
 

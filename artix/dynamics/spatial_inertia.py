@@ -1,5 +1,5 @@
-"""Spatial inertias, 6 x 6 matrices from motions to momenta, of links, rigid subtrees and articulated bodies; and the
-Coriolis matrix with other products of inertias and velocities.
+"""Spatial inertias, 6 x 6 matrices from motions to momenta, of links, rigid subtrees and
+articulated bodies; and the Coriolis matrix with other products of inertias and velocities.
 """
 
 from __future__ import annotations
@@ -49,13 +49,15 @@ Array = jax.Array
 
 
 @quantity
-def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
+def link_spatial_inertias(
+    articulation: Articulation, state: State, *, axes: Axes = "world_aligned"
+) -> Array:
     """Spatial inertias of the links, Pinocchio's ``oinertias`` in ``"world"`` axes.
 
     Args:
       state: its state; only the configuration matters, and not even that in ``"local"`` axes.
-      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
-        the world's origin and axes (in float32 ill-conditioned far away).
+      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's
+        axes, ``"world"`` for the world's origin and axes (in float32 ill-conditioned far away).
 
     Returns:
       Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6].
@@ -65,7 +67,9 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> inertias = artix.dynamics.link_spatial_inertias(pendulum, artix.neutral_state(pendulum), axes="local")
+      >>> inertias = artix.dynamics.link_spatial_inertias(
+      ...     pendulum, artix.neutral_state(pendulum), axes="local"
+      ... )
       >>> print(inertias[1, 4, 4])  # of a rod about its end: m l^2 / 3
       0.334
     """
@@ -75,7 +79,9 @@ def link_spatial_inertias(articulation: Articulation, state: State, *, axes: Axe
 
 
 @quantity
-def composite_spatial_inertias(articulation: Articulation, state: State, *, axes: Axes = "world_aligned") -> Array:
+def composite_spatial_inertias(
+    articulation: Articulation, state: State, *, axes: Axes = "world_aligned"
+) -> Array:
     """Spatial inertias of each link together with all links below it as one rigid body.
 
     Pinocchio's ``Ycrb`` (``"local"``) and ``oYcrb`` (``"world"``); Featherstone 2008, section 6.2.
@@ -89,12 +95,14 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
     Raises:
       ValueError: ``axes`` is not one of the three.
 
-    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_i . I^c_j S_j`` for i above
-    j is the mass matrix.
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`,
+    ``S_i . I^c_j S_j`` for i above j is the mass matrix.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> inertias = artix.dynamics.composite_spatial_inertias(pendulum, artix.neutral_state(pendulum))
+      >>> inertias = artix.dynamics.composite_spatial_inertias(
+      ...     pendulum, artix.neutral_state(pendulum)
+      ... )
       >>> print(inertias[:, 0, 0])  # masses of each link and of all below it
       [2. 2. 1.]
     """
@@ -106,7 +114,8 @@ def composite_spatial_inertias(articulation: Articulation, state: State, *, axes
 
 @quantity
 def centroidal_inertia(articulation: Articulation, state: State) -> Array:
-    """Spatial inertia of the whole articulation about its centre of mass, in world axes, Pinocchio's ``Ig``.
+    """Spatial inertia of the whole articulation about its centre of mass, in world axes,
+    Pinocchio's ``Ig``.
 
     Orin, Goswami and Lee, Autonomous Robots 2013.
 
@@ -124,8 +133,11 @@ def centroidal_inertia(articulation: Articulation, state: State) -> Array:
     kin = kinematics(articulation, state)
     inertias = link_reference_inertias(articulation, kin)
     mass, first, second = (jnp.sum(part, axis=-1, keepdims=True) for part in inertias)
-    # The first moments are exactly zero; computed as a difference of large numbers they need not be.
-    at_center = Inertias(mass, jnp.zeros_like(first), second - first[:, None] * first[None] / mass[None, None])
+    # The first moments are exactly zero; computed as a difference of large numbers they need not
+    # be.
+    at_center = Inertias(
+        mass, jnp.zeros_like(first), second - first[:, None] * first[None] / mass[None, None]
+    )
     return spatial_inertias(at_center)[..., 0]
 
 
@@ -138,12 +150,15 @@ def supported_inertia(
     *,
     with_subtree: bool = True,
 ) -> Array:
-    """Spatial inertia that a frame's link supports, in the frame: Pinocchio's ``computeSupportedInertiaByFrame``.
+    """Spatial inertia that a frame's link supports, in the frame: Pinocchio's
+    ``computeSupportedInertiaByFrame``.
 
     Args:
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      frame: the name of a link or additional frame, or a link's index; see
+        :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
-      with_subtree: whether to include everything below the link, or only the links attached to it by fixed joints.
+      with_subtree: whether to include everything below the link, or only the links attached to it
+        by fixed joints.
 
     Returns:
       Symmetric matrix in the frame's own axes, linear part first, shape [6, 6]
@@ -191,27 +206,31 @@ def articulated_body_inertias(
     armature: bool = True,
     projected: bool = False,
 ) -> Array:
-    """Articulated-body inertias of all links, Pinocchio's ``Yaba`` (``"local"``) and ``oYaba`` (``"world"``).
+    """Articulated-body inertias of all links, Pinocchio's ``Yaba`` (``"local"``) and ``oYaba``
+    (``"world"``).
 
-    Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link with its own joint cut.
+    Featherstone 2008, section 7.2: ``f = I^A a + p`` for a force f on the link with its own joint
+    cut.
 
     Args:
-      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's axes, ``"world"`` for
-        the world's origin and axes (in float32 ill-conditioned far away).
+      axes: ``"local"`` for the link's frame, ``"world_aligned"`` for its origin and the world's
+        axes, ``"world"`` for the world's origin and axes (in float32 ill-conditioned far away).
       armature: whether to include the joints' armature, as forward dynamics does.
-      projected: whether to return the inertia that the joint passes on to its parent, ``I^A - F D^-1 F^T``, which is
-        what Pinocchio stores for all joints except those on the root.
+      projected: whether to return the inertia that the joint passes on to its parent,
+        ``I^A - F D^-1 F^T``, which is what Pinocchio stores for all joints except those on the
+        root.
 
     Returns:
-      Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6]. The root's is never projected, as it
-      has no parent.
+      Symmetric matrices, linear part first [kg, kg m, kg m^2], shape [L, 6, 6]. The root's is never
+      projected, as it has no parent.
 
     Raises:
       ValueError: ``axes`` is not one of the three.
-      TypeError: the articulation belongs to a mixed fleet, whose tree is not known while JAX traces.
+      TypeError: the articulation belongs to a mixed fleet, whose tree is not known while JAX
+        traces.
 
-    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`, ``S_j . I^A_j S_j`` is D_j of
-    :func:`artix.mass_matrix_cholesky` for joints of one DOF.
+    Identity: with ``axes="world"`` and the columns S of :func:`artix.joint_jacobians`,
+    ``S_j . I^A_j S_j`` is D_j of :func:`artix.mass_matrix_cholesky` for joints of one DOF.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -229,7 +248,9 @@ def articulated_body_inertias(
     added = generalized_armature(articulation)
     motions = generalized_motions(articulation, kin)
     inertias = reference_inertias(articulation, kin)
-    passed = projected_inertias(tree, motions, inertias, added if armature else jnp.zeros_like(added))
+    passed = projected_inertias(
+        tree, motions, inertias, added if armature else jnp.zeros_like(added)
+    )
     rigid = spatial_inertias(link_reference_inertias(articulation, kin))
     within, attached, first = _attachments(tree)
     below = take(passed, first)
@@ -247,12 +268,14 @@ def articulated_body_inertias(
 
 @functools.lru_cache(maxsize=256)
 def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The links and bodies that each link carries: itself, links on fixed joints, and the bodies jointed to those.
+    """The links and bodies that each link carries: itself, links on fixed joints, and the bodies
+    jointed to those.
 
     Returns:
-      ``[m, l]``: whether link m is link l or rigidly attached below it, [L, L]; ``[b, l]``: whether the parent link of
-      body b + 1 is one of those, [B - 1, L]; the first entry of the generalised velocity that moves body b + 1,
-      [B - 1].
+      ``[m, l]``: whether link m is link l or rigidly attached below it, [L, L]; ``[b, l]``: whether
+        the parent link of
+      body b + 1 is one of those, [B - 1, L]; the first entry of the generalised velocity that moves
+      body b + 1, [B - 1].
     """
     within = tree.link_ancestors.T & (tree.link_body[:, None] == tree.link_body[None])
     attached = within[tree.body_parent_link[1:]]
@@ -260,7 +283,9 @@ def _attachments(tree: Topology) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return within, attached, first
 
 
-def inertias_in_axes(kin: Kinematics, frames: Transforms, inertias: Inertias, axes: Axes) -> Inertias:
+def inertias_in_axes(
+    kin: Kinematics, frames: Transforms, inertias: Inertias, axes: Axes
+) -> Inertias:
     """Converts mass moments about the reference point to ``axes``."""
     mass, first, second = inertias
     point = jnp.broadcast_to(origin(kin, frames, axes), first.shape)
@@ -270,23 +295,27 @@ def inertias_in_axes(kin: Kinematics, frames: Transforms, inertias: Inertias, ax
         return Inertias(mass, shifted, second)
     rotation = spatial.rotation_matrix(frames.rotation).swapaxes(0, 1)
     half = spatial.multiply(rotation, second)
-    return Inertias(mass, spatial.apply(rotation, shifted), spatial.multiply_transposed(half, rotation))
+    return Inertias(
+        mass, spatial.apply(rotation, shifted), spatial.multiply_transposed(half, rotation)
+    )
 
 
-# --- the Coriolis matrix --------------------------------------------------------------------------
+# --- the Coriolis matrix ------------------------------------------------------------------------
 
 
 @quantity
 def coriolis_matrix(articulation: Articulation, state: State) -> Array:
-    """The Coriolis matrix C by Christoffel symbols: ``C nu == coriolis_compensation``, ``dM/dt - 2 C`` is skew.
+    """The Coriolis matrix C by Christoffel symbols: ``C nu == coriolis_compensation``,
+    ``dM/dt - 2 C`` is skew.
 
-    Pinocchio's ``computeCoriolisMatrix``; Echeandia and Wensing, *Numerical methods to compute the Coriolis matrix and
-    Christoffel symbols for rigid-body systems*, 2021. ``C = sum_b J_b^T (I_b dJ_b/dt + B_b J_b)`` over the bodies, as
-    outer products of the DOFs' motions and composite bodies.
+    Pinocchio's ``computeCoriolisMatrix``; Echeandia and Wensing, *Numerical methods to compute the
+    Coriolis matrix and Christoffel symbols for rigid-body systems*, 2021.
+    ``C = sum_b J_b^T (I_b dJ_b/dt + B_b J_b)`` over the bodies, as outer products of the DOFs'
+    motions and composite bodies.
 
     Returns:
-      Shape [nv, nv] [kg/s, kg m/s or kg m^2/s]; rows and columns follow the generalised velocity. It is linear in the
-      velocities and does not depend on the root's linear velocity.
+      Shape [nv, nv] [kg/s, kg m/s or kg m^2/s]; rows and columns follow the generalised velocity.
+      It is linear in the velocities and does not depend on the root's linear velocity.
 
     Identity: ``C + C.T`` is the rate of change of ``mass_matrix(a, s)``.
 
@@ -304,7 +333,8 @@ def coriolis_matrix(articulation: Articulation, state: State) -> Array:
 
 
 class VelocityProducts(NamedTuple):
-    """Products of inertias and velocities, summed over each link and all links below it, [L, 6, 6] each.
+    """Products of inertias and velocities, summed over each link and all links below it, [L, 6, 6]
+    each.
 
     About the world's origin and in its axes, linear part first [kg/s, kg m/s or kg m^2/s].
 
@@ -315,7 +345,9 @@ class VelocityProducts(NamedTuple):
 
     Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> products = artix.dynamics.velocity_product_matrices(arm, artix.random_state(arm, jax.random.key(0)))
+      >>> products = artix.dynamics.velocity_product_matrices(
+      ...     arm, artix.random_state(arm, jax.random.key(0))
+      ... )
       >>> print(products.coriolis.shape, products.right.shape, products.left.shape)
       (9, 6, 6) (9, 6, 6) (9, 6, 6)
     """
@@ -330,7 +362,8 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     """Products of the links' inertias and velocities, about the world's origin and in its axes.
 
     Returns:
-      For each link the sums over itself and all links below it, linear part first, in world axes, shape [L, 6, 6] each.
+      For each link the sums over itself and all links below it, linear part first, in world axes,
+      shape [L, 6, 6] each.
 
     Identity: ``right - left`` is :func:`composite_spatial_inertia_rates`, and ``right == -left.T``.
 
@@ -345,7 +378,9 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
     tree = articulation.topology
     kin = kinematics(articulation, state)
     frames = link_frames(tree, kin)
-    velocity = motion_in_axes(kin, frames, state_velocities(tree, kin, state).take(tree.link_body), "world")
+    velocity = motion_in_axes(
+        kin, frames, state_velocities(tree, kin, state).take(tree.link_body), "world"
+    )
     inertias = inertias_in_axes(kin, frames, link_reference_inertias(articulation, kin), "world")
     matrix = spatial_inertias(inertias)
     momenta = momentum_of_motion(inertias, Motion.from_rows(velocity))
@@ -358,10 +393,12 @@ def velocity_product_matrices(articulation: Articulation, state: State) -> Veloc
 
 @quantity
 def composite_spatial_inertia_rates(articulation: Articulation, state: State) -> Array:
-    """Rates of change of :func:`artix.composite_spatial_inertias` in ``"world"`` axes, Pinocchio's ``doYcrb``.
+    """Rates of change of :func:`artix.composite_spatial_inertias` in ``"world"`` axes, Pinocchio's
+    ``doYcrb``.
 
     Returns:
-      Symmetric matrices, linear part first, shape [L, 6, 6] [kg m/s, kg m^2/s]; the block of masses is zero.
+      Symmetric matrices, linear part first, shape [L, 6, 6] [kg m/s, kg m^2/s]; the block of masses
+      is zero.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -375,7 +412,9 @@ def composite_spatial_inertia_rates(articulation: Articulation, state: State) ->
 
 
 def _motion_cross_matrix(velocity: Array) -> Array:
-    """The matrices [6, 6, k] of the spatial cross product ``v x`` of motions, for velocities [6, k]."""
+    """The matrices [6, 6, k] of the spatial cross product ``v x`` of motions, for velocities
+    [6, k].
+    """
     linear, angular = spatial.skew(velocity[:3]), spatial.skew(velocity[3:])
     return block_matrix(angular, linear, jnp.zeros_like(angular), angular)
 

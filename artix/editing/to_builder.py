@@ -1,4 +1,6 @@
-"""Converts an articulation back to a builder, to change its structure: couplings, frames, links, joint types."""
+"""Converts an articulation back to a builder, to change its structure: couplings, frames, links,
+joint types.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ from artix.model.topology import Topology
 def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder:
     """A builder that describes an existing articulation.
 
-    Use it to add links, frames, tendons or mimic joints to a robot loaded from a file. To join two articulations or to
-    lock joints, see :mod:`artix.editing.surgery`. The builder is not strict: physically impossible inertias, for which
-    a reader has warned, stay as they are.
+    Use it to add links, frames, tendons or mimic joints to a robot loaded from a file. To join two
+    articulations or to lock joints, see :mod:`artix.editing.surgery`. The builder is not strict:
+    physically impossible inertias, for which a reader has warned, stay as they are.
 
     Args:
       articulation: one articulation; its numbers are read, so none may be traced.
@@ -48,7 +50,10 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
       >>> builder = artix.builder_from_articulation(artix.robots.load("arm7"))
       >>> builder.add_frame("camera", 7, (0.05, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0))
       >>> arm = builder.build()
-      >>> print(arm.topology.frame_names, artix.frame_pose(arm, artix.neutral_state(arm), "camera").shape)
+      >>> print(
+      ...     arm.topology.frame_names,
+      ...     artix.frame_pose(arm, artix.neutral_state(arm), "camera").shape,
+      ... )
       ('camera',) (7,)
     """
     topology = articulation.topology
@@ -67,9 +72,14 @@ def builder_from_articulation(articulation: Articulation) -> ArticulationBuilder
             com_pose=arrays.link_com_pose[link],
             inertia=arrays.link_inertia[link],
             name=topology.link_names[link],
-            **{argument: getattr(arrays, field)[link] for argument, (field, *_) in LINK_NUMBERS.items()},
+            **{
+                argument: getattr(arrays, field)[link]
+                for argument, (field, *_) in LINK_NUMBERS.items()
+            },
         )
-    for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
+    for name, link, pose in zip(
+        topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True
+    ):
         builder.add_frame(name, topology.creation_index[link], pose)
     _add_couplings(builder, topology, arrays)
     for k, shape in enumerate(topology.geometries):
@@ -97,14 +107,19 @@ def _joint(topology: Topology, arrays: Articulation, link: int) -> Joint:
         drive=[_descriptor(Drive, arrays.drive, dof) for dof in dofs],
         friction=[_descriptor(JointFriction, arrays.friction, dof) for dof in dofs],
         envelope=[
-            _descriptor(DriveEnvelope, envelope, dof) if np.isfinite(envelope.max_effort[dof]) else None for dof in dofs
+            _descriptor(DriveEnvelope, envelope, dof)
+            if np.isfinite(envelope.max_effort[dof])
+            else None
+            for dof in dofs
         ],
         pitch=float(arrays.joint_pitch[dofs].sum()),
     )
 
 
 def _descriptor(kind: Any, group: Any, index: int) -> Any:
-    """The descriptor of one DOF or coupling; its fields and the arrays of its group are in the same order."""
+    """The descriptor of one DOF or coupling; its fields and the arrays of its group are in the same
+    order.
+    """
     names = zip(dataclasses.fields(kind), dataclasses.fields(group), strict=True)
     return kind(**{field.name: float(getattr(group, array.name)[index]) for field, array in names})
 
@@ -121,7 +136,9 @@ def _add_couplings(builder: ArticulationBuilder, topology: Topology, arrays: Art
     """Mimic joints, tendons and loop joints."""
     dofs = topology.dof_names
     for k, (follower, reference) in enumerate(topology.mimic_dofs):
-        numbers = _numbers(arrays.mimic, k, "gear_ratio", "offset", "natural_frequency", "damping_ratio")
+        numbers = _numbers(
+            arrays.mimic, k, "gear_ratio", "offset", "natural_frequency", "damping_ratio"
+        )
         builder.add_mimic(dofs[follower], dofs[reference], **numbers)
     for k in range(len(topology.fixed_tendons)):
         builder.add_fixed_tendon(_fixed_tendon(topology, arrays.fixed_tendons, k))
@@ -146,7 +163,9 @@ def _fixed_tendon(topology: Topology, arrays: FixedTendons, number: int) -> Fixe
             for k, (dof, parent) in enumerate(zip(tendon.dofs, tendon.parents, strict=True))
         ],
         limits=_interval(arrays.lower_limit, arrays.upper_limit, number),
-        **_numbers(arrays, number, "stiffness", "damping", "limit_stiffness", "offset", "rest_length"),
+        **_numbers(
+            arrays, number, "stiffness", "damping", "limit_stiffness", "offset", "rest_length"
+        ),
     )
 
 
@@ -187,7 +206,9 @@ def _loop_joint(topology: Topology, arrays: LoopJoints, number: int) -> LoopJoin
     )
 
 
-def geometry_at(structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int) -> Geometry:
+def geometry_at(
+    structures: tuple[GeometryStructure, ...], arrays: Geometries, number: int
+) -> Geometry:
     """The description of one shape, from its structure and the arrays of all."""
     shape = structures[number]
     first = sum(other.num_points for other in structures[:number])
@@ -195,7 +216,9 @@ def geometry_at(structures: tuple[GeometryStructure, ...], arrays: Geometries, n
         type=shape.type,
         size=tuple(arrays.size[number, : SIZE_NUMBERS[shape.type]].tolist()),
         pose=arrays.pose[number],
-        points=arrays.point[first : first + shape.num_points] if shape.type is GeometryType.HULL else None,
+        points=arrays.point[first : first + shape.num_points]
+        if shape.type is GeometryType.HULL
+        else None,
         sensor=shape.sensor,
         **_numbers(arrays, number, "friction", "restitution", "stiffness", "damping"),
     )

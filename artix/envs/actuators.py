@@ -1,8 +1,8 @@
 """Actuator models between a command and a joint: delays, and networks fitted to motors.
 
-PD control with force limits is the articulation's ``drive``, and a DC motor's torque-speed curve is its ``envelope``;
-both are part of every physics step. The models here are for a task's ``actuate``, which is called once per physics
-step.
+PD control with force limits is the articulation's ``drive``, and a DC motor's torque-speed curve is
+its ``envelope``; both are part of every physics step. The models here are for a task's ``actuate``,
+which is called once per physics step.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Delay(struct.PyTreeNode):
         Args:
           command: the command, [n].
           most_steps: the largest lag.
-          lag: the delay in steps; :func:`random_lag` draws one at random. An array is not checked, and acts as the
-            nearest lag that the buffer has.
+          lag: the delay in steps; :func:`random_lag` draws one at random. An array is not checked,
+            and acts as the nearest lag that the buffer has.
 
         Raises:
           ValueError: ``most_steps`` or ``lag`` is negative, or the lag is the larger one.
@@ -56,7 +56,9 @@ class Delay(struct.PyTreeNode):
             check_count("lag", lag, 0)
             if lag > most_steps:
                 raise ValueError(f"lag: expected most_steps={most_steps} at most, found {lag}")
-        return cls(jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32))
+        return cls(
+            jnp.broadcast_to(command, (most_steps + 1, *command.shape)), jnp.asarray(lag, jnp.int32)
+        )
 
     def then(self, command: Array) -> Delay:
         """The delay one step later, after receiving this command [n]."""
@@ -87,13 +89,14 @@ def random_lag(key: Array, least: float, most: float, dt: float) -> Array:
 
 
 def actuator_network(params: Sequence[tuple[Array, Array]], history: Array) -> Array:
-    """Joint forces by a network fitted to a motor (Hwangbo et al., *Learning agile and dynamic motor skills*, 2019).
+    """Joint forces by a network fitted to a motor (Hwangbo et al., *Learning agile and dynamic
+    motor skills*, 2019).
 
     Args:
-      params: weights [inputs, outputs] and biases [outputs] of each layer, with ``x / (1 + |x|)`` between
-        layers. One network serves all joints.
-      history: the inputs for each joint, [n, inputs]: position errors [rad] and velocities [rad/s] of the last steps,
-        in the order and scale for which the network was fitted.
+      params: weights [inputs, outputs] and biases [outputs] of each layer, with ``x / (1 + |x|)``
+        between layers. One network serves all joints.
+      history: the inputs for each joint, [n, inputs]: position errors [rad] and velocities [rad/s]
+        of the last steps, in the order and scale for which the network was fitted.
 
     Returns:
       Forces [N m], [n].
@@ -111,12 +114,14 @@ def actuator_network(params: Sequence[tuple[Array, Array]], history: Array) -> A
     for number, (weight, bias) in enumerate(params):
         if weight.shape[0] != width or bias.shape != weight.shape[1:]:
             raise ValueError(
-                f"actuator network: layer {number} gets {width} numbers, but has weights {weight.shape} and biases "
-                f"{bias.shape}"
+                f"actuator network: layer {number} gets {width} numbers, but has weights "
+                f"{weight.shape} and biases {bias.shape}"
             )
         width = weight.shape[1]
     if width != 1:
-        raise ValueError(f"actuator network: the last layer must have one output, the force; found {width}")
+        raise ValueError(
+            f"actuator network: the last layer must have one output, the force; found {width}"
+        )
     x = history
     for number, (weight, bias) in enumerate(params):
         x = jnp.matmul(x, weight, precision="highest") + bias

@@ -35,28 +35,32 @@ class _Autoreset(Environment):
 
 
 def check_environment(environment: Any) -> None:
-    """Raises ``TypeError`` for what is no environment, such as the name of a task, and says how to make one."""
-    if not all(hasattr(environment, name) for name in ("reset", "step", "action_size", "episode_length")):
+    """Raises ``TypeError`` for what is no environment, such as the name of a task, and says how to
+    make one.
+    """
+    if not all(
+        hasattr(environment, name) for name in ("reset", "step", "action_size", "episode_length")
+    ):
         raise TypeError(
-            f"environment: expected artix.envs.Environment, found {type(environment).__name__}; artix.envs.make(name) "
-            "makes that of a task"
+            f"environment: expected artix.envs.Environment, found {type(environment).__name__}; "
+            "artix.envs.make(name) makes that of a task"
         )
 
 
 def autoreset(environment: Environment) -> Environment:
     """The environment with automatic resets.
 
-    A step that ends an episode returns that step's reward, ``done``, ``metrics`` and ``info["truncation"]``, but the
-    state and observation of a new episode. These are drawn from the key in the state, so no two episodes begin alike.
-    The last observation of the old episode is ``info["final_obs"]``; if the episode was truncated, a learner
-    bootstraps from its value.
+    A step that ends an episode returns that step's reward, ``done``, ``metrics`` and
+    ``info["truncation"]``, but the state and observation of a new episode. These are drawn from the
+    key in the state, so no two episodes begin alike. The last observation of the old episode is
+    ``info["final_obs"]``; if the episode was truncated, a learner bootstraps from its value.
 
     Args:
       environment: one environment; one that resets automatically already is returned as it is.
 
     Returns:
-      An environment whose attributes and methods, :meth:`Environment.begin` among them, are those of the given one,
-      except ``reset`` and ``step``. The given one is its ``unwrapped``.
+      An environment whose attributes and methods, :meth:`Environment.begin` among them, are those
+      of the given one, except ``reset`` and ``step``. The given one is its ``unwrapped``.
 
     Raises:
       TypeError: it lacks what an :class:`Environment` has, for instance the name of a task.

@@ -15,11 +15,12 @@ Array = jax.Array
 
 
 class VelocityCommands(NamedTuple):
-    """How velocity commands are drawn, as in Playground's Go1 joystick: forward, left, and yaw rate.
+    """How velocity commands are drawn, as in Playground's Go1 joystick: forward, left, and yaw
+    rate.
 
-    The command changes at exponentially distributed intervals. It is then to stand still, with a probability of
-    ``chance_of_standing``; otherwise each component is kept or redrawn, with equal probability, and a redrawn component
-    is either uniform or zero.
+    The command changes at exponentially distributed intervals. It is then to stand still, with a
+    probability of ``chance_of_standing``; otherwise each component is kept or redrawn, with equal
+    probability, and a redrawn component is either uniform or zero.
     """
 
     largest: tuple[float, float, float] = (1.5, 0.8, 1.2)
@@ -47,14 +48,18 @@ def check_commands(commands: VelocityCommands) -> None:
     """Refuses commands that cannot be drawn.
 
     Raises:
-      ValueError: there are not three components, a magnitude is negative or not finite, a chance is outside [0, 1], or
-        the mean time is not positive or not finite.
+      ValueError: there are not three components, a magnitude is negative or not finite, a chance is
+        outside [0, 1], or the mean time is not positive or not finite.
     """
     largest, chance = commands.largest, commands.chance_of_motion
     if len(largest) != 3 or not all(0 <= each < math.inf for each in largest):
-        raise ValueError(f"velocity commands: expected three largest magnitudes of at least 0, found {largest}")
+        raise ValueError(
+            f"velocity commands: expected three largest magnitudes of at least 0, found {largest}"
+        )
     if len(chance) != 3 or not all(0 <= each <= 1 for each in chance):
-        raise ValueError(f"velocity commands: expected three chances of motion in [0, 1], found {chance}")
+        raise ValueError(
+            f"velocity commands: expected three chances of motion in [0, 1], found {chance}"
+        )
     as_number("velocity commands: mean_time [s]", commands.mean_time, positive=True)
     as_number("velocity commands: chance_of_standing", commands.chance_of_standing, 0, 1)
 
@@ -90,11 +95,15 @@ def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
     uniform = random_numbers.uniform(key, 11, dtype)
     stands = _stands(uniform[10], commands)
     moves = uniform[3:6] < jnp.array(commands.chance_of_motion, dtype)
-    value = jnp.where(moves & ~stands, (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), 0)
+    value = jnp.where(
+        moves & ~stands, (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), 0
+    )
     return DrawnCommand(value, stands | (uniform[6:9] < 0.5), _time(uniform[9], commands))
 
 
-def next_command(command: Array, time_left: Array, drawn: DrawnCommand, dt: float) -> tuple[Array, Array]:
+def next_command(
+    command: Array, time_left: Array, drawn: DrawnCommand, dt: float
+) -> tuple[Array, Array]:
     """The command of the next control step, and how long it still holds.
 
     Args:
@@ -114,5 +123,7 @@ def _stands(uniform: Array, commands: VelocityCommands) -> Array:
 
 
 def _time(uniform: Array, commands: VelocityCommands) -> Array:
-    """An exponentially distributed time from a uniform number below one; at most twenty times the mean."""
+    """An exponentially distributed time from a uniform number below one; at most twenty times the
+    mean.
+    """
     return -float(commands.mean_time) * jnp.log(jnp.maximum(1 - uniform, math.exp(-20)))

@@ -1,4 +1,6 @@
-"""The kernels of a control step: the physics step, and the task's rewards, observations and resets."""
+"""The kernels of a control step: the physics step, and the task's rewards, observations and
+resets.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ Array = jax.Array
 class Task:
     """An environment as a static argument of kernels, equal only to itself.
 
-    It cannot be pickled: a task can contain any user function, so its kernels must not outlive the process.
+    It cannot be pickled: a task can contain any user function, so its kernels must not outlive the
+    process.
     """
 
     def __init__(self, environment: Any) -> None:
@@ -67,7 +70,9 @@ class Start(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The parts of a task's :class:`Transition`, with randomised leaves still separate from robot and ground."""
+    """The parts of a task's :class:`Transition`, with randomised leaves still separate from robot
+    and ground.
+    """
 
     ground: artix.Ground | None
     randomized: tuple[Array, ...]
@@ -77,12 +82,21 @@ class Given(NamedTuple):
 
 
 def transition_of(environment: Any, inputs: Given) -> Transition:
-    """The transition that a task sees, with the randomised leaves inserted into the robot and the ground."""
+    """The transition that a task sees, with the randomised leaves inserted into the robot and the
+    ground.
+    """
     moved = inputs.moved
     articulation, ground = environment.model(inputs.ground, inputs.randomized)
     impulse = None if moved.contacts is None else moved.contacts.impulse
     return Transition(
-        articulation, ground, moved.before, moved.state, impulse, moved.memory, inputs.action, inputs.drawn
+        articulation,
+        ground,
+        moved.before,
+        moved.state,
+        impulse,
+        moved.memory,
+        inputs.action,
+        inputs.drawn,
     )
 
 
@@ -112,11 +126,19 @@ def observed(task: Task, ground: artix.Ground | None, start: Start) -> tuple[Any
 
 @artix.quantity
 def renewed(
-    task: Task, ground: artix.Ground | None, done: Array, start: Start, ended: Start, obs: Any, steps: Array
+    task: Task,
+    ground: artix.Ground | None,
+    done: Array,
+    start: Start,
+    ended: Start,
+    obs: Any,
+    steps: Array,
 ) -> tuple[Start, Any, Array]:
-    """State, observation and step count after a step, replaced by those of a new episode if this one is done.
+    """State, observation and step count after a step, replaced by those of a new episode if this
+    one is done.
 
-    XLA would write the fresh observations to memory, then read both sets back to choose: five times the work.
+    XLA would write the fresh observations to memory, then read both sets back to choose: five times
+    the work.
     """
     fresh, kept = observed(task, ground, start)
     new = start._replace(drawn=(), memory=start.memory | kept), fresh, jnp.zeros_like(steps)
@@ -124,12 +146,18 @@ def renewed(
 
 
 @artix.quantity
-def evaluated(task: Task, inputs: Given, start: artix.State, action_is_finite: Array, steps: Array) -> End:
-    """The end of a control step that began at ``start``. If a value is not finite, the robot stays at ``start``."""
+def evaluated(
+    task: Task, inputs: Given, start: artix.State, action_is_finite: Array, steps: Array
+) -> End:
+    """The end of a control step that began at ``start``. If a value is not finite, the robot stays
+    at ``start``.
+    """
     environment, dtype, moved = task.environment, inputs.action.dtype, inputs.moved
     physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
     before, state = chosen(physics_is_finite, (moved.before, moved.state), (start, start))
-    transition = transition_of(environment, inputs._replace(moved=moved._replace(before=before, state=state)))
+    transition = transition_of(
+        environment, inputs._replace(moved=moved._replace(before=before, state=state))
+    )
     # A task may return Python numbers, such as ``False``.
     reward, terminated, memory, metrics = jax.tree.map(jnp.asarray, environment.outcome(transition))
     memory = memory | environment.remember(transition.replace(memory=memory), is_first=False)
@@ -140,7 +168,9 @@ def evaluated(task: Task, inputs: Given, start: artix.State, action_is_finite: A
     metrics = {name: jnp.asarray(value, dtype) for name, value in metrics.items()}
     return End(
         state=chosen(is_finite, moved.state, start),
-        contact_memory=chosen(is_finite, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)),
+        contact_memory=chosen(
+            is_finite, moved.contacts, jax.tree.map(jnp.zeros_like, moved.contacts)
+        ),
         memory=chosen(is_finite, memory, _finite(moved.memory)),
         obs=_finite(obs),
         reward=jnp.where(is_finite, reward, 0).astype(dtype),
@@ -158,7 +188,9 @@ def _finite(tree: Any) -> Any:
 
 def _are_finite(tree: Any) -> Array:
     leaves = [x for x in jax.tree.leaves(tree) if _is_real(x)]
-    return functools.reduce(jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in leaves), jnp.array(True))
+    return functools.reduce(
+        jnp.logical_and, (jnp.all(jnp.isfinite(x)) for x in leaves), jnp.array(True)
+    )
 
 
 def _is_real(x: Array) -> bool:

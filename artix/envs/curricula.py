@@ -1,4 +1,6 @@
-"""Curricula: numbers from 0 to 1 that a robot earns from episode to episode, and that make its task harder."""
+"""Curricula: numbers from 0 to 1 that a robot earns from episode to episode, and that make its task
+harder.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from artix.model.checks import as_number
 
 Array = jax.Array
 
-#: The number for the next episode, from the one of the episode that ended, [], and the state in which it ended.
+#: The number for the next episode, from the one of the episode that ended, [], and the state in
+#: which it ended.
 Curriculum: TypeAlias = Callable[[Array, EnvState], Array]
 
 Curricula = Mapping[str, "float | tuple[float, Curriculum] | None"]
@@ -25,7 +28,9 @@ _STEP = 0.1
 
 
 def commands(level: Array, ended: EnvState) -> Array:
-    """The size of the commanded velocities: a tenth more after an episode without a fall, a tenth less after a fall."""
+    """The size of the commanded velocities: a tenth more after an episode without a fall, a tenth
+    less after a fall.
+    """
     return level + _STEP * (2 * ended.info["truncation"] - 1).astype(level.dtype)
 
 
@@ -33,7 +38,9 @@ def commands(level: Array, ended: EnvState) -> Array:
 TERMS: dict[str, Curriculum] = {"commands": commands}
 
 
-def check_curricula(curricula: Curricula, taken: Iterable[str]) -> dict[str, tuple[float, Curriculum]]:
+def check_curricula(
+    curricula: Curricula, taken: Iterable[str]
+) -> dict[str, tuple[float, Curriculum]]:
     """The curricula with their functions; those that are ``None`` are left out.
 
     Args:
@@ -42,7 +49,8 @@ def check_curricula(curricula: Curricula, taken: Iterable[str]) -> dict[str, tup
 
     Raises:
       TypeError: ``curricula`` is no mapping.
-      ValueError: there is no curriculum of a name, a name is that of a signal, or a start is not from 0 to 1.
+      ValueError: there is no curriculum of a name, a name is that of a signal, or a start is not
+        from 0 to 1.
     """
     check_mapping("curricula", curricula, "'commands': 0.3")
     every: dict[str, tuple[float, Curriculum]] = {}
@@ -77,4 +85,7 @@ def after(
       >>> print(levels["commands"])
       0.4
     """
-    return {name: jnp.clip(function(levels[name], ended), start, 1) for name, (start, function) in curricula.items()}
+    return {
+        name: jnp.clip(function(levels[name], ended), start, 1)
+        for name, (start, function) in curricula.items()
+    }

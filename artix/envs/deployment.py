@@ -1,4 +1,6 @@
-"""What a robot's runtime needs to know beside the policy: a description, and a MuJoCo scene that runs."""
+"""What a robot's runtime needs to know beside the policy: a description, and a MuJoCo scene that
+runs.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,10 @@ TIMESTEP = 0.002
 def describe(environment: Any) -> dict[str, Any]:
     """What the policy of a legged task needs on a robot, for JSON.
 
-    Joints, poses and gains are in the order of the action. The policy's input is the observation: its terms in their
-    order, each ``scale`` times the measurement, with ``history`` of them, newest first. Its output, clipped to
-    [-1, 1], moves the targets of the position controllers: ``default_position + action_scale * action``.
+    Joints, poses and gains are in the order of the action. The policy's input is the observation:
+    its terms in their order, each ``scale`` times the measurement, with ``history`` of them, newest
+    first. Its output, clipped to [-1, 1], moves the targets of the position controllers:
+    ``default_position + action_scale * action``.
 
     Args:
       environment: the environment, one of those whose robot follows velocity commands.
@@ -51,16 +54,25 @@ def describe(environment: Any) -> dict[str, Any]:
     environment = getattr(environment, "unwrapped", environment)
     if not isinstance(environment, LeggedVelocity):
         raise TypeError(
-            f"{environment.name}: only tasks of legged robots that follow velocity commands, such as "
-            "quadruped_velocity, have a description for robots"
+            f"{environment.name}: only tasks of legged robots that follow velocity commands, such "
+            "as quadruped_velocity, have a description for robots"
         )
     robot, topology = environment.robot, environment.articulation.topology
     if any(len(axes) > 1 for axes in topology.joint_axes):
         raise ValueError(f"{topology.name}: position controllers need joints with one axis each")
     drive, size = environment.articulation.drive, environment.action_size
-    lower, upper = environment.articulation.joint_lower_limit, environment.articulation.joint_upper_limit
+    lower, upper = (
+        environment.articulation.joint_lower_limit,
+        environment.articulation.joint_upper_limit,
+    )
     terms: list[dict[str, Any]] = [
-        {"name": one.name, "start": one.start, "size": one.size, "scale": one.scale, "history": one.history}
+        {
+            "name": one.name,
+            "start": one.start,
+            "size": one.size,
+            "scale": one.scale,
+            "history": one.history,
+        }
         for one in environment.layout
     ]
     drawn = environment.velocity_commands
@@ -91,7 +103,10 @@ def describe(environment: Any) -> dict[str, Any]:
             "terms": terms,
             "gait_frequency": environment.gait_frequency,
         },
-        "command": {"names": ["forward [m/s]", "left [m/s]", "yaw rate [rad/s]"], "largest": largest},
+        "command": {
+            "names": ["forward [m/s]", "left [m/s]", "yaw rate [rad/s]"],
+            "largest": largest,
+        },
         "height": float(f"{robot.height:.7g}"),
         "mass": float(f"{np.sum(np.asarray(environment.articulation.link_mass, float)):.7g}"),
         "root": topology.link_names[0],
@@ -102,12 +117,15 @@ def describe(environment: Any) -> dict[str, Any]:
 
 
 def scene(environment: Any) -> str:
-    """A MuJoCo scene that runs, as MJCF: robot, floor, sensors, and position controllers in the order of the action.
+    """A MuJoCo scene that runs, as MJCF: robot, floor, sensors, and position controllers in the
+    order of the action.
 
-    The actuators take the targets of the drives, ``ctrl = default_position + action_scale * action``, within what the
-    actions reach. The keyframe ``default`` is the default pose on the floor. The sensors are those of the IMU
-    (``imu_quat``, ``imu_gyro``, ``imu_velocity`` and ``imu_accelerometer``), and the place and velocity of each foot
-    (``FOOT_position`` and ``FOOT_velocity``). The floor is level, also where the task has a terrain.
+    The actuators take the targets of the drives,
+    ``ctrl = default_position + action_scale * action``, within what the actions reach. The keyframe
+    ``default`` is the default pose on the floor. The sensors are those of the IMU (``imu_quat``,
+    ``imu_gyro``, ``imu_velocity`` and ``imu_accelerometer``), and the place and velocity of each
+    foot (``FOOT_position`` and ``FOOT_velocity``). The floor is level, also where the task has a
+    terrain.
 
     Args:
       environment: as for :func:`describe`.
@@ -133,7 +151,12 @@ def scene(environment: Any) -> str:
     world, option = root.find("worldbody"), root.find("option")
     assert world is not None
     assert option is not None
-    option.attrib |= {"timestep": str(TIMESTEP), "integrator": "implicitfast", "cone": "elliptic", "impratio": "10"}
+    option.attrib |= {
+        "timestep": str(TIMESTEP),
+        "integrator": "implicitfast",
+        "cone": "elliptic",
+        "impratio": "10",
+    }
     _add_floor(root, world, description["friction"])
     _add_soles(world, environment)
     _add_sensors(root, world, description)
@@ -148,10 +171,18 @@ def _add_floor(root: ET.Element, world: ET.Element, friction: float) -> None:
     asset = ET.SubElement(root, "asset") if asset is None else asset
     grid = {"rgb1": ".92 .93 .94", "rgb2": ".82 .84 .86", "width": "300", "height": "300"}
     ET.SubElement(asset, "texture", grid | {"name": "grid", "type": "2d", "builtin": "checker"})
-    ET.SubElement(asset, "material", name="grid", texture="grid", texrepeat="1 1", texuniform="true")
+    ET.SubElement(
+        asset, "material", name="grid", texture="grid", texrepeat="1 1", texuniform="true"
+    )
     ET.SubElement(world, "light", pos="0 0 4", dir="0 0 -1", directional="true")
     # With priority, its friction and softness count, whatever the robot's are.
-    floor = {"name": "floor", "type": "plane", "size": "0 0 .05", "material": "grid", "priority": "1"}
+    floor = {
+        "name": "floor",
+        "type": "plane",
+        "size": "0 0 .05",
+        "material": "grid",
+        "priority": "1",
+    }
     touches = {"contype": "0", "conaffinity": "1", "condim": "3"}
     ET.SubElement(world, "geom", floor | touches | {"friction": f"{friction:g} 0.005 0.0001"})
 
@@ -170,7 +201,12 @@ def _add_soles(world: ET.Element, environment: LeggedVelocity) -> None:
         body = next(each for each in world.iter("body") if each.get("name") == link)
         for number, point in enumerate(points):
             place = " ".join(_text(x) for x in point)
-            ball = {"name": f"{foot}_{number}", "type": "sphere", "size": _text(max(radius, 1e-3)), "pos": place}
+            ball = {
+                "name": f"{foot}_{number}",
+                "type": "sphere",
+                "size": _text(max(radius, 1e-3)),
+                "pos": place,
+            }
             ET.SubElement(body, "geom", ball | {"mass": "0", "contype": "1", "conaffinity": "0"})
 
 
@@ -183,7 +219,11 @@ def _add_sensors(root: ET.Element, world: ET.Element, description: dict[str, Any
     section = root.find("sensor")
     section = ET.SubElement(root, "sensor") if section is None else section
     ET.SubElement(section, "framequat", name="imu_quat", objtype="site", objname=imu)
-    for name, tag in (("gyro", "gyro"), ("velocity", "velocimeter"), ("accelerometer", "accelerometer")):
+    for name, tag in (
+        ("gyro", "gyro"),
+        ("velocity", "velocimeter"),
+        ("accelerometer", "accelerometer"),
+    ):
         ET.SubElement(section, tag, name=f"imu_{name}", site=imu)
     for foot in description["feet"]:
         where, kind = _place_of(world, foot)
@@ -205,7 +245,10 @@ def _replace_actuators(root: ET.Element, description: dict[str, Any]) -> None:
     section = ET.SubElement(root, "actuator")
     scale, limits = description["action"]["scale"], description["limits"]
     for k, joint in enumerate(description["joints"]):
-        middle, reach = description["default_position"][k], abs(scale[k]) * description["action"]["clip"]
+        middle, reach = (
+            description["default_position"][k],
+            abs(scale[k]) * description["action"]["clip"],
+        )
         servo = {
             "name": joint,
             "joint": joint,

@@ -16,7 +16,9 @@ Array = jax.Array
 
 
 class Pushes(NamedTuple):
-    """Pushes that change a robot's velocity instantly, at random times and in random horizontal directions."""
+    """Pushes that change a robot's velocity instantly, at random times and in random horizontal
+    directions.
+    """
 
     speed: tuple[float, float] = (0.0, 1.0)
     """Bounds of the velocity change [m/s]; its magnitude is uniform between them."""
@@ -28,18 +30,24 @@ def check_pushes(pushes: Pushes) -> None:
     """Refuses pushes that cannot be drawn.
 
     Raises:
-      ValueError: the bounds of the speed are not two numbers, negative, reversed or not finite, or the mean time is
-        not positive.
+      ValueError: the bounds of the speed are not two numbers, negative, reversed or not finite, or
+        the mean time is not positive.
     """
     low, high = pushes.speed if np.shape(pushes.speed) == (2,) else (math.nan, math.nan)
     if not 0 <= low <= high < math.inf:
-        raise ValueError(f"pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found {pushes.speed}")
+        raise ValueError(
+            "pushes: expected bounds of the speed with 0 <= lower <= upper [m/s], found "
+            f"{pushes.speed}"
+        )
     if not pushes.mean_time > 0:
-        raise ValueError(f"pushes: the mean time between pushes must be positive [s]; found {pushes.mean_time}")
+        raise ValueError(
+            f"pushes: the mean time between pushes must be positive [s]; found {pushes.mean_time}"
+        )
 
 
 def draw_push(key: Array, pushes: Pushes, dt: float, dtype) -> Array:
-    """Draws the change of the root's velocity in one control step, [3] [m/s]. It is zero in most steps.
+    """Draws the change of the root's velocity in one control step, [3] [m/s]. It is zero in most
+    steps.
 
     Args:
       key: a JAX random key.

@@ -1,4 +1,6 @@
-"""The environment: random starts, control steps, rewards and observations of one robot, as pure functions."""
+"""The environment: random starts, control steps, rewards and observations of one robot, as pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,17 @@ import numpy as np
 
 import artix
 from artix.envs import random_numbers
-from artix.envs.control_step import Given, Moved, Start, Task, evaluated, observed, renewed, stepped, transition_of
+from artix.envs.control_step import (
+    Given,
+    Moved,
+    Start,
+    Task,
+    evaluated,
+    observed,
+    renewed,
+    stepped,
+    transition_of,
+)
 from artix.envs.randomization import Change, check_changes, check_type_of_changes, draw, with_drawn
 from artix.envs.transition import EnvState, Outcome, Transition
 from artix.model.checks import check_count
@@ -28,9 +40,10 @@ _OWN = ("truncation", "steps", "key", "randomized", "contact_memory", "final_obs
 class Environment:
     """One robot with one task; ``jax.vmap`` makes thousands.
 
-    A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and :meth:`observe`. It may also
-    define :meth:`draw`, :meth:`prepare`, :meth:`disturb`, :meth:`remember`, :meth:`begin_again` and :attr:`mirror`.
-    Outcome and observation are evaluated as one kernel (:func:`artix.quantity`), and the physics as another.
+    A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and
+    :meth:`observe`. It may also define :meth:`draw`, :meth:`prepare`, :meth:`disturb`,
+    :meth:`remember`, :meth:`begin_again` and :attr:`mirror`. Outcome and observation are evaluated
+    as one kernel (:func:`artix.quantity`), and the physics as another.
 
     Attributes:
       name: name of the task.
@@ -67,20 +80,27 @@ class Environment:
         """Stores the arguments as attributes of the same names.
 
         Raises:
-          ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a change is one that
-            :func:`artix.envs.randomize` refuses, or there is a ground and the solver is not ``"implicit"``.
+          ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a change
+            is one that :func:`artix.envs.randomize` refuses, or there is a ground and the solver is
+            not ``"implicit"``.
           TypeError: a length is no whole number, or ``randomization`` is no sequence of changes.
         """
-        if not 0 < physics_dt <= dt < math.inf or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6:
-            raise ValueError(f"{name}: dt must be a multiple of physics_dt; found dt={dt}, physics_dt={physics_dt}")
+        if (
+            not 0 < physics_dt <= dt < math.inf
+            or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6
+        ):
+            raise ValueError(
+                f"{name}: dt must be a multiple of physics_dt; found dt={dt}, "
+                f"physics_dt={physics_dt}"
+            )
         for what, count in (("episode_length", episode_length), ("action_size", action_size)):
             check_count(f"{name}: {what}", count)
         solver_options = artix.SolverOptions() if solver_options is None else solver_options
         if ground is not None and not solver_options.is_implicit:
             raise ValueError(
-                f"{name}: solver_options.solver must be 'implicit' on a ground, because observations, rewards and the "
-                f"next step's initial guess need contact impulses; found {solver_options.solver!r}; "
-                "artix.step has the other solvers"
+                f"{name}: solver_options.solver must be 'implicit' on a ground, because "
+                "observations, rewards and the next step's initial guess need contact impulses; "
+                f"found {solver_options.solver!r}; artix.step has the other solvers"
             )
         check_type_of_changes(randomization)
         if ground is None and any(map(_is_of_ground, randomization)):
@@ -95,18 +115,27 @@ class Environment:
         self.solver_options = solver_options
         self.randomization = tuple(randomization)
         self._static = Task(self)
-        # Episodes begin with an empty memory. Every robot draws a new start in every control
-        # step, whether it needs one or not, so all control steps would take two physics steps more. Those of the
-        # first control step find the impulses.
-        self._no_contacts = None if ground is None else _empty_memory(articulation, ground, solver_options)
-        check_changes(articulation, [change for change in randomization if not _is_of_ground(change)])
-        check_changes(ground, [_of_tree(change) for change in randomization if _is_of_ground(change)], "ground.")
+        # Episodes begin with an empty memory. Every robot draws a new start in every control step,
+        # whether it needs one or not, so all control steps would take two physics steps more. Those
+        # of the first control step find the impulses.
+        self._no_contacts = (
+            None if ground is None else _empty_memory(articulation, ground, solver_options)
+        )
+        check_changes(
+            articulation, [change for change in randomization if not _is_of_ground(change)]
+        )
+        check_changes(
+            ground,
+            [_of_tree(change) for change in randomization if _is_of_ground(change)],
+            "ground.",
+        )
 
     # Defined by tasks.
 
     @property
     def mirror(self) -> dict[str, Any] | None:
-        """How a mirror image of the robot acts and observes, or ``None`` if the task has no symmetry.
+        """How a mirror image of the robot acts and observes, or ``None`` if the task has no
+        symmetry.
 
         Functions of arrays by name: ``"action"``, and ``"obs"`` or, of two parts, ``"state"`` and
         ``"privileged_state"``. Learners use them to learn symmetric policies.
@@ -118,7 +147,9 @@ class Environment:
         raise NotImplementedError
 
     def draw(self, key: Array) -> Any:
-        """Draws the random numbers of one step, as a pytree: noise, new commands. Empty by default."""
+        """Draws the random numbers of one step, as a pytree: noise, new commands. Empty by
+        default.
+        """
         return ()
 
     def disturb(self, state: artix.State, drawn: Any) -> artix.State:
@@ -126,17 +157,27 @@ class Environment:
         return state
 
     def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
-        """As :meth:`begin`, but for an episode that follows one that ended in this state; for curricula."""
+        """As :meth:`begin`, but for an episode that follows one that ended in this state; for
+        curricula.
+        """
         return self.begin(key)
 
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
-        """Updates the memory at the start of a control step, given the action. Does nothing by default."""
+        """Updates the memory at the start of a control step, given the action. Does nothing by
+        default.
+        """
         return memory
 
     def actuate(
-        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+        self,
+        articulation: artix.Articulation,
+        state: artix.State,
+        memory: dict[str, Any],
+        action: Array,
     ) -> tuple[artix.Control, dict[str, Any]]:
-        """Returns the control for one physics step, and the memory for the next (for actuators with a history)."""
+        """Returns the control for one physics step, and the memory for the next (for actuators with
+        a history).
+        """
         raise NotImplementedError
 
     def outcome(self, transition: Transition) -> Outcome:
@@ -144,14 +185,17 @@ class Environment:
         raise NotImplementedError
 
     def remember(self, transition: Transition, *, is_first: bool) -> dict[str, Any]:
-        """Entries of the memory that follow from what is observed, such as its history. Nothing by default.
+        """Entries of the memory that follow from what is observed, such as its history. Nothing by
+        default.
 
         It is called before every :meth:`observe`, also at a reset, where ``is_first`` is true.
         """
         return {}
 
     def observe(self, transition: Transition) -> Any:
-        """Computes the observation. After a step, the memory is the one that :meth:`outcome` returned."""
+        """Computes the observation. After a step, the memory is the one that :meth:`outcome`
+        returned.
+        """
         raise NotImplementedError
 
     # Called by users.
@@ -167,19 +211,27 @@ class Environment:
 
         Raises:
           TypeError: ``key`` is not a key.
-          ValueError: the task's outcome has a reward, termination or metric that is not a scalar, or a memory whose
-            names, shapes or dtypes differ from those at the start; or a memory or metric has a name that the
-            environment uses itself.
+          ValueError: the task's outcome has a reward, termination or metric that is not a scalar,
+            or a memory whose names, shapes or dtypes differ from those at the start; or a memory or
+            metric has a name that the environment uses itself.
         """
         if not isinstance(key, jax.Array):
-            raise TypeError(f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found {key!r}")
+            raise TypeError(
+                f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found "
+                f"{key!r}"
+            )
         start, key = self._started(key, None)
         zero = jnp.zeros((), self.articulation.dtype)
         inputs = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
         outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, inputs)))
         self._check_outcome(outcome, jax.eval_shape(lambda: start.memory))
         metrics = dict.fromkeys((*outcome.metrics, "nan"), zero)
-        info = {"truncation": zero, "steps": jnp.zeros((), jnp.int32), "key": key, "randomized": start.randomized}
+        info = {
+            "truncation": zero,
+            "steps": jnp.zeros((), jnp.int32),
+            "key": key,
+            "randomized": start.randomized,
+        }
         info |= {"contact_memory": start.contact_memory} | start.memory
         obs, kept = observed(self._static, self.ground, start)
         return EnvState(start.state, obs, zero, zero, metrics, info | kept)
@@ -194,24 +246,31 @@ class Environment:
           state: the state after a step.
 
         Returns:
-          The given state, or the start of a new episode. Reward, done, truncation and metrics are those of the last
-          step either way.
+          The given state, or the start of a new episode. Reward, done, truncation and metrics are
+          those of the last step either way.
         """
         start, key = self._started(key, state)
         info, contacts = state.info, state.info["contact_memory"]
-        ended = Start(state.articulation_state, contacts, self._memory(info), info["randomized"], ())
+        ended = Start(
+            state.articulation_state, contacts, self._memory(info), info["randomized"], ()
+        )
         arguments = start, ended, state.obs, info["steps"]
         chosen, obs, steps = renewed(self._static, self.ground, state.done, *arguments)
         key = jnp.where(state.done > 0, key, info["key"])
-        entries = {"truncation": info["truncation"], "steps": steps, "key": key, "randomized": chosen.randomized}
+        entries = {
+            "truncation": info["truncation"],
+            "steps": steps,
+            "key": key,
+            "randomized": chosen.randomized,
+        }
         entries["contact_memory"] = chosen.contact_memory
         return state.replace(articulation_state=chosen.state, obs=obs, info=entries | chosen.memory)
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """Advances by one control period.
 
-        If the action, the state, the observation or the reward is not finite, the episode ends with reward 0 and
-        ``metrics["nan"]`` is 1. Everything returned is finite.
+        If the action, the state, the observation or the reward is not finite, the episode ends with
+        reward 0 and ``metrics["nan"]`` is 1. Everything returned is finite.
 
         Args:
           state: the current state.
@@ -221,7 +280,8 @@ class Environment:
           The state one control period later.
 
         Raises:
-          ValueError: the action has the wrong shape, or it is a concrete array (not traced) and not finite.
+          ValueError: the action has the wrong shape, or it is a concrete array (not traced) and not
+            finite.
         """
         action = self._checked(action)
         key, draw_key, change_key = random_numbers.split(state.info["key"], 3)
@@ -229,21 +289,36 @@ class Environment:
         steps = state.info["steps"]
         is_finite = jnp.all(jnp.isfinite(action))
         action = jnp.clip(jnp.where(is_finite, action, 0), -1, 1)
-        drawn, randomized = self.draw(draw_key), self._drawn_again(change_key, state.info["randomized"])
+        drawn, randomized = (
+            self.draw(draw_key),
+            self._drawn_again(change_key, state.info["randomized"]),
+        )
         start = self.disturb(state.articulation_state, drawn)
-        ready = Moved(start, start, state.info["contact_memory"], self.prepare(start, memory, action))
-        step = Given(self.ground, randomized, self._advance(ready, randomized, action), action, drawn)
+        ready = Moved(
+            start, start, state.info["contact_memory"], self.prepare(start, memory, action)
+        )
+        step = Given(
+            self.ground, randomized, self._advance(ready, randomized, action), action, drawn
+        )
         end = evaluated(self._static, step, state.articulation_state, is_finite, steps)
-        info = {"truncation": end.truncation, "steps": end.steps, "key": key, "randomized": randomized}
+        info = {
+            "truncation": end.truncation,
+            "steps": end.steps,
+            "key": key,
+            "randomized": randomized,
+        }
         info["contact_memory"] = end.contact_memory
-        if "final_obs" in state.info:  # A state of an environment with automatic resets keeps its structure.
+        if (
+            "final_obs" in state.info
+        ):  # A state of an environment with automatic resets keeps its structure.
             info["final_obs"] = end.obs
         return EnvState(end.state, end.obs, end.reward, end.done, end.metrics, info | end.memory)
 
     def model(
         self, ground: artix.Ground | None, randomized: Sequence[Array]
     ) -> tuple[artix.Articulation, artix.Ground | None]:
-        """The robot and the ground of one environment, given the nominal ground and ``info["randomized"]``.
+        """The robot and the ground of one environment, given the nominal ground and
+        ``info["randomized"]``.
 
         The ground is an argument, so that a large terrain is not compiled into the kernels.
         """
@@ -252,7 +327,11 @@ class Environment:
         parts = list(zip(self.randomization, randomized, strict=True))
         shapes: list[Any] = []
         for tree, is_ground in ((self.articulation, False), (ground, True)):
-            mine = [(_of_tree(change), numbers) for change, numbers in parts if _is_of_ground(change) == is_ground]
+            mine = [
+                (_of_tree(change), numbers)
+                for change, numbers in parts
+                if _is_of_ground(change) == is_ground
+            ]
             shapes.append(with_drawn(tree, *zip(*mine, strict=True)) if mine else tree)
         return shapes[0], shapes[1]
 
@@ -260,13 +339,17 @@ class Environment:
     def observation_size(self) -> int | dict[str, int]:
         """Length of the observation, or a dictionary with the length of each part."""
         obs = jax.eval_shape(lambda: self.reset(jax.random.key(0)).obs)
-        return {name: part.shape[0] for name, part in obs.items()} if isinstance(obs, dict) else obs.shape[0]
+        return (
+            {name: part.shape[0] for name, part in obs.items()}
+            if isinstance(obs, dict)
+            else obs.shape[0]
+        )
 
     def _checked(self, action: Array) -> Array:
         if jnp.shape(action) != (self.action_size,):
             raise ValueError(
-                f"{self.name}: expected an action of shape ({self.action_size},), found {jnp.shape(action)}; an "
-                "environment is one robot: use jax.vmap over batches"
+                f"{self.name}: expected an action of shape ({self.action_size},), found "
+                f"{jnp.shape(action)}; an environment is one robot: use jax.vmap over batches"
             )
         action = jnp.asarray(action, self.articulation.dtype)
         if not isinstance(action, jax.core.Tracer) and not np.isfinite(np.asarray(action)).all():
@@ -275,19 +358,32 @@ class Environment:
 
     def _check_outcome(self, outcome: Outcome, memory: dict[str, Any]) -> None:
         """Refuses an outcome that does not fit the environment's state. All leaves are shapes."""
-        for part, names, reserved in (("memory", memory, _OWN), ("metric", outcome.metrics, ("nan",))):
+        for part, names, reserved in (
+            ("memory", memory, _OWN),
+            ("metric", outcome.metrics, ("nan",)),
+        ):
             if taken := sorted({*names} & {*reserved}):
-                raise ValueError(f"{self.name}: the {part} {taken[0]!r} is the environment's own; give it another name")
-        scalars = [("reward", outcome.reward), ("terminated", outcome.terminated), *outcome.metrics.items()]
+                raise ValueError(
+                    f"{self.name}: the {part} {taken[0]!r} is the environment's own; give it "
+                    "another name"
+                )
+        scalars = [
+            ("reward", outcome.reward),
+            ("terminated", outcome.terminated),
+            *outcome.metrics.items(),
+        ]
         for name, value in scalars:
             if value.shape != ():
-                raise ValueError(f"{self.name}: {name!r} of the outcome must be a scalar; found shape {value.shape}")
+                raise ValueError(
+                    f"{self.name}: {name!r} of the outcome must be a scalar; found shape "
+                    f"{value.shape}"
+                )
         for name in sorted({*memory, *outcome.memory}):
             before, after = (_described(each.get(name)) for each in (memory, outcome.memory))
             if before != after:
                 raise ValueError(
-                    f"{self.name}: the memory {name!r} is {before} at the start and {after} after a step; outcome must "
-                    "return the names, shapes and dtypes that begin returns"
+                    f"{self.name}: the memory {name!r} is {before} at the start and {after} after "
+                    "a step; outcome must return the names, shapes and dtypes that begin returns"
                 )
 
     def _memory(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -297,7 +393,9 @@ class Environment:
     def _started(self, key: Array, ended: EnvState | None) -> tuple[Start, Array]:
         """The start of an episode, and the key for its first step."""
         begin_key, draw_key, change_key, key = random_numbers.split(key, 4)
-        state, memory = self.begin(begin_key) if ended is None else self.begin_again(begin_key, ended)
+        state, memory = (
+            self.begin(begin_key) if ended is None else self.begin_again(begin_key, ended)
+        )
         randomized = self._drawn(change_key)
         if ended is not None:
             kept = zip(self.randomization, ended.info["randomized"], randomized, strict=True)
@@ -308,21 +406,30 @@ class Environment:
     def _drawn(self, key: Array) -> tuple[Array, ...]:
         """Draws the numbers for each randomised parameter."""
         keys = random_numbers.split(key, max(len(self.randomization), 1))
-        trees = [self.ground if _is_of_ground(change) else self.articulation for change in self.randomization]
+        trees = [
+            self.ground if _is_of_ground(change) else self.articulation
+            for change in self.randomization
+        ]
         return tuple(
             draw(tree, part, [_of_tree(change)])[0]
             for change, tree, part in zip(self.randomization, trees, keys, strict=False)
         )
 
     def _drawn_again(self, key: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
-        """The numbers after a control step: those that change during episodes may have been redrawn."""
+        """The numbers after a control step: those that change during episodes may have been
+        redrawn.
+        """
         if all(isinstance(change.when, str) for change in self.randomization):
             return before
         draw_key, *keys = random_numbers.split(key, 1 + len(self.randomization))
         problems = []
-        for change, old, new, part in zip(self.randomization, before, self._drawn(draw_key), keys, strict=True):
+        for change, old, new, part in zip(
+            self.randomization, before, self._drawn(draw_key), keys, strict=True
+        ):
             chance = 0.0 if isinstance(change.when, str) else -math.expm1(-self.dt / change.when)
-            problems.append(jnp.where(random_numbers.uniform(part, 1, old.dtype)[0] < chance, new, old))
+            problems.append(
+                jnp.where(random_numbers.uniform(part, 1, old.dtype)[0] < chance, new, old)
+            )
         return tuple(problems)
 
     def _advance(self, start: Moved, randomized: tuple[Array, ...], action: Array) -> Moved:
@@ -332,13 +439,21 @@ class Environment:
         def step(moved: Moved) -> Moved:
             control, memory = self.actuate(articulation, moved.state, moved.memory, action)
             if self.randomization:
-                state, contacts = stepped(self._static, self.ground, randomized, moved.state, moved.contacts, control)
+                state, contacts = stepped(
+                    self._static, self.ground, randomized, moved.state, moved.contacts, control
+                )
             else:
-                state, contacts = self._step(self.articulation, self.ground, moved.state, moved.contacts, control)
+                state, contacts = self._step(
+                    self.articulation, self.ground, moved.state, moved.contacts, control
+                )
             return Moved(moved.state, state, contacts, memory)
 
         num_steps = round(self.dt / self.physics_dt)
-        return jax.lax.fori_loop(0, num_steps, lambda _, moved: step(moved), start) if num_steps > 1 else step(start)
+        return (
+            jax.lax.fori_loop(0, num_steps, lambda _, moved: step(moved), start)
+            if num_steps > 1
+            else step(start)
+        )
 
     def _step(
         self,
@@ -349,12 +464,17 @@ class Environment:
         control: artix.Control,
     ) -> tuple[artix.State, Any]:
         """One physics step."""
-        scene, start = artix.Scene(articulation, ground=ground), state.replace(contact_memory=contacts)
+        scene, start = (
+            artix.Scene(articulation, ground=ground),
+            state.replace(contact_memory=contacts),
+        )
         end = artix.step(scene, start, control, self.physics_dt, self.solver_options)
         return end.replace(contact_memory=None), end.contact_memory
 
 
-def _empty_memory(articulation: artix.Articulation, ground: artix.Ground | None, options: Any) -> Any:
+def _empty_memory(
+    articulation: artix.Articulation, ground: artix.Ground | None, options: Any
+) -> Any:
     """The contact memory at the start of an episode."""
     scene = artix.Scene(articulation, ground=ground)
     return artix.remember_contacts(scene, scene.neutral_state(), options=options).contact_memory

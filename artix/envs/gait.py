@@ -19,7 +19,8 @@ class Gait(struct.PyTreeNode):
       contact: whether each foot touched the ground at the last step, [K] (bool).
       contact_time: time since each foot was last in the air [s], [K].
       last_air_time: how long each foot was last in the air [s], [K]; zero before its first landing.
-      last_contact_time: how long each foot last stood [s], [K]; zero before it first leaves the ground.
+      last_contact_time: how long each foot last stood [s], [K]; zero before it first leaves the
+        ground.
     """
 
     air_time: Array
@@ -36,9 +37,11 @@ class Gait(struct.PyTreeNode):
         return cls(zeros, zeros, jnp.zeros(num_feet, bool), zeros, zeros, zeros)
 
     def moved(self, contact: Array, height: Array, dt: float) -> tuple[Gait, Array]:
-        """The gait one control step later, and which feet have landed, counted as in Playground's Go1.
+        """The gait one control step later, and which feet have landed, counted as in Playground's
+        Go1.
 
-        A foot lands when it has been in the air and touches the ground now or did so at the last step.
+        A foot lands when it has been in the air and touches the ground now or did so at the last
+        step.
 
         Args:
           contact: whether each foot touches the ground, [K] (bool).
@@ -46,8 +49,8 @@ class Gait(struct.PyTreeNode):
           dt: the control period [s].
 
         Returns:
-          The gait, whose times and peaks still include the swing that just ended (see :meth:`landed`), and whether each
-          foot landed, [K] (bool).
+          The gait, whose times and peaks still include the swing that just ended (see
+          :meth:`landed`), and whether each foot landed, [K] (bool).
         """
         first_contact = (self.air_time > 0) & (contact | self.contact)
         leaves = (self.contact_time > 0) & ~contact
@@ -62,7 +65,9 @@ class Gait(struct.PyTreeNode):
         return moved, first_contact
 
     def landed(self) -> Gait:
-        """Resets the air time and peak of feet on the ground, and the contact time of feet in the air."""
+        """Resets the air time and peak of feet on the ground, and the contact time of feet in the
+        air.
+        """
         return self.replace(
             air_time=jnp.where(self.contact, 0, self.air_time),
             swing_peak=jnp.where(self.contact, 0, self.swing_peak),

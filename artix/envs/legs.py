@@ -1,4 +1,6 @@
-"""The legs of a robot, found from its description: feet, joints, contact shapes, and a pose that stands on them."""
+"""The legs of a robot, found from its description: feet, joints, contact shapes, and a pose that
+stands on them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from artix.editing.to_builder import geometry_at
 from artix.io.common.poses import compose, inverse, rotation_matrix, translation
 from artix.model.geometry import CANDIDATE_PATTERNS
 
-#: A leaf of the tree is a foot if it reaches this fraction of the depth of the lowest one below the root.
+#: A leaf of the tree is a foot if it reaches this fraction of the depth of the lowest one below the
+#: root.
 _DEEP_ENOUGH = 0.8
 #: A joint turns about the trunk's y axis if its axis has at least this component along it.
 _PITCH = 0.9
@@ -58,7 +61,9 @@ class Leg(NamedTuple):
 
     @property
     def length(self) -> float:
-        """Length of the straight leg in the plane of its motion, from the hip to the ankle or the round foot [m]."""
+        """Length of the straight leg in the plane of its motion, from the hip to the ankle or the
+        round foot [m].
+        """
         return _planar(self.hip - self.knee) + _planar(self.knee - self.end)
 
     @property
@@ -70,8 +75,8 @@ class Leg(NamedTuple):
 def find_feet(articulation: artix.Articulation) -> tuple[str, ...]:
     """Names of the links with which a robot stands, in the order of the tree.
 
-    The last links of the branches that reach lowest while all joints are at zero. On a branch, the link of the lowest
-    shape counts; without shapes, the lowest link.
+    The last links of the branches that reach lowest while all joints are at zero. On a branch, the
+    link of the lowest shape counts; without shapes, the lowest link.
 
     Args:
       articulation: a floating robot whose root has x forward and z up.
@@ -85,28 +90,39 @@ def find_feet(articulation: artix.Articulation) -> tuple[str, ...]:
     feet: dict[int, tuple[float, int]] = {}
     for body in leaves:
         links = [int(link) for link in np.flatnonzero(topology.link_body == body)]
-        shapes = [(lowest[k], shape.link) for k, shape in enumerate(topology.geometries) if shape.link in links]
-        feet[body] = min(shapes) if shapes else min((round(poses[link, 2], 4), -link) for link in links)
+        shapes = [
+            (lowest[k], shape.link)
+            for k, shape in enumerate(topology.geometries)
+            if shape.link in links
+        ]
+        feet[body] = (
+            min(shapes) if shapes else min((round(poses[link, 2], 4), -link) for link in links)
+        )
     depth = min((height for height, _ in feet.values()), default=0.0)
-    low_links = [abs(link) for height, link in feet.values() if depth < 0 and height <= _DEEP_ENOUGH * depth]
+    low_links = [
+        abs(link) for height, link in feet.values() if depth < 0 and height <= _DEEP_ENOUGH * depth
+    ]
     names = tuple(topology.link_names[link] for link in sorted(low_links))
     if len(names) < 2:
         ends = ", ".join(topology.link_names[abs(link)] for _, link in feet.values()) or "none"
         raise ValueError(
-            f"{topology.name}: a legged robot stands on two feet or more while its joints are at zero; found "
-            f"{', '.join(names) or 'none'} among the ends of its branches: {ends}; name the links of the feet with "
-            "feet=, and check that the root has z up"
+            f"{topology.name}: a legged robot stands on two feet or more while its joints are at "
+            f"zero; found {', '.join(names) or 'none'} among the ends of its branches: {ends}; "
+            "name the links of the feet with feet=, and check that the root has z up"
         )
     return names
 
 
-def find_legs(articulation: artix.Articulation, feet: Sequence[str], radius: float | None = None) -> tuple[Leg, ...]:
+def find_legs(
+    articulation: artix.Articulation, feet: Sequence[str], radius: float | None = None
+) -> tuple[Leg, ...]:
     """The leg of each foot.
 
     Args:
       articulation: a floating robot whose root has x forward and z up.
       feet: names of the feet: links, or frames or shapes on them.
-      radius: radius of the contact sphere of feet without shapes [m]; 5 % of the length of the leg if ``None``.
+      radius: radius of the contact sphere of feet without shapes [m]; 5 % of the length of the leg
+        if ``None``.
 
     Raises:
       ValueError: there is no link, frame or shape of a name, or no joint between it and the root.
@@ -120,15 +136,21 @@ def _leg(articulation: artix.Articulation, name: str, radius: float | None) -> L
     body = int(topology.link_body[link])
     dofs = tuple(int(dof) for dof in np.flatnonzero(topology.dof_moves_body[:, body]))
     if not dofs:
-        raise ValueError(f"{topology.name}: the foot {name!r} does not move relative to the root; is it a foot?")
+        raise ValueError(
+            f"{topology.name}: the foot {name!r} does not move relative to the root; is it a foot?"
+        )
     poses, lowest = _at_zero(articulation)
-    jacobian = np.asarray(artix.frame_jacobian(articulation, _zero(articulation), topology.link_names[link]))
+    jacobian = np.asarray(
+        artix.frame_jacobian(articulation, _zero(articulation), topology.link_names[link])
+    )
     axes = jacobian[3:, topology.num_base_dofs :]
     pitch = tuple(dof for dof in dofs if abs(axes[1, dof]) > _PITCH)
     joint = [poses[topology.dof_link[dof], :3] for dof in (pitch or dofs)]
     hip, knee = joint[0], joint[min(1, len(joint) - 1)]
     reach = float(np.linalg.norm(hip - knee) + np.linalg.norm(knee - poses[link, :3]))
-    shape, source = _shape(articulation, link, poses[link], lowest, reach, radius, _has_ankle(pitch))
+    shape, source = _shape(
+        articulation, link, poses[link], lowest, reach, radius, _has_ankle(pitch)
+    )
     points = shape_points(shape)[0]
     contact = _moved(poses[link], points.mean(axis=0))
     end = joint[2] if _has_ankle(pitch) and len(points) > 1 else contact
@@ -146,11 +168,13 @@ def _shape(
 ) -> tuple[artix.Geometry, str]:
     """One shape for a foot, and where it comes from.
 
-    Its lowest shape, or the hull of several at that height. Of the hull of a mesh, the sole if the leg has an ankle,
-    and a ball at its lower end otherwise.
+    Its lowest shape, or the hull of several at that height. Of the hull of a mesh, the sole if the
+    leg has an ankle, and a ball at its lower end otherwise.
     """
     topology: Any = articulation.topology
-    numbers = [k for k, one in enumerate(topology.geometries) if one.link == link and not one.sensor]
+    numbers = [
+        k for k, one in enumerate(topology.geometries) if one.link == link and not one.sensor
+    ]
     if not numbers:
         ball = artix.Geometry.sphere(_RADIUS * reach if radius is None else radius)
         return ball, "derived" if radius is None else "given"
@@ -162,7 +186,9 @@ def _shape(
         # A point of a larger ball becomes a lower point of the smallest one.
         down = rotation_matrix(pose[3:]).T @ np.array([0.0, 0.0, -1.0])
         points = np.concatenate([points + (size - least) * down for points, size in parts])
-        return dataclasses.replace(_sole(points, pose, least), friction=max(one.friction for one in lower)), "file"
+        return dataclasses.replace(
+            _sole(points, pose, least), friction=max(one.friction for one in lower)
+        ), "file"
     (shape,) = lower
     if shape.type is not artix.GeometryType.HULL:
         return shape, "file"
@@ -174,13 +200,17 @@ def _shape(
         world = points @ turn.T
         low = world[:, 2].min() - least
         middle = world[world[:, 2] <= low + least + _SOLE * np.ptp(world[:, 2])].mean(axis=0)
-        ball = artix.Geometry.sphere(size, position=(*middle[:2], low + size) @ turn, friction=shape.friction)
+        ball = artix.Geometry.sphere(
+            size, position=(*middle[:2], low + size) @ turn, friction=shape.friction
+        )
         return ball, "mesh"
     return dataclasses.replace(_sole(points, pose, least), friction=shape.friction), "mesh"
 
 
 def _sole(points: np.ndarray, pose: np.ndarray, radius: float) -> artix.Geometry:
-    """The corners of the lower part of a foot [P, 3], level while all joints are at zero; at most four."""
+    """The corners of the lower part of a foot [P, 3], level while all joints are at zero; at most
+    four.
+    """
     turn = rotation_matrix(pose[3:])
     world = points @ turn.T
     low = world[:, 2].min()
@@ -199,14 +229,21 @@ def described_shape(articulation: artix.Articulation, number: int) -> artix.Geom
 
 
 def shape_points(shape: artix.Geometry) -> tuple[np.ndarray, float]:
-    """The points of a shape in the axes of its link [P, 3], and the radius of the balls about them [m]."""
+    """The points of a shape in the axes of its link [P, 3], and the radius of the balls about them
+    [m].
+    """
     if shape.points is not None:
         points, radius = np.asarray(shape.points, float), shape.size[0]
     else:
         pattern = CANDIDATE_PATTERNS[shape.type]
         extent = [(*shape.size, 0.0, 0.0)[k] for k in pattern.extent]
-        points, radius = pattern.points * np.array(extent), shape.size[0] if pattern.have_radius else 0.0
-    return np.stack([_moved(np.asarray(shape.pose, float), point) for point in points]), float(radius)
+        points, radius = (
+            pattern.points * np.array(extent),
+            shape.size[0] if pattern.have_radius else 0.0,
+        )
+    return np.stack([_moved(np.asarray(shape.pose, float), point) for point in points]), float(
+        radius
+    )
 
 
 def standing_pose(
@@ -214,16 +251,19 @@ def standing_pose(
 ) -> tuple[np.ndarray, str]:
     """Joint positions with the feet under the hips and the trunk level.
 
-    By :func:`artix.inverse_kinematics.solve`, from knees that bend either way. The feet of a biped are placed
-    so that the centre of mass is above them, of flat ones between the ankle and the middle of the sole, towards which
-    it sinks as the ankles give way. Joints outside the legs stay as near to zero as their limits allow.
+    By :func:`artix.inverse_kinematics.solve`, from knees that bend either way. The feet of a biped
+    are placed so that the centre of mass is above them, of flat ones between the ankle and the
+    middle of the sole, towards which it sinks as the ankles give way. Joints outside the legs stay
+    as near to zero as their limits allow.
 
     Args:
       articulation: the robot.
       legs: its legs.
-      extension: distance from hip to ankle, or to a round foot, relative to that of the straight leg.
-      knees: ``"forward"`` or ``"backward"``, where the limits of the joints leave the choice. If ``None``, each leg
-        bends as is nearer to zero, and if that is equal, those of bipeds forward and others backward.
+      extension: distance from hip to ankle, or to a round foot, relative to that of the straight
+        leg.
+      knees: ``"forward"`` or ``"backward"``, where the limits of the joints leave the choice. If
+        ``None``, each leg bends as is nearer to zero, and if that is equal, those of bipeds forward
+        and others backward.
 
     Returns:
       The positions [n], and which way the knees point.
@@ -234,7 +274,10 @@ def standing_pose(
     topology: Any = articulation.topology
     is_fixed_choice = knees is not None
     knees = knees or ("forward" if len(legs) == 2 else "backward")
-    lower, upper = np.asarray(articulation.joint_lower_limit, float), np.asarray(articulation.joint_upper_limit, float)
+    lower, upper = (
+        np.asarray(articulation.joint_lower_limit, float),
+        np.asarray(articulation.joint_upper_limit, float),
+    )
     rest = np.clip(np.zeros(topology.num_dofs), lower, upper)
     if any(len(leg.pitch) < 2 for leg in legs):
         return rest, "none"
@@ -242,7 +285,9 @@ def standing_pose(
     neutral = artix.neutral_state(fixed)
     frames = [f"contact of {leg.foot}" for leg in legs]
     zero = _zero(fixed)
-    targets = np.stack([np.asarray(artix.frame_pose(fixed, zero, frame), float) for frame in frames])
+    targets = np.stack(
+        [np.asarray(artix.frame_pose(fixed, zero, frame), float) for frame in frames]
+    )
     is_flat = all(leg.is_flat for leg in legs)
     for target, leg in zip(targets, legs, strict=True):
         target[0] = leg.contact[0] if is_flat else leg.hip[0]
@@ -262,7 +307,10 @@ def standing_pose(
     def reached(seed: Any, places: Any) -> tuple[inverse_kinematics.Solution, jax.Array]:
         solution = inverse_kinematics.solve(
             fixed,
-            [inverse_kinematics.FrameTask(frame, places[k], 1.0, cost) for k, frame in enumerate(frames)],
+            [
+                inverse_kinematics.FrameTask(frame, places[k], 1.0, cost)
+                for k, frame in enumerate(frames)
+            ],
             jax.tree.map(lambda leaf: leaf[None], neutral.replace(joint_position=seed)),
             position_tolerance=2e-3 * legs[0].length,
             rotation_tolerance=0.02,
@@ -270,35 +318,50 @@ def standing_pose(
         return solution, artix.center_of_mass(fixed, solution.state)[0]
 
     places, reach_from = np.stack([targets, targets]), jax.jit(jax.vmap(reached))
-    reach, mass = reach_from(jnp.asarray(np.stack(seeds), fixed.dtype), jnp.asarray(places, fixed.dtype))
+    reach, mass = reach_from(
+        jnp.asarray(np.stack(seeds), fixed.dtype), jnp.asarray(places, fixed.dtype)
+    )
     for _ in range(_ROUNDS if len(legs) == 2 else 0):  # Bent knees move the centre of mass.
         places[:, :, 0] = np.asarray(mass)[:, None] + np.mean([_ahead(leg) for leg in legs])
-        reach, mass = reach_from(jnp.asarray(np.stack(seeds), fixed.dtype), jnp.asarray(places, fixed.dtype))
+        reach, mass = reach_from(
+            jnp.asarray(np.stack(seeds), fixed.dtype), jnp.asarray(places, fixed.dtype)
+        )
     poses = np.round(np.asarray(reach.state.joint_position, float), 4)
     ways = [k for k in ((0, 1) if knees != "backward" else (1, 0)) if reach.solved[k]]
     if not ways:
         raise ValueError(
-            f"{topology.name}: no pose has the feet {', '.join(leg.foot for leg in legs)} under the hips at "
-            f"{100 * extension:.0f} % of the length of the legs (missed by {float(reach.position_error.min()):.3g} m); "
-            "give default_position=, or another leg_extension="
+            f"{topology.name}: no pose has the feet {', '.join(leg.foot for leg in legs)} under "
+            f"the hips at {100 * extension:.0f} % of the length of the legs (missed by "
+            f"{float(reach.position_error.min()):.3g} m); give default_position=, or another "
+            "leg_extension="
         )
     pose = poses[ways[0]].copy()
-    if not is_fixed_choice and len(ways) > 1:  # The legs do not depend on each other while the trunk is fixed.
+    if (
+        not is_fixed_choice and len(ways) > 1
+    ):  # The legs do not depend on each other while the trunk is fixed.
         for leg in legs:
             least = [float(np.abs(poses[way][list(leg.dofs)]).sum()) for way in ways]
             if least[1] < 0.95 * least[0]:
                 pose[list(leg.dofs)] = poses[ways[1]][list(leg.dofs)]
     turned = {bool(signs[leg.pitch[1]] * pose[leg.pitch[1]] > 0) for leg in legs}
-    return pose, "forward and backward" if len(turned) > 1 else "forward" if turned.pop() else "backward"
+    return pose, "forward and backward" if len(
+        turned
+    ) > 1 else "forward" if turned.pop() else "backward"
 
 
 def _ahead(leg: Leg) -> float:
-    """How far the contact of a biped's foot is in front of the centre of mass in its default pose [m]."""
+    """How far the contact of a biped's foot is in front of the centre of mass in its default pose
+    [m].
+    """
     return 0.5 * float(leg.contact[0] - leg.end[0]) if leg.is_flat else 0.0
 
 
-def _with_contact_frames(articulation: artix.Articulation, legs: Sequence[Leg]) -> artix.Articulation:
-    """The robot with its root fixed, without shapes, and with a frame at the centre of each contact shape."""
+def _with_contact_frames(
+    articulation: artix.Articulation, legs: Sequence[Leg]
+) -> artix.Articulation:
+    """The robot with its root fixed, without shapes, and with a frame at the centre of each contact
+    shape.
+    """
     builder = artix.builder_from_articulation(artix.select_geometry(articulation, ()))
     for leg in legs:
         middle = shape_points(leg.shape)[0].mean(axis=0)
@@ -308,7 +371,9 @@ def _with_contact_frames(articulation: artix.Articulation, legs: Sequence[Leg]) 
     return floating.replace(topology=dataclasses.replace(topology, fixed_base=True))
 
 
-def _pitch_signs(fixed: artix.Articulation, zero: artix.State, legs: Sequence[Leg]) -> dict[int, float]:
+def _pitch_signs(
+    fixed: artix.Articulation, zero: artix.State, legs: Sequence[Leg]
+) -> dict[int, float]:
     """For each pitch DOF, 1 if its axis points along y, and -1 against it."""
     signs: dict[int, float] = {}
     for leg in legs:
@@ -318,7 +383,9 @@ def _pitch_signs(fixed: artix.Articulation, zero: artix.State, legs: Sequence[Le
 
 
 def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
-    """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G]; all joints are at zero."""
+    """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G]; all joints
+    are at zero.
+    """
     state = _zero(articulation)
     scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
     shapes = articulation.topology.geometries
@@ -329,7 +396,8 @@ def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
 def poses_at_zero(articulation: artix.Articulation) -> np.ndarray:
     """Poses of the links in the root's axes while all joints are at zero [L, 7], by NumPy alone."""
     parents, children = (
-        np.asarray(each, float) for each in (articulation.joint_parent_pose, articulation.joint_child_pose)
+        np.asarray(each, float)
+        for each in (articulation.joint_parent_pose, articulation.joint_child_pose)
     )
     poses = [translation(np.zeros(3))]
     for link, above in enumerate(articulation.topology.parent[1:], start=1):
@@ -349,7 +417,9 @@ def link_of(topology: Any, name: str) -> int:
     known = {**shapes, **frames, **{link: k for k, link in enumerate(topology.link_names)}}
     if name not in known:
         links = ", ".join(topology.link_names)
-        raise ValueError(f"{topology.name}: no link called {name!r} for a foot; choose from: {links}")
+        raise ValueError(
+            f"{topology.name}: no link called {name!r} for a foot; choose from: {links}"
+        )
     return int(known[name])
 
 

@@ -1,4 +1,6 @@
-"""Reference motions: where a robot's root and joints are at each frame, for tasks that imitate them."""
+"""Reference motions: where a robot's root and joints are at each frame, for tasks that imitate
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ class Motion(struct.PyTreeNode):
     Attributes:
       root_pose: pose of the root link: position [m], quaternion xyzw, shape [T, 7].
       joint_position: joint positions in the robot's order [rad or m], shape [T, n].
-      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s] in world axes, by
-        central differences, shape [T, 6].
+      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s]
+        in world axes, by central differences, shape [T, 6].
       joint_velocity: joint velocities [rad/s or m/s], shape [T, n].
       joint_names: names of the joints' degrees of freedom, static.
       rate: frames a second [Hz], static.
@@ -57,7 +59,13 @@ class Motion(struct.PyTreeNode):
 
     @classmethod
     def of(
-        cls, articulation: artix.Articulation, rate: float, root_pose: Any, joint_position: Any, *, loops: bool
+        cls,
+        articulation: artix.Articulation,
+        rate: float,
+        root_pose: Any,
+        joint_position: Any,
+        *,
+        loops: bool,
     ) -> Motion:
         """A motion by its positions.
 
@@ -69,18 +77,21 @@ class Motion(struct.PyTreeNode):
           loops: whether the first frame follows the last one.
 
         Raises:
-          ValueError: an array has the wrong shape, a number is not finite, a quaternion has not length 1, or the motion
-            loops although its end is far from its start.
+          ValueError: an array has the wrong shape, a number is not finite, a quaternion has not
+            length 1, or the motion loops although its end is far from its start.
         """
         names = tuple(articulation.topology.dof_names)
         rate = as_number("rate [Hz]", rate, positive=True)
         root, joints = np.array(root_pose, np.float64), np.asarray(joint_position, np.float64)
         if joints.ndim != 2 or joints.shape[1] != len(names) or len(joints) < 3:
             raise ValueError(
-                f"joint_position needs the shape [T, {len(names)}] with T >= 3; its shape is {joints.shape}"
+                f"joint_position needs the shape [T, {len(names)}] with T >= 3; its shape is "
+                f"{joints.shape}"
             )
         if root.shape != (len(joints), 7):
-            raise ValueError(f"root_pose needs the shape [{len(joints)}, 7]; its shape is {root.shape}")
+            raise ValueError(
+                f"root_pose needs the shape [{len(joints)}, 7]; its shape is {root.shape}"
+            )
         for name, array in (("root_pose", root), ("joint_position", joints)):
             if not np.isfinite(array).all():
                 frame = int(np.argwhere(~np.isfinite(array))[0][0])
@@ -88,7 +99,9 @@ class Motion(struct.PyTreeNode):
         lengths = np.linalg.norm(root[:, 3:], axis=1)
         if np.abs(lengths - 1).max() > 1e-3:
             frame = int(np.abs(lengths - 1).argmax())
-            raise ValueError(f"root_pose: the quaternion of frame {frame} has length {lengths[frame]:.4g}, not 1")
+            raise ValueError(
+                f"root_pose: the quaternion of frame {frame} has length {lengths[frame]:.4g}, not 1"
+            )
         root[:, 3:] /= lengths[:, None]
         dtype = articulation.dtype
         root_velocity, joint_velocity = _velocities(articulation, rate, root, joints, loops)
@@ -114,20 +127,21 @@ class Motion(struct.PyTreeNode):
     ) -> Motion:
         """Reads a motion from a ``.npz`` file that :meth:`save` wrote, or from a ``.csv`` file.
 
-        A row of a CSV file is a frame: position [m] and quaternion xyzw of the root, then joint positions [rad or m].
-        The first row may hold names, of which those after the seventh name the joints. Unitree's retargeted motions
-        have this form, without names.
+        A row of a CSV file is a frame: position [m] and quaternion xyzw of the root, then joint
+        positions [rad or m]. The first row may hold names, of which those after the seventh name
+        the joints. Unitree's retargeted motions have this form, without names.
 
         Args:
           path: the file.
           articulation: the robot. The order of the joints may differ.
           rate: frames a second [Hz]; what the file says if ``None``.
-          loops: whether the first frame follows the last one; what the file says if ``None``, and not in a CSV file.
+          loops: whether the first frame follows the last one; what the file says if ``None``, and
+            not in a CSV file.
           joint_names: names of the joints in the order of the columns, if the file has none.
 
         Raises:
-          ValueError: the file has no rate, lacks a joint of the robot or has one more, or what it says is refused by
-            :meth:`of`.
+          ValueError: the file has no rate, lacks a joint of the robot or has one more, or what it
+            says is refused by :meth:`of`.
         """
         path = Path(path)
         if path.suffix == ".csv":
@@ -136,24 +150,38 @@ class Motion(struct.PyTreeNode):
             root, joints = table[:, :7], table[:, 7:]
         else:
             with _archive(path) as file:
-                if missing := {"root_pose", "joint_position", "joint_names", "rate", "loops"} - set(file):
-                    raise ValueError(f"{path}: not a motion: there is no {', '.join(sorted(missing))}")
+                if missing := {"root_pose", "joint_position", "joint_names", "rate", "loops"} - set(
+                    file
+                ):
+                    raise ValueError(
+                        f"{path}: not a motion: there is no {', '.join(sorted(missing))}"
+                    )
                 names = tuple(joint_names or (str(name) for name in file["joint_names"]))
                 root, joints = file["root_pose"], file["joint_position"]
                 rate = float(file["rate"]) if rate is None else rate
                 loops = bool(file["loops"]) if loops is None else loops
         if rate is None:
-            raise ValueError(f"{path}: how many frames a second? Give rate=..., for instance rate=30")
+            raise ValueError(
+                f"{path}: how many frames a second? Give rate=..., for instance rate=30"
+            )
         order = _order(str(path), names, articulation)
         if joints.shape[-1] != len(names):
-            raise ValueError(f"{path}: {joints.shape[-1]} columns of joints, but {len(names)} names")
+            raise ValueError(
+                f"{path}: {joints.shape[-1]} columns of joints, but {len(names)} names"
+            )
         return cls.of(articulation, rate, root, joints[:, order], loops=bool(loops))
 
     def save(self, path: str | Path) -> None:
         """Writes the motion to a ``.npz`` file."""
         arrays = {"root_pose": self.root_pose, "joint_position": self.joint_position}
-        content: dict[str, Any] = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
-        content |= {"joint_names": np.array(self.joint_names), "rate": self.rate, "loops": self.loops}
+        content: dict[str, Any] = {
+            name: np.asarray(array, np.float32) for name, array in arrays.items()
+        }
+        content |= {
+            "joint_names": np.array(self.joint_names),
+            "rate": self.rate,
+            "loops": self.loops,
+        }
 
         def write(part: Path) -> None:
             with open(part, "wb") as file:  # NumPy would append ".npz" to a name.
@@ -172,7 +200,8 @@ class Motion(struct.PyTreeNode):
         return (self.num_frames - (not self.loops)) / self.rate
 
     def resampled(self, articulation: artix.Articulation, rate: float) -> Motion:
-        """The motion at another rate, by interpolation: linear of positions, along great circles of rotations.
+        """The motion at another rate, by interpolation: linear of positions, along great circles of
+        rotations.
 
         Args:
           articulation: its robot.
@@ -184,14 +213,20 @@ class Motion(struct.PyTreeNode):
         else:
             place = np.arange(int(self.length * rate + 1e-6) + 1) * (self.rate / rate)
         before = np.minimum(place.astype(int), self.num_frames - 1)
-        after = (before + 1) % self.num_frames if self.loops else np.minimum(before + 1, self.num_frames - 1)
+        after = (
+            (before + 1) % self.num_frames
+            if self.loops
+            else np.minimum(before + 1, self.num_frames - 1)
+        )
         share = (place - before)[:, None]
         start, end = self.state(before), self.state(after)
         step = jax.vmap(lambda one, other: artix.difference(articulation, one, other))(start, end)
         middle = jax.vmap(lambda one, change: artix.integrate(articulation, one, change))(
             start, jnp.asarray(share, step.dtype) * step
         )
-        return Motion.of(articulation, rate, middle.root_pose, middle.joint_position, loops=self.loops)
+        return Motion.of(
+            articulation, rate, middle.root_pose, middle.joint_position, loops=self.loops
+        )
 
     def state(self, frame: Any) -> artix.State:
         """The robot's state at a frame, or at an array of frames."""
@@ -226,11 +261,13 @@ def _velocities(
             joint_velocity=jnp.zeros_like(positions),
         )
 
-    change = jax.jit(jax.vmap(lambda one, other: artix.difference(articulation, one, other)))(at(before), at(after))
+    change = jax.jit(jax.vmap(lambda one, other: artix.difference(articulation, one, other)))(
+        at(before), at(after)
+    )
     if loops and (gap := float(np.abs(np.asarray(change)[[0, -1]]).max())) > GAP:
         raise ValueError(
-            f"a motion that loops must end near its start; around its end it moves by {gap:.3g} (m or rad) in two "
-            "frames: use loops=False, or blend the end into the start"
+            f"a motion that loops must end near its start; around its end it moves by {gap:.3g} "
+            "(m or rad) in two frames: use loops=False, or blend the end into the start"
         )
     seconds = (2.0 if loops else (after - before)[:, None]) / rate
     velocity = change / jnp.asarray(seconds, dtype)
@@ -240,7 +277,9 @@ def _velocities(
 
 
 def _archive(path: Path) -> Any:
-    """The arrays of an archive; of another file, NumPy would only advise to unpickle it, which executes it."""
+    """The arrays of an archive; of another file, NumPy would only advise to unpickle it, which
+    executes it.
+    """
     if path.exists() and not zipfile.is_zipfile(path):
         raise ValueError(f"{path}: not a motion: it is no .npz archive")
     return np.load(path, allow_pickle=False)
@@ -253,7 +292,9 @@ def _read_csv(path: Path) -> tuple[tuple[str, ...], np.ndarray]:
     if rows and not _is_number(rows[0][0]):
         names, rows = tuple(name.strip() for name in rows[0][7:]), rows[1:]
     if not rows or any(len(row) != len(rows[0]) for row in rows):
-        raise ValueError(f"{path}: the rows of a motion must be equally long, and there must be some")
+        raise ValueError(
+            f"{path}: the rows of a motion must be equally long, and there must be some"
+        )
     try:
         return names, np.array(rows, np.float64)
     except ValueError as error:
@@ -274,5 +315,7 @@ def _order(path: str, names: Sequence[str], articulation: artix.Articulation) ->
     for what, one, other in (("lacks", needed, names), ("has", names, needed)):
         if apart := [name for name in one if name not in set(other)]:
             also = "" if what == "lacks" else ", which the robot lacks"
-            raise ValueError(f"{path}: the motion {what} the joints {', '.join(map(repr, apart[:5]))}{also}")
+            raise ValueError(
+                f"{path}: the motion {what} the joints {', '.join(map(repr, apart[:5]))}{also}"
+            )
     return [list(names).index(name) for name in needed]

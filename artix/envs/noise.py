@@ -11,9 +11,15 @@ from artix.model.checks import as_number
 
 Array = jax.Array
 
-#: Largest errors in Playground's Go1 task: joint positions [rad] and velocities [rad/s], gyro [rad/s], projected
-#: gravity, linear velocity [m/s].
-GO1 = {"joint_position": 0.03, "joint_velocity": 1.5, "gyro": 0.2, "gravity": 0.05, "linear_velocity": 0.1}
+#: Largest errors in Playground's Go1 task: joint positions [rad] and velocities [rad/s], gyro
+#: [rad/s], projected gravity, linear velocity [m/s].
+GO1 = {
+    "joint_position": 0.03,
+    "joint_velocity": 1.5,
+    "gyro": 0.2,
+    "gravity": 0.05,
+    "linear_velocity": 0.1,
+}
 
 
 def as_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> dict[str, float]:
@@ -24,14 +30,20 @@ def as_scales(scales: Mapping[str, float], known: Mapping[str, int]) -> dict[str
       ValueError: a name is not among ``known``, or a scale is negative or not finite.
     """
     if not isinstance(scales, Mapping):
-        raise TypeError(f"noise_scales must map {', '.join(known)} to their largest errors; found {scales!r}")
+        raise TypeError(
+            f"noise_scales must map {', '.join(known)} to their largest errors; found {scales!r}"
+        )
     for name in scales:
         if name not in known:
-            raise ValueError(f"no measurement called {name!r} to put noise on; choose from: {', '.join(known)}")
+            raise ValueError(
+                f"no measurement called {name!r} to put noise on; choose from: {', '.join(known)}"
+            )
     return {name: as_number(f"noise of {name}", scale, 0) for name, scale in scales.items()}
 
 
-def draw_noise(key: Array, scales: Mapping[str, float], sizes: Mapping[str, int], dtype) -> dict[str, Array]:
+def draw_noise(
+    key: Array, scales: Mapping[str, float], sizes: Mapping[str, int], dtype
+) -> dict[str, Array]:
     """Uniform errors in [-scale, scale] of each measurement.
 
     Args:

@@ -14,10 +14,12 @@ from artix.model.checks import as_number, check_count
 
 Array = jax.Array
 
-#: How a term changes in the mirror: one of :data:`KINDS`, or a permutation and signs of its numbers.
+#: How a term changes in the mirror: one of :data:`KINDS`, or a permutation and signs of its
+#: numbers.
 Reflection: TypeAlias = "str | tuple[Sequence[int], Sequence[float]]"
 
-#: Kinds of terms: what their numbers are, and so what a reflection at the sagittal plane does to them.
+#: Kinds of terms: what their numbers are, and so what a reflection at the sagittal plane does to
+#: them.
 KINDS = {
     "scalar": "numbers that stay, such as a height",
     "vector": "x, y, z, such as a velocity: y changes its sign",
@@ -26,7 +28,9 @@ KINDS = {
     "joints": "one number a joint",
     "feet": "one number a foot",
     "feet_vectors": "x, y, z of each foot",
-    "clock": "cosine and sine of the phase of the gait: the feet of one side have that of the other",
+    "clock": (
+        "cosine and sine of the phase of the gait: the feet of one side have that of the other"
+    ),
 }
 
 
@@ -36,16 +40,21 @@ class ObservationTerm(NamedTuple):
     Attributes:
       scale: factor of its numbers, after noise.
       history: of how many control steps the policy sees it, newest first.
-      function: computes it from signals, which its parameters name, [size]; ``None`` for that of :data:`TERMS`.
-      mirror: one of :data:`KINDS`, or a permutation and signs; ``None`` for that of :data:`TERMS`. Learners that use
-        the symmetry of the robot need it.
+      function: computes it from signals, which its parameters name, [size]; ``None`` for that of
+        :data:`TERMS`.
+      mirror: one of :data:`KINDS`, or a permutation and signs; ``None`` for that of :data:`TERMS`.
+        Learners that use the symmetry of the robot need it.
 
     Examples:
       >>> from artix import envs
       >>> from artix.envs.observation_terms import ObservationTerm
       >>> def knees(joint_position):
       ...     return joint_position[8:]
-      >>> seen = {"gyro": 0.25, "joint_position": ObservationTerm(history=3), "knees": ObservationTerm(function=knees)}
+      >>> seen = {
+      ...     "gyro": 0.25,
+      ...     "joint_position": ObservationTerm(history=3),
+      ...     "knees": ObservationTerm(function=knees),
+      ... }
       >>> envs.make("quadruped_velocity", observations=seen).observation_size["state"]
       45
     """
@@ -57,7 +66,8 @@ class ObservationTerm(NamedTuple):
 
 
 Terms = Mapping[str, "float | ObservationTerm | None"]
-"""Terms in their order, by name: a scale, an :class:`ObservationTerm`, or ``None`` for a term that is left out."""
+"""Terms in their order, by name: a scale, an :class:`ObservationTerm`, or ``None`` for a term that
+is left out."""
 
 
 def linear_velocity(linear_velocity: Array) -> Array:
@@ -156,7 +166,8 @@ TERMS: dict[str, tuple[Callable[..., Array], str]] = {
 
 
 def check_terms(what: str, terms: Terms, signals: Iterable[str]) -> dict[str, ObservationTerm]:
-    """The terms in full, with functions and kinds; refuses terms that do not exist or lack a signal.
+    """The terms in full, with functions and kinds; refuses terms that do not exist or lack a
+    signal.
 
     Args:
       what: what the terms are of, for messages.
@@ -165,15 +176,19 @@ def check_terms(what: str, terms: Terms, signals: Iterable[str]) -> dict[str, Ob
 
     Raises:
       TypeError: ``terms`` is no mapping.
-      ValueError: there is no term of a name, a term needs a signal that the task does not have, a scale is not finite,
-        or the history or the kind of a term is none.
+      ValueError: there is no term of a name, a term needs a signal that the task does not have, a
+        scale is not finite, or the history or the kind of a term is none.
     """
     check_mapping(what, terms, "'gyro': 1.0")
     known = tuple(signals)
-    return {name: _in_full(what, name, term, known) for name, term in terms.items() if term is not None}
+    return {
+        name: _in_full(what, name, term, known) for name, term in terms.items() if term is not None
+    }
 
 
-def _in_full(what: str, name: str, term: float | ObservationTerm, signals: tuple[str, ...]) -> ObservationTerm:
+def _in_full(
+    what: str, name: str, term: float | ObservationTerm, signals: tuple[str, ...]
+) -> ObservationTerm:
     where = f"{what}: {name!r}"
     if not isinstance(term, ObservationTerm):
         term = ObservationTerm(scale=as_number(f"{where}: scale", term))
@@ -201,7 +216,9 @@ def evaluate(terms: Mapping[str, ObservationTerm], signals: Mapping[str, Any]) -
         assert term.function is not None
         value = call(term.function, signals)
         if jnp.ndim(value) != 1:
-            raise ValueError(f"the observation {name!r} must be a vector [size]; its shape is {jnp.shape(value)}")
+            raise ValueError(
+                f"the observation {name!r} must be a vector [size]; its shape is {jnp.shape(value)}"
+            )
         values[name] = value
     return values
 
@@ -212,7 +229,8 @@ class Entry(NamedTuple):
     name: str
     start: int
     size: int
-    """Length of the term at one time; in the observation it has ``history * size`` numbers, newest first."""
+    """Length of the term at one time; in the observation it has ``history * size`` numbers, newest
+    first."""
     scale: float
     history: int
     mirror: Reflection | None
@@ -230,7 +248,8 @@ def layout(terms: Mapping[str, ObservationTerm], sizes: Mapping[str, int]) -> tu
 def reflection(
     name: str, kind: Reflection | None, size: int, joints: tuple[Any, Any], feet: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How the mirror image of a robot sees a term: permutation and signs, ``x'[i] = sign[i] * x[permutation[i]]``.
+    """How the mirror image of a robot sees a term: permutation and signs,
+    ``x'[i] = sign[i] * x[permutation[i]]``.
 
     Args:
       name: name of the term, for messages.
@@ -244,8 +263,8 @@ def reflection(
     """
     if kind is None:
         raise ValueError(
-            f"the observation {name!r} does not say how it looks in the mirror: give ObservationTerm(mirror=...), one "
-            f"of {', '.join(KINDS)}, or a permutation and signs"
+            f"the observation {name!r} does not say how it looks in the mirror: give "
+            f"ObservationTerm(mirror=...), one of {', '.join(KINDS)}, or a permutation and signs"
         )
     if not isinstance(kind, str):
         permutation, sign = np.asarray(kind[0], int), np.asarray(kind[1], float)
@@ -264,5 +283,7 @@ def reflection(
         }
         permutation, sign = known[kind]
     if sorted(permutation) != list(range(size)) or sign.shape != (size,):
-        raise ValueError(f"the observation {name!r} has {size} numbers, which does not fit its mirror, {kind!r}")
+        raise ValueError(
+            f"the observation {name!r} has {size} numbers, which does not fit its mirror, {kind!r}"
+        )
     return permutation, sign

@@ -1,6 +1,7 @@
 """Sensor models: IMU, joints, frames, feet, and the height of the terrain around the robot.
 
-Each is a pure function of one robot. Those called in a task's ``observe`` or ``outcome`` become part of one kernel.
+Each is a pure function of one robot. Those called in a task's ``observe`` or ``outcome`` become
+part of one kernel.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def rotation_of(quaternion: Array) -> Array:
 
 
 def up_vector(articulation: artix.Articulation, state: artix.State, frame: str) -> Array:
-    """The z axis of a frame in world axes, [3]: (0, 0, 1) upright. MuJoCo's sensor ``framezaxis``."""
+    """The z axis of a frame in world axes, [3]: (0, 0, 1) upright. MuJoCo's sensor
+    ``framezaxis``.
+    """
     return rotation(articulation, state, frame)[:, 2]
 
 
@@ -70,7 +73,8 @@ def angular_velocity(articulation: artix.Articulation, state: artix.State, frame
 def accelerometer(
     articulation: artix.Articulation, before: artix.State, state: artix.State, dt: float, frame: str
 ) -> Array:
-    """An accelerometer reading [m/s^2], [3]: mean acceleration minus gravity, in the frame's axes at the end.
+    """An accelerometer reading [m/s^2], [3]: mean acceleration minus gravity, in the frame's axes
+    at the end.
 
     Args:
       articulation: the robot.
@@ -83,29 +87,38 @@ def accelerometer(
       (0, 0, 9.81) at rest and upright.
     """
     current, earlier = (
-        artix.frame_velocity(articulation, each, frame, axes="world_aligned") for each in (state, before)
+        artix.frame_velocity(articulation, each, frame, axes="world_aligned")
+        for each in (state, before)
     )
     acceleration = (current - earlier)[:3] / dt - articulation.gravity
     return rotation(articulation, state, frame).T @ acceleration
 
 
-def frame_positions(articulation: artix.Articulation, state: artix.State, frames: Sequence[str]) -> Array:
+def frame_positions(
+    articulation: artix.Articulation, state: artix.State, frames: Sequence[str]
+) -> Array:
     """Origins of several frames in world axes [m], [K, 3]."""
     return jnp.stack([artix.frame_pose(articulation, state, frame)[:3] for frame in frames])
 
 
-def frame_velocities(articulation: artix.Articulation, state: artix.State, frames: Sequence[str]) -> Array:
+def frame_velocities(
+    articulation: artix.Articulation, state: artix.State, frames: Sequence[str]
+) -> Array:
     """Velocities of the origins of several frames in world axes [m/s], [K, 3]."""
-    velocities = [artix.frame_velocity(articulation, state, frame, axes="world_aligned") for frame in frames]
+    velocities = [
+        artix.frame_velocity(articulation, state, frame, axes="world_aligned") for frame in frames
+    ]
     return jnp.stack(velocities)[:, :3]
 
 
 def drive_forces(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
-    """Forces with which the drives act towards position targets [N m or N], [n], within their limits.
+    """Forces with which the drives act towards position targets [N m or N], [n], within their
+    limits.
 
     Args:
       articulation: the robot, whose drives are of the force type.
-      state: its state. With ``solver="implicit"`` the state after a step gives the forces that acted in it.
+      state: its state. With ``solver="implicit"`` the state after a step gives the forces that
+        acted in it.
       target: position targets of the drives, [n].
     """
     drive = articulation.drive
@@ -124,7 +137,9 @@ def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> 
 
 
 def in_contact(impulse: Array) -> Array:
-    """Whether contacts carry load, [K] (bool), from their impulses [K, 3], normal component last."""
+    """Whether contacts carry load, [K] (bool), from their impulses [K, 3], normal component
+    last.
+    """
     return impulse[:, 2] > 0
 
 

@@ -1,8 +1,8 @@
 """Random numbers for fleets: JAX's own generator as straight-line code.
 
-Each environment draws about fifty numbers per step. On a CPU, XLA evaluates JAX's Threefry in loops over whole arrays,
-which takes as long as half a physics step. Written out, it is a single loop over the fleet. Keys are JAX's own, and
-these functions can be mixed with those of ``jax.random``.
+Each environment draws about fifty numbers per step. On a CPU, XLA evaluates JAX's Threefry in loops
+over whole arrays, which takes as long as half a physics step. Written out, it is a single loop over
+the fleet. Keys are JAX's own, and these functions can be mixed with those of ``jax.random``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
-#: Rotations of the rounds, in turns (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*, 2011).
+#: Rotations of the rounds, in turns (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*,
+#: 2011).
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -21,7 +22,8 @@ def threefry(key: Array, count: Array) -> Array:
 
     Args:
       key: two words, [2] (uint32).
-      count: an even number of counters, [2 n] (uint32); each of the first half is paired with one of the second.
+      count: an even number of counters, [2 n] (uint32); each of the first half is paired with one
+        of the second.
 
     Returns:
       [2 n] (uint32), the same words as ``jax.extend.random.threefry_2x32``.

@@ -1,7 +1,8 @@
 """Domain randomisation: random parameters of robots and grounds.
 
-A specification is a sequence of :class:`Change`. Each names a leaf (an array) of an :class:`artix.Articulation` or an
-:class:`artix.Ground`, a distribution, and the operation that applies the drawn numbers.
+A specification is a sequence of :class:`Change`. Each names a leaf (an array) of an
+:class:`artix.Articulation` or an :class:`artix.Ground`, a distribution, and the operation that
+applies the drawn numbers.
 """
 
 from __future__ import annotations
@@ -29,23 +30,26 @@ class Change:
     """How one leaf is randomised.
 
     Attributes:
-      leaf: name of the leaf, with dots for nested ones: ``"link_mass"``, ``"friction.static"``, ``"drive.stiffness"``.
-        In an environment, names such as ``"ground.surfaces.0.friction"`` refer to the ground.
-      operation: whether the drawn numbers replace the nominal ones (``"absolute"``), multiply them (``"scale"``) or are
-        added to them (``"add"``).
+      leaf: name of the leaf, with dots for nested ones: ``"link_mass"``, ``"friction.static"``,
+        ``"drive.stiffness"``. In an environment, names such as ``"ground.surfaces.0.friction"``
+        refer to the ground.
+      operation: whether the drawn numbers replace the nominal ones (``"absolute"``), multiply them
+        (``"scale"``) or are added to them (``"add"``).
       range: bounds of the distribution; for ``"normal"``, mean and standard deviation.
       distribution: ``"uniform"``, ``"log_uniform"`` or ``"normal"``.
-      entries: rows of the leaf, by number or by the name of a link, DOF or shape; all rows if ``None``.
+      entries: rows of the leaf, by number or by the name of a link, DOF or shape; all rows if
+        ``None``.
       components: columns of the leaf; all columns if ``None``.
       shared: whether to draw one number for all entries instead of one for each.
-      also: other leaves to multiply by the same factors, row by row: ``("link_inertia",)`` along with ``"link_mass"``.
+      also: other leaves to multiply by the same factors, row by row: ``("link_inertia",)`` along
+        with ``"link_mass"``.
       when: when an environment draws: at every ``"reset"``; once at the ``"start"``, after which
-        :func:`artix.envs.autoreset` keeps the value; or repeatedly during episodes, with this mean time [s] between
-        draws.
+        :func:`artix.envs.autoreset` keeps the value; or repeatedly during episodes, with this mean
+        time [s] between draws.
 
     Raises:
-      ValueError: an option is unknown, a range is empty, not finite or not two numbers, log-uniform bounds are not
-        positive, or ``also`` is given without ``"scale"`` or with ``components``.
+      ValueError: an option is unknown, a range is empty, not finite or not two numbers, log-uniform
+        bounds are not positive, or ``also`` is given without ``"scale"`` or with ``components``.
       TypeError: ``entries``, ``components`` or ``also`` is a single name or number.
 
     Examples:
@@ -72,33 +76,58 @@ class Change:
             ("distribution", ("uniform", "log_uniform", "normal")),
         ):
             if getattr(self, name) not in known:
-                raise ValueError(f"{where}: {name} must be one of {', '.join(known)}; found {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{where}: {name} must be one of {', '.join(known)}; found "
+                    f"{getattr(self, name)!r}"
+                )
         for name in ("entries", "components", "also"):
             value = getattr(self, name)
             if isinstance(value, str | int):
-                raise TypeError(f"{where}: {name} must be a sequence; found {value!r}; write {name}=({value!r},)")
+                raise TypeError(
+                    f"{where}: {name} must be a sequence; found {value!r}; write "
+                    f"{name}=({value!r},)"
+                )
         if np.shape(self.range) != (2,):
             raise ValueError(f"{where}: expected a range of two numbers; found {self.range}")
         low, high = self.range
-        if not np.all(np.isfinite(self.range)) or (high < 0 if self.distribution == "normal" else low > high):
+        if not np.all(np.isfinite(self.range)) or (
+            high < 0 if self.distribution == "normal" else low > high
+        ):
             raise ValueError(
-                f"{where}: expected finite bounds, lower one first, or a mean and a standard deviation; found "
-                f"{self.range}"
+                f"{where}: expected finite bounds, lower one first, or a mean and a standard "
+                f"deviation; found {self.range}"
             )
         if self.distribution == "log_uniform" and low <= 0:
             raise ValueError(f"{where}: log-uniform bounds must be positive; found {self.range}")
         if self.also and (self.operation != "scale" or self.components is not None):
-            raise ValueError(f"{where}: 'also' needs only factors of whole rows: operation='scale' without components")
+            raise ValueError(
+                f"{where}: 'also' needs only factors of whole rows: operation='scale' without "
+                "components"
+            )
         if isinstance(self.when, str):
             if self.when not in ("reset", "start"):
-                raise ValueError(f"{where}: when must be 'reset', 'start' or a time [s]; found {self.when!r}")
+                raise ValueError(
+                    f"{where}: when must be 'reset', 'start' or a time [s]; found {self.when!r}"
+                )
         elif not self.when > 0:
-            raise ValueError(f"{where}: the mean time between draws must be positive [s]; found {self.when}")
+            raise ValueError(
+                f"{where}: the mean time between draws must be positive [s]; found {self.when}"
+            )
 
 
 #: Ends of the names of leaves that must not be negative.
 _NOT_NEGATIVE = (
-    *("link_mass", "armature", "max_joint_force", "stiffness", "damping", "max_force", "static", "dynamic", "viscous"),
+    *(
+        "link_mass",
+        "armature",
+        "max_joint_force",
+        "stiffness",
+        "damping",
+        "max_force",
+        "static",
+        "dynamic",
+        "viscous",
+    ),
     *("friction", "restitution"),
 )
 
@@ -108,8 +137,8 @@ _OPERATIONS: dict[str, Callable[[Any, Array], Array]] = {
     "add": lambda entries, numbers: entries.add(numbers),
 }
 
-#: Playground's randomisation of its Go1, except joint calibration: friction of the ground and the joints, masses (with
-#: inertia), and the trunk's payload and centre of mass.
+#: Playground's randomisation of its Go1, except joint calibration: friction of the ground and the
+#: joints, masses (with inertia), and the trunk's payload and centre of mass.
 QUADRUPED = (
     Change("ground.surfaces.0.friction", "absolute", (0.4, 1.0)),
     Change("friction.static", "scale", (0.9, 1.1), also=("friction.dynamic",)),
@@ -131,15 +160,18 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
       The robot or ground with new parameters. ``jax.vmap`` over keys makes a fleet.
 
     Raises:
-      TypeError: ``key`` is not a random key, for instance a seed, or ``changes`` is not a sequence of changes.
-      ValueError: a leaf or an entry does not exist (the message lists the valid names), the rows of a leaf in ``also``
-        stand for something else than those of the change's own, or bounds allow negative numbers where there are none,
-        such as masses.
+      TypeError: ``key`` is not a random key, for instance a seed, or ``changes`` is not a sequence
+        of changes.
+      ValueError: a leaf or an entry does not exist (the message lists the valid names), the rows of
+        a leaf in ``also`` stand for something else than those of the change's own, or bounds allow
+        negative numbers where there are none, such as masses.
 
     Examples:
       >>> from artix import envs
       >>> robot = artix.robots.load("arm7")
-      >>> heavier = envs.randomize(robot, jax.random.key(0), [envs.Change("link_mass", "scale", (1.5, 1.5))])
+      >>> heavier = envs.randomize(
+      ...     robot, jax.random.key(0), [envs.Change("link_mass", "scale", (1.5, 1.5))]
+      ... )
       >>> bool(jnp.allclose(heavier.link_mass, 1.5 * robot.link_mass))
       True
     """
@@ -151,12 +183,17 @@ def randomize(tree: _Tree, key: Array, changes: Sequence[Change]) -> _Tree:
 
 def check_type_of_changes(changes: Any) -> None:
     """Raises ``TypeError`` unless these are changes in a sequence."""
-    if not isinstance(changes, Sequence) or not all(isinstance(change, Change) for change in changes):
-        raise TypeError(f"randomisation: expected a sequence of artix.envs.Change, found {changes!r}")
+    if not isinstance(changes, Sequence) or not all(
+        isinstance(change, Change) for change in changes
+    ):
+        raise TypeError(
+            f"randomisation: expected a sequence of artix.envs.Change, found {changes!r}"
+        )
 
 
 def check_changes(tree: Any, changes: Sequence[Change], prefix: str = "") -> None:
-    """Refuses changes of leaves and entries that do not exist, and bounds that make a mass or the like negative.
+    """Refuses changes of leaves and entries that do not exist, and bounds that make a mass or the
+    like negative.
 
     Normal distributions have no bounds, and traced leaves no known numbers; those are not checked.
 
@@ -176,14 +213,17 @@ def check_changes(tree: Any, changes: Sequence[Change], prefix: str = "") -> Non
             continue
         values = lowest.setdefault(change.leaf, np.array(leaf))
         low = change.range[0]
-        values[index] = {"absolute": low, "scale": values[index] * low, "add": values[index] + low}[change.operation]
+        values[index] = {"absolute": low, "scale": values[index] * low, "add": values[index] + low}[
+            change.operation
+        ]
         if change.leaf.split(".")[-1] in _NOT_NEGATIVE and np.any(values < 0):
             first = np.argwhere(values < 0)[0]
             names = _row_names(tree, change.leaf)
             where = f" for {names[first[0]]!r}" if names else ""
             raise ValueError(
-                f"randomisation of {prefix}{change.leaf}: {change.operation!r} with bounds {change.range} makes it "
-                f"negative{where}, {values[tuple(first)]:.4g}; use other bounds, operation='scale', or fewer entries"
+                f"randomisation of {prefix}{change.leaf}: {change.operation!r} with bounds "
+                f"{change.range} makes it negative{where}, {values[tuple(first)]:.4g}; use other "
+                "bounds, operation='scale', or fewer entries"
             )
 
 
@@ -203,12 +243,21 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
         for name in change.also:
             beside = leaf_of(tree, name)
             rows, own_rows = _rows_of(name), _rows_of(change.leaf)
-            if rows != own_rows and hasattr(tree, "topology") and (index is not ... or numbers.ndim):
+            if (
+                rows != own_rows
+                and hasattr(tree, "topology")
+                and (index is not ... or numbers.ndim)
+            ):
                 raise ValueError(
-                    f"randomisation of {change.leaf}: the rows of {name} stand for {rows or 'something else'}, its own "
-                    f"for {own_rows or 'something else'}; make it a change of its own"
+                    f"randomisation of {change.leaf}: the rows of {name} stand for "
+                    f"{rows or 'something else'}, its own for {own_rows or 'something else'}; "
+                    "make it a change of its own"
                 )
-            factor = numbers if numbers.ndim == 0 else numbers.reshape(*numbers.shape, *(1,) * (beside.ndim - 1))
+            factor = (
+                numbers
+                if numbers.ndim == 0
+                else numbers.reshape(*numbers.shape, *(1,) * (beside.ndim - 1))
+            )
             tree = _replaced(tree, name.split("."), beside.at[index].multiply(factor))
     return tree
 
@@ -234,13 +283,17 @@ def leaf_of(tree: Any, name: str, prefix: str = "") -> Array:
 
 
 def leaf_names(tree: Any) -> tuple[str, ...]:
-    """The names of all floating-point arrays in a robot, with those that it lacks, or in a ground."""
+    """The names of all floating-point arrays in a robot, with those that it lacks, or in a
+    ground.
+    """
     if isinstance(tree, Articulation):
         return (*tree.arrays, *tree.absent)
     names = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if jnp.issubdtype(leaf.dtype, jnp.floating):
-            names.append(".".join(str(getattr(part, "name", getattr(part, "idx", part))) for part in path))
+            names.append(
+                ".".join(str(getattr(part, "name", getattr(part, "idx", part))) for part in path)
+            )
     return tuple(names)
 
 
@@ -259,12 +312,20 @@ def _index(tree: Any, change: Change, leaf: Array) -> Any:
     if change.entries is None and change.components is None:
         return ...
     sizes = (*leaf.shape, 0, 0)  # an axis that the leaf does not have has no entries
-    rows = range(sizes[0]) if change.entries is None else [_entry(tree, change, each) for each in change.entries]
+    rows = (
+        range(sizes[0])
+        if change.entries is None
+        else [_entry(tree, change, each) for each in change.entries]
+    )
     columns = () if change.components is None else (change.components,)
-    if any(not 0 <= each < size for size, part in zip(sizes, (rows, *columns), strict=False) for each in part):
+    if any(
+        not 0 <= each < size
+        for size, part in zip(sizes, (rows, *columns), strict=False)
+        for each in part
+    ):
         raise ValueError(
-            f"randomisation of {change.leaf}: entries {change.entries} and components {change.components} do not fit "
-            f"its shape {leaf.shape}"
+            f"randomisation of {change.leaf}: entries {change.entries} and components "
+            f"{change.components} do not fit its shape {leaf.shape}"
         )
     return np.ix_(rows, *columns)
 
@@ -275,11 +336,20 @@ def _entry(tree: Any, change: Change, entry: int | str) -> int:
         return entry
     names = _row_names(tree, change.leaf)
     if names is None:
-        raise ValueError(f"randomisation of {change.leaf}: its entries have no names; found {entry!r}; give its number")
-    if change.leaf in ("joint_parent_pose", "joint_child_pose") and entry in tree.topology.joint_names:
+        raise ValueError(
+            f"randomisation of {change.leaf}: its entries have no names; found {entry!r}; give "
+            "its number"
+        )
+    if (
+        change.leaf in ("joint_parent_pose", "joint_child_pose")
+        and entry in tree.topology.joint_names
+    ):
         return tree.topology.joint_names.index(entry) + 1  # the root has no joint
     if entry not in names:
-        raise ValueError(f"randomisation of {change.leaf}: no entry called {entry!r}; choose from: {', '.join(names)}")
+        raise ValueError(
+            f"randomisation of {change.leaf}: no entry called {entry!r}; choose from: "
+            f"{', '.join(names)}"
+        )
     return names.index(entry)
 
 
@@ -317,7 +387,9 @@ def _draw(key: Array, change: Change, tree: Any) -> Array:
     uniform = random_numbers.uniform(key, max(int(np.prod(shape)), 1), leaf.dtype).reshape(shape)
     if change.distribution == "normal":
         # The lowest of the 2^24 numbers is zero.
-        return low + high * jax.scipy.special.ndtri(jnp.maximum(uniform, jnp.asarray(2.0**-25, leaf.dtype)))
+        return low + high * jax.scipy.special.ndtri(
+            jnp.maximum(uniform, jnp.asarray(2.0**-25, leaf.dtype))
+        )
     if change.distribution == "log_uniform":
         return jnp.exp(math.log(low) + (math.log(high) - math.log(low)) * uniform)
     return low + (high - low) * uniform

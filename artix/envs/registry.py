@@ -64,7 +64,8 @@ def make(name: str, **options: Any) -> Environment:
       **options: options of the task; see its class.
 
     Returns:
-      One environment. :func:`autoreset` restarts its episodes automatically, and ``jax.vmap`` makes thousands.
+      One environment. :func:`autoreset` restarts its episodes automatically, and ``jax.vmap`` makes
+      thousands.
 
     Raises:
       ValueError: there is no task with this name; the message lists all tasks.

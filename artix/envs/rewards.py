@@ -1,8 +1,8 @@
 """Reward terms: pure functions of named signals, and their weighted sum.
 
-Names and definitions are those of MuJoCo Playground's Go1 and G1 joystick tasks, so that results can be compared. Costs
-have negative weights. The parameter names of a term say which signals it needs; a task provides signals under these
-names, and :func:`weighted_terms` matches the two.
+Names and definitions are those of MuJoCo Playground's Go1 and G1 joystick tasks, so that results
+can be compared. Costs have negative weights. The parameter names of a term say which signals it
+needs; a task provides signals under these names, and :func:`weighted_terms` matches the two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ SOFT_LIMIT = 0.95
 
 
 def tracking_lin_vel(command: Array, linear_velocity: Array, tracking_sigma: float) -> Array:
-    """Tracking of the commanded velocity: ``exp(-|error|^2 / sigma)``, x and y in the robot's axes."""
+    """Tracking of the commanded velocity: ``exp(-|error|^2 / sigma)``, x and y in the robot's
+    axes.
+    """
     return jnp.exp(-jnp.sum((command[:2] - linear_velocity[:2]) ** 2) / tracking_sigma)
 
 
@@ -129,8 +131,12 @@ def feet_clearance(feet_velocity: Array, feet_height: Array, max_foot_height: fl
     return jnp.sum(jnp.abs(feet_height - max_foot_height) * root)
 
 
-def feet_height(command: Array, swing_peak: Array, first_contact: Array, max_foot_height: float) -> Array:
-    """Squared relative error of a swing's peak height, counted at landing, while the command is to move."""
+def feet_height(
+    command: Array, swing_peak: Array, first_contact: Array, max_foot_height: float
+) -> Array:
+    """Squared relative error of a swing's peak height, counted at landing, while the command is to
+    move.
+    """
     error = swing_peak / max_foot_height - 1
     return jnp.where(_stands(command), 0, jnp.sum(jnp.where(first_contact, error**2, 0)))
 
@@ -141,12 +147,16 @@ def feet_air_time(command: Array, air_time: Array, first_contact: Array) -> Arra
 
 
 def single_stance(command: Array, contact: Array, contact_time: Array, air_time: Array) -> Array:
-    """For bipeds, while the command is to move: how long one foot has been in the air while the other stands, to 0.4 s.
+    """For bipeds, while the command is to move: how long one foot has been in the air while the
+    other stands, to 0.4 s.
 
-    Zero once the standing foot has been in contact for 0.6 s. Modelled on Isaac Lab's ``feet_air_time_positive_biped``,
-    which has no such limit. It does not exclude hopping on one leg.
+    Zero once the standing foot has been in contact for 0.6 s. Modelled on Isaac Lab's
+    ``feet_air_time_positive_biped``, which has no such limit. It does not exclude hopping on one
+    leg.
     """
-    alone = (jnp.sum(contact.astype(air_time.dtype)) == 1) & (jnp.sum(jnp.where(contact, contact_time, 0)) < 0.6)
+    alone = (jnp.sum(contact.astype(air_time.dtype)) == 1) & (
+        jnp.sum(jnp.where(contact, contact_time, 0)) < 0.6
+    )
     swing = jnp.minimum(jnp.sum(jnp.where(contact, 0, air_time)), 0.4)
     return jnp.where(alone & ~_stands(command), swing, 0)
 
@@ -160,8 +170,8 @@ def feet_down(command: Array, contact: Array) -> Array:
 def feet_in_turn(command: Array, contact: Array, feet_group: np.ndarray) -> Array:
     """How much two groups of feet stand in turn, from 0 to 1, while the command is to move.
 
-    The difference between the fractions of the feet on the ground. The groups are the diagonals of a quadruped, which
-    trots at 1, the tripods of a robot with six legs, and the feet of a biped.
+    The difference between the fractions of the feet on the ground. The groups are the diagonals of
+    a quadruped, which trots at 1, the tripods of a robot with six legs, and the feet of a biped.
     """
     down = contact.astype(command.dtype)
     one, other = (jnp.mean(down[np.flatnonzero(feet_group == k)]) for k in (0, 1))
@@ -169,22 +179,26 @@ def feet_in_turn(command: Array, contact: Array, feet_group: np.ndarray) -> Arra
 
 
 def uneven_steps(command: Array, last_air_time: Array, last_contact_time: Array) -> Array:
-    """How much the feet differ in their last times in the air and on the ground, while the command is to move.
+    """How much the feet differ in their last times in the air and on the ground, while the command
+    is to move.
 
-    The variance of the times over the feet, relative to the square of their mean, but at most 1. Isaac Lab's
-    ``air_time_variance_penalty`` is the variance itself.
+    The variance of the times over the feet, relative to the square of their mean, but at most 1.
+    Isaac Lab's ``air_time_variance_penalty`` is the variance itself.
     """
     uneven = _relative_variance(last_air_time) + _relative_variance(last_contact_time)
     return jnp.where(_stands(command), 0, jnp.minimum(uneven, 1))
 
 
 def feet_on_time(command: Array, contact: Array, phase: Array, feet_group: np.ndarray) -> Array:
-    """The fraction of the feet that stand in their half of the gait's period and swing in the other.
+    """The fraction of the feet that stand in their half of the gait's period and swing in the
+    other.
 
-    While the command is to move. Periodic rewards of this kind are from Siekmann et al., *Sim-to-real learning of all
-    common bipedal gaits via periodic reward composition*, 2021.
+    While the command is to move. Periodic rewards of this kind are from Siekmann et al.,
+    *Sim-to-real learning of all common bipedal gaits via periodic reward composition*, 2021.
     """
-    on_time = contact == (jnp.sin(phase + jnp.asarray(np.pi * np.asarray(feet_group), phase.dtype)) < 0)
+    on_time = contact == (
+        jnp.sin(phase + jnp.asarray(np.pi * np.asarray(feet_group), phase.dtype)) < 0
+    )
     return jnp.where(_stands(command), 0, jnp.mean(on_time.astype(command.dtype)))
 
 
@@ -237,14 +251,15 @@ TERMS: dict[str, Callable[..., Array]] = {
 
 
 def soft_limits(articulation: Articulation) -> tuple[Array, Array]:
-    """The limits within which joints should stay: the middle 95 % of their ranges, as in MuJoCo Playground.
+    """The limits within which joints should stay: the middle 95 % of their ranges, as in MuJoCo
+    Playground.
 
     Args:
       articulation: the articulation.
 
     Returns:
-      The lower and upper soft limits [rad or m], shape [n] each. A joint without a range, which has one limit or none,
-      keeps its limits as they are.
+      The lower and upper soft limits [rad or m], shape [n] each. A joint without a range, which has
+      one limit or none, keeps its limits as they are.
 
     Examples:
       >>> from artix.envs import rewards
@@ -257,12 +272,15 @@ def soft_limits(articulation: Articulation) -> tuple[Array, Array]:
     """
     lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
     has_range = jnp.isfinite(lower) & jnp.isfinite(upper)
-    margin = jnp.where(has_range, 0.5 * (1 - SOFT_LIMIT) * jnp.where(has_range, upper - lower, 0), 0)
+    margin = jnp.where(
+        has_range, 0.5 * (1 - SOFT_LIMIT) * jnp.where(has_range, upper - lower, 0), 0
+    )
     return lower + margin, upper - margin
 
 
 Weights = Mapping[str, float | tuple[float, Callable[..., Array]] | None]
-"""The weight of each reward term, by name; ``(weight, function)`` for one of your own, ``None`` to leave it out."""
+"""The weight of each reward term, by name; ``(weight, function)`` for one of your own, ``None`` to
+leave it out."""
 
 
 def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Array]:
@@ -283,8 +301,15 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
       >>> def warmth(temperature):
       ...     return temperature - 20.0
       >>> weights = {"action_rate": -0.1, "warmth": (2.0, warmth)}
-      >>> signals = {"action": jnp.ones(3), "last_action": jnp.zeros(3), "temperature": jnp.array(21.0)}
-      >>> {name: round(float(term), 3) for name, term in rewards.weighted_terms(weights, signals).items()}
+      >>> signals = {
+      ...     "action": jnp.ones(3),
+      ...     "last_action": jnp.zeros(3),
+      ...     "temperature": jnp.array(21.0),
+      ... }
+      >>> {
+      ...     name: round(float(term), 3)
+      ...     for name, term in rewards.weighted_terms(weights, signals).items()
+      ... }
       {'action_rate': -0.3, 'warmth': 2.0}
     """
     check_weights(weights, signals)
@@ -295,7 +320,9 @@ def weighted_terms(weights: Weights, signals: Mapping[str, Any]) -> dict[str, Ar
         weight, term = _weight_and_term(weights, name)
         terms[name] = weight * call(term, signals)
         if jnp.shape(terms[name]):
-            raise ValueError(f"reward {name!r} must be a scalar; found the shape {jnp.shape(terms[name])}")
+            raise ValueError(
+                f"reward {name!r} must be a scalar; found the shape {jnp.shape(terms[name])}"
+            )
     return terms
 
 
@@ -307,7 +334,8 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
       signals: names of the task's signals.
 
     Raises:
-      ValueError: a term or a signal does not exist (the message lists those that do), or a weight is not finite.
+      ValueError: a term or a signal does not exist (the message lists those that do), or a weight
+        is not finite.
     """
     signals = tuple(signals)
     for name, each in weights.items():
@@ -324,6 +352,7 @@ def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., 
         return as_number(f"weight of reward {name!r}", weight[0]), weight[1]
     if name not in TERMS:
         raise ValueError(
-            f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is (weight, function)"
+            f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is "
+            "(weight, function)"
         )
     return as_number(f"weight of reward {name!r}", weight), TERMS[name]

@@ -19,10 +19,13 @@ Array = jax.Array
 Reset: TypeAlias = Callable[[artix.Articulation, Array, artix.State, float], artix.State]
 
 Resets = Mapping[str, "float | tuple[float, Reset] | None"]
-"""How starts vary, in order: the largest change of each term by name; a term of your own is ``(size, function)``."""
+"""How starts vary, in order: the largest change of each term by name; a term of your own is
+``(size, function)``."""
 
 
-def standing(articulation: artix.Articulation, joint_position: Array, height: float | Array) -> artix.State:
+def standing(
+    articulation: artix.Articulation, joint_position: Array, height: float | Array
+) -> artix.State:
     """A pose above the origin, level and at rest.
 
     Args:
@@ -36,19 +39,25 @@ def standing(articulation: artix.Articulation, joint_position: Array, height: fl
     return artix.State(place, jnp.zeros(6, dtype), joints, jnp.zeros_like(joints))
 
 
-def place(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+def place(
+    articulation: artix.Articulation, key: Array, state: artix.State, size: float
+) -> artix.State:
     """Both horizontal coordinates of the root [m]."""
     moved = state.root_pose[:2] + size * _random(key, 2, articulation)
     return state.replace(root_pose=jnp.concatenate([moved, state.root_pose[2:]]))
 
 
-def heading(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+def heading(
+    articulation: artix.Articulation, key: Array, state: artix.State, size: float
+) -> artix.State:
     """Heading of the root [rad]."""
     half = 0.5 * size * _random(key, 1, articulation)
     return _turned(state, jnp.array([0, 0, 1], articulation.dtype), half[0])
 
 
-def tilt(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+def tilt(
+    articulation: artix.Articulation, key: Array, state: artix.State, size: float
+) -> artix.State:
     """Angle of the root to the horizontal [rad], about a random horizontal axis."""
     random = _random(key, 2, articulation)
     angle = jnp.pi * random[0]
@@ -56,19 +65,25 @@ def tilt(articulation: artix.Articulation, key: Array, state: artix.State, size:
     return _turned(state, axis, 0.5 * size * random[1])
 
 
-def velocity(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+def velocity(
+    articulation: artix.Articulation, key: Array, state: artix.State, size: float
+) -> artix.State:
     """Each component of the root's velocity [m/s, rad/s]."""
     return state.replace(root_velocity=state.root_velocity + size * _random(key, 6, articulation))
 
 
-def joint_position(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+def joint_position(
+    articulation: artix.Articulation, key: Array, state: artix.State, size: float
+) -> artix.State:
     """Joint positions [rad or m], within their limits."""
     moved = state.joint_position + size * _random(key, len(state.joint_position), articulation)
     lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
     return state.replace(joint_position=jnp.clip(moved, lower, upper))
 
 
-def joint_velocity(articulation: artix.Articulation, key: Array, state: artix.State, size: float) -> artix.State:
+def joint_velocity(
+    articulation: artix.Articulation, key: Array, state: artix.State, size: float
+) -> artix.State:
     """Joint velocities [rad/s or m/s]."""
     random = _random(key, len(state.joint_position), articulation)
     return state.replace(joint_velocity=state.joint_velocity + size * random)
@@ -132,7 +147,9 @@ def varied(
     keys = random_numbers.split(key, max(len(resets), 1))
     for one, (size, function) in zip(keys, resets.values(), strict=False):
         state = function(articulation, one, state, size)
-    moves = any(name in _MOVES_FEET or TERMS.get(name) is not term for name, (_, term) in resets.items())
+    moves = any(
+        name in _MOVES_FEET or TERMS.get(name) is not term for name, (_, term) in resets.items()
+    )
     if ground is None or not moves:
         return state
     height = on_ground(articulation, state, ground, 0.0)
@@ -144,10 +161,14 @@ _SEARCH_STEPS = 6
 
 
 @artix.quantity
-def on_ground(articulation: artix.Articulation, state: artix.State, ground: artix.Ground, gap: float | Array) -> Array:
-    """The height of the root at which the robot's closest contact point is ``gap`` above the ground, [] [m].
+def on_ground(
+    articulation: artix.Articulation, state: artix.State, ground: artix.Ground, gap: float | Array
+) -> Array:
+    """The height of the root at which the robot's closest contact point is ``gap`` above the
+    ground, [] [m].
 
-    On a slope, lowering the robot reduces a gap only by the cosine of the slope angle; this is taken into account.
+    On a slope, lowering the robot reduces a gap only by the cosine of the slope angle; this is
+    taken into account.
 
     Args:
       articulation: the robot.
@@ -173,12 +194,13 @@ def on_ground(articulation: artix.Articulation, state: artix.State, ground: arti
 
     if all(isinstance(surface, artix.Plane) for surface in ground.surfaces):
         return closer(state.root_pose[2])
-    # Gaps are those of the nearest points, so the search begins close to the ground: as high above what is below the
-    # root as the robot would stand on level ground.
+    # Gaps are those of the nearest points, so the search begins close to the ground: as high above
+    # what is below the root as the robot would stand on level ground.
     level = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
     lowest = jnp.min(artix.ground_contacts(level, state).contacts.gap)
     above = [
-        surface.heights_below(state.root_pose[:3], jnp.zeros_like(lowest, shape=(3, 1))) for surface in ground.surfaces
+        surface.heights_below(state.root_pose[:3], jnp.zeros_like(lowest, shape=(3, 1)))
+        for surface in ground.surfaces
     ]
     ground_height = state.root_pose[2] - jnp.min(jnp.concatenate(above))
     start = ground_height + state.root_pose[2] + gap - lowest

@@ -18,7 +18,8 @@ Array = jax.Array
 
 #: The reflection at the sagittal plane, y to -y in the axes of the root.
 REFLECTION = np.diag([1.0, -1.0, 1.0])
-#: Joints are each other's mirror images to this fraction of the robot's size, and their axes to this angle [rad].
+#: Joints are each other's mirror images to this fraction of the robot's size, and their axes to
+#: this angle [rad].
 PLACE, AXIS = 0.02, 0.03
 #: Masses and their moments are so to this fraction; descriptions of real robots are not exact.
 MASS = 0.15
@@ -49,8 +50,9 @@ class Mirror(NamedTuple):
       joints: of numbers of its joints, [n].
       bodies: the mirror image of each moving part.
       feet: the mirror image of each foot, by number.
-      asymmetry: the largest difference between the mass or the first moment of mass of a part and that of its mirror
-        image, relative to the mass, and to the mass times the size, of the robot.
+      asymmetry: the largest difference between the mass or the first moment of mass of a part and
+        that of its mirror image, relative to the mass, and to the mass times the size, of the
+        robot.
     """
 
     joints: SignedPermutation
@@ -61,8 +63,8 @@ class Mirror(NamedTuple):
     def state(self, state: artix.State) -> artix.State:
         """The mirror image of a state at the plane y = 0 of the world.
 
-        Steps commute with it: the step of the mirror image is the mirror image of the step, as far as masses are
-        symmetric and the solver has converged.
+        Steps commute with it: the step of the mirror image is the mirror image of the step, as far
+        as masses are symmetric and the solver has converged.
         """
         dtype = state.joint_position.dtype
         polar, axial = [1.0, -1.0, 1.0], [-1.0, 1.0, -1.0]
@@ -78,21 +80,22 @@ class Mirror(NamedTuple):
 def find_mirror(articulation: artix.Articulation, feet: Sequence[str] | None = None) -> Mirror:
     """The mirror symmetry of a robot at the plane y = 0 of its root.
 
-    Parts are paired from the root outwards: the mirror image of a joint is the one whose place and axis, while all
-    joints are at zero, are the reflected ones. The signs follow from the axes: a reflection turns rotations about x and
-    z, and slides along y, the other way.
+    Parts are paired from the root outwards: the mirror image of a joint is the one whose place and
+    axis, while all joints are at zero, are the reflected ones. The signs follow from the axes: a
+    reflection turns rotations about x and z, and slides along y, the other way.
 
     Args:
-      articulation: a floating robot of joints with one axis each, with x forward and y left in its root.
-      feet: names of its feet, links or frames or shapes on them; found by :func:`artix.envs.legs.find_feet` if
-        ``None``.
+      articulation: a floating robot of joints with one axis each, with x forward and y left in its
+        root.
+      feet: names of its feet, links or frames or shapes on them; found by
+        :func:`artix.envs.legs.find_feet` if ``None``.
 
     Returns:
       The symmetry.
 
     Raises:
-      ValueError: the robot is not symmetric (the message says where), its base is fixed, or it has joints with
-        several axes.
+      ValueError: the robot is not symmetric (the message says where), its base is fixed, or it has
+        joints with several axes.
 
     Examples:
       >>> from artix.envs.symmetry import find_mirror
@@ -115,8 +118,8 @@ def find_mirror(articulation: artix.Articulation, feet: Sequence[str] | None = N
         mine, its = (np.flatnonzero(parts.parent == k).tolist() for k in (body, image))
         if len(mine) != len(its):
             raise ValueError(
-                f"{topology.name} is not symmetric: {len(mine)} joints on {parts.names[body]!r} and {len(its)} on its "
-                f"mirror image {parts.names[image]!r}"
+                f"{topology.name} is not symmetric: {len(mine)} joints on {parts.names[body]!r} "
+                f"and {len(its)} on its mirror image {parts.names[image]!r}"
             )
         free = list(its)
         for child in mine:
@@ -124,9 +127,9 @@ def find_mirror(articulation: artix.Articulation, feet: Sequence[str] | None = N
             best = int(np.argmin(far))
             if far[best] > 1.0:
                 raise ValueError(
-                    f"{topology.name} is not symmetric at y = 0: no joint is the mirror image of that of "
-                    f"{parts.names[child]!r}; the nearest is that of {parts.names[free[best]]!r}, at "
-                    f"{_apart(parts, child, free[best]):.3g} m"
+                    f"{topology.name} is not symmetric at y = 0: no joint is the mirror image of "
+                    f"that of {parts.names[child]!r}; the nearest is that of "
+                    f"{parts.names[free[best]]!r}, at {_apart(parts, child, free[best]):.3g} m"
                 )
             other = free.pop(best)
             bodies[child] = other
@@ -138,10 +141,13 @@ def find_mirror(articulation: artix.Articulation, feet: Sequence[str] | None = N
     asymmetry = _asymmetry(parts, bodies, size)
     if asymmetry > MASS:
         raise ValueError(
-            f"{topology.name} is not symmetric: masses differ from their mirror images by {100 * asymmetry:.0f} %"
+            f"{topology.name} is not symmetric: masses differ from their mirror images by "
+            f"{100 * asymmetry:.0f} %"
         )
     names = find_feet(articulation) if feet is None else tuple(feet)
-    return Mirror(SignedPermutation(permutation, signs), bodies, _feet(topology, names, bodies), asymmetry)
+    return Mirror(
+        SignedPermutation(permutation, signs), bodies, _feet(topology, names, bodies), asymmetry
+    )
 
 
 class _Parts(NamedTuple):
@@ -166,7 +172,11 @@ def _parts(articulation: artix.Articulation) -> _Parts:
     mass, moment, slides = np.zeros(count), np.zeros((count, 3)), np.zeros(count, bool)
     joint_pose, com_pose, link_mass = (
         np.asarray(each, float)
-        for each in (articulation.joint_child_pose, articulation.link_com_pose, articulation.link_mass)
+        for each in (
+            articulation.joint_child_pose,
+            articulation.link_com_pose,
+            articulation.link_mass,
+        )
     )
     for link, axes in enumerate(topology.joint_axes):
         body, rotation = int(topology.link_body[link]), rotation_matrix(poses[link, 3:])
@@ -220,6 +230,9 @@ def _feet(topology: Any, names: Sequence[str], bodies: np.ndarray) -> np.ndarray
     images = []
     for name, body in zip(names, of_foot, strict=True):
         if bodies[body] not in of_foot:
-            raise ValueError(f"{topology.name} is not symmetric: the foot {name!r} has no mirror image among the feet")
+            raise ValueError(
+                f"{topology.name} is not symmetric: the foot {name!r} has no mirror image among "
+                "the feet"
+            )
         images.append(of_foot.index(int(bodies[body])))
     return np.array(images)

@@ -15,7 +15,8 @@ from artix.envs.terms import call, check_known, check_mapping, check_signals
 Array = jax.Array
 
 Terminations = Mapping[str, "bool | Callable[..., Array] | None"]
-"""What ends an episode: ``True`` for a term by name, a function of signals for one of your own, or ``None``."""
+"""What ends an episode: ``True`` for a term by name, a function of signals for one of your own, or
+``None``."""
 
 
 def tilted(up: Array, lowest_up: float) -> Array:
@@ -32,7 +33,9 @@ def trunk_contact(trunk_gap: Array) -> Array:
 TERMS: dict[str, Callable[..., Array]] = {term.__name__: term for term in (tilted, trunk_contact)}
 
 
-def check_terminations(terms: Terminations, signals: Iterable[str]) -> dict[str, Callable[..., Array]]:
+def check_terminations(
+    terms: Terminations, signals: Iterable[str]
+) -> dict[str, Callable[..., Array]]:
     """The terms with their functions; those that are ``None`` or ``False`` are left out.
 
     Raises:
@@ -72,7 +75,10 @@ def is_tilted(up: Array, cosine: float) -> Array:
 
 
 def touches_ground(
-    articulation: artix.Articulation, state: artix.State, ground: artix.Ground, names: tuple[str, ...]
+    articulation: artix.Articulation,
+    state: artix.State,
+    ground: artix.Ground,
+    names: tuple[str, ...],
 ) -> Array:
     """Whether any of these shapes touches the ground.
 
@@ -86,7 +92,9 @@ def touches_ground(
     return jnp.any(distances[observations.geometry_numbers(articulation, names)] < 0)
 
 
-def with_sensor(articulation: artix.Articulation, link: str, shape: artix.Geometry, name: str) -> artix.Articulation:
+def with_sensor(
+    articulation: artix.Articulation, link: str, shape: artix.Geometry, name: str
+) -> artix.Articulation:
     """Adds a shape to one of the robot's links that only measures its distance to the ground.
 
     Args:
@@ -107,7 +115,9 @@ def with_sensor(articulation: artix.Articulation, link: str, shape: artix.Geomet
       ['trunk']
     """
     if not shape.sensor:
-        raise ValueError(f"the shape {name!r} must be a sensor (sensor=True), so that physics does not change")
+        raise ValueError(
+            f"the shape {name!r} must be a sensor (sensor=True), so that physics does not change"
+        )
     builder = artix.builder_from_articulation(articulation)
     builder.add_geometry(link, shape, name=name)
     return builder.build(dtype=articulation.dtype)

@@ -1,4 +1,6 @@
-"""Terms by name: functions of named signals, of which rewards, observations and the rest of a task are made."""
+"""Terms by name: functions of named signals, of which rewards, observations and the rest of a task
+are made.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def check_signals(where: str, function: Callable[..., Any], signals: Iterable[st
     missing = [name for name in parameters_of(function) if name not in known]
     if missing:
         raise ValueError(
-            f"{where} needs {', '.join(missing)}, which this task does not have; it has: {', '.join(sorted(known))}"
+            f"{where} needs {', '.join(missing)}, which this task does not have; it has: "
+            f"{', '.join(sorted(known))}"
         )
 
 
@@ -35,7 +38,8 @@ def check_mapping(what: str, terms: Any, example: str) -> None:
 
 
 def check_known(what: str, name: str, known: Iterable[str], alternative: str) -> None:
-    """Raises ``ValueError`` with the names that are like it, unless ``name`` is one of those that are known.
+    """Raises ``ValueError`` with the names that are like it, unless ``name`` is one of those that
+    are known.
 
     Args:
       what: what the terms are of.

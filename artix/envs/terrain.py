@@ -14,7 +14,9 @@ from artix.math.arrays import device_array
 Array = jax.Array
 
 
-def rough(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
+def rough(
+    rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float
+) -> np.ndarray:
     """Random heights of up to ``0.08 difficulty`` m up or down.
 
     Args:
@@ -29,14 +31,21 @@ def rough(rng: np.random.Generator, shape: tuple[int, int], spacing: float, diff
     return rng.uniform(-0.08, 0.08, shape) * difficulty
 
 
-def slope(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """A pyramid or pit with a level middle of 1 m, slope ``0.4 difficulty`` around it, and edges at height 0."""
+def slope(
+    rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float
+) -> np.ndarray:
+    """A pyramid or pit with a level middle of 1 m, slope ``0.4 difficulty`` around it, and edges at
+    height 0.
+    """
     away = np.maximum(_from_middle(shape, spacing) - 0.5, 0.0)
     return rng.choice([-1.0, 1.0]) * 0.4 * difficulty * (away - away.max())
 
 
-def stairs(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """A pyramid or pit of stairs, 0.3 m deep and ``0.03 + 0.12 difficulty`` m high each, with edges at height 0.
+def stairs(
+    rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float
+) -> np.ndarray:
+    """A pyramid or pit of stairs, 0.3 m deep and ``0.03 + 0.12 difficulty`` m high each, with edges
+    at height 0.
 
     Heights are interpolated bilinearly, so a step rises over one ``spacing``.
     """
@@ -44,8 +53,12 @@ def stairs(rng: np.random.Generator, shape: tuple[int, int], spacing: float, dif
     return rng.choice([-1.0, 1.0]) * (0.03 + 0.12 * difficulty) * (steps - steps.max())
 
 
-def obstacles(rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float) -> np.ndarray:
-    """Level ground with 20 rectangular blocks and holes of up to ``0.03 + 0.12 difficulty`` m around the middle."""
+def obstacles(
+    rng: np.random.Generator, shape: tuple[int, int], spacing: float, difficulty: float
+) -> np.ndarray:
+    """Level ground with 20 rectangular blocks and holes of up to ``0.03 + 0.12 difficulty`` m
+    around the middle.
+    """
     heights = np.zeros(shape)
     for _ in range(20):
         size = rng.integers(3, 10, 2)
@@ -99,7 +112,8 @@ def tiles(
       dtype: floating-point type; JAX's default when ``None``.
 
     Raises:
-      ValueError: there is no kind of that name (the message lists the known ones), or there would be no tile.
+      ValueError: there is no kind of that name (the message lists the known ones), or there would
+        be no tile.
 
     Examples:
       >>> from artix.envs import terrain
@@ -112,27 +126,35 @@ def tiles(
             raise ValueError(f"no terrain called {kind!r}; choose from: {', '.join(KINDS)}")
     if not kinds or levels < 1 or columns < 1:
         raise ValueError(
-            f"terrain needs at least one kind, level and column; found kinds={kinds}, levels={levels}, "
-            f"columns={columns}"
+            f"terrain needs at least one kind, level and column; found kinds={kinds}, "
+            f"levels={levels}, columns={columns}"
         )
     if not 0 < 2 * spacing <= size:
         raise ValueError(
-            f"terrain: a tile must be at least two spacings long; found size={size} m, spacing={spacing} m"
+            f"terrain: a tile must be at least two spacings long; found size={size} m, "
+            f"spacing={spacing} m"
         )
     rng, count = np.random.default_rng(seed), round(size / spacing)
     rows = [
         np.concatenate(
             [
-                KINDS[kinds[column % len(kinds)]](rng, (count, count), spacing, level / max(levels - 1, 1))
+                KINDS[kinds[column % len(kinds)]](
+                    rng, (count, count), spacing, level / max(levels - 1, 1)
+                )
                 for column in range(columns)
             ],
             axis=1,
         )
         for level in range(levels)
     ]
-    field = artix.HeightField.of(np.concatenate(rows), spacing=(spacing, spacing), friction=friction, dtype=dtype)
+    field = artix.HeightField.of(
+        np.concatenate(rows), spacing=(spacing, spacing), friction=friction, dtype=dtype
+    )
     middle = 0.5 * (count - 1) * spacing
-    x, y = count * spacing * np.arange(levels) + middle, count * spacing * np.arange(columns) + middle
+    x, y = (
+        count * spacing * np.arange(levels) + middle,
+        count * spacing * np.arange(columns) + middle,
+    )
     centers = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1)
     return Terrain(field, device_array(centers, field.heights.dtype), size)
 

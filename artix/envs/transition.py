@@ -17,13 +17,15 @@ class EnvState(struct.PyTreeNode):
 
     Attributes:
       articulation_state: where the robot is (Brax: ``pipeline_state``, Playground: ``data``).
-      obs: what the policy sees, shape [observation_size], or ``{"state": ..., "privileged_state": ...}``.
+      obs: what the policy sees, shape [observation_size], or
+        ``{"state": ..., "privileged_state": ...}``.
       reward: reward of the last step, [].
       done: 1 if the last step ended the episode, by termination or by time, [].
-      metrics: scalars to log: each reward term as ``"reward/NAME"``, and ``"nan"``, which is 1 if the episode was ended
-        because a value was not finite.
-      info: ``"truncation"`` (1 if only time ended the episode), ``"steps"`` since the start, the random ``"key"`` for
-        future draws, ``"contact_memory"``, ``"randomized"`` leaves, and the task's own memory.
+      metrics: scalars to log: each reward term as ``"reward/NAME"``, and ``"nan"``, which is 1 if
+        the episode was ended because a value was not finite.
+      info: ``"truncation"`` (1 if only time ended the episode), ``"steps"`` since the start, the
+        random ``"key"`` for future draws, ``"contact_memory"``, ``"randomized"`` leaves, and the
+        task's own memory.
 
     Examples:
       >>> state = envs.make("cart_pole").reset(jax.random.key(0))
@@ -47,8 +49,8 @@ class Transition(struct.PyTreeNode):
       ground: the ground, with its randomised parameters; ``None`` if there is none.
       before: the state before the last physics step.
       state: the state at the end. At a reset both are the first state.
-      impulse: contact impulses of the last physics step, two tangential components and then the normal one,
-        [K, 3] [N s]; ``None`` without a ground.
+      impulse: contact impulses of the last physics step, two tangential components and then the
+        normal one, [K, 3] [N s]; ``None`` without a ground.
       memory: the task's memory, from :meth:`Environment.begin` or its last :class:`Outcome`.
       action: the action, within [-1, 1], [action_size].
       drawn: the random numbers of this step, from :meth:`Environment.draw`.
@@ -77,8 +79,9 @@ class Outcome(NamedTuple):
     Attributes:
       reward: the reward, []. Scalars may be Python numbers.
       terminated: whether the episode ends here, [] (bool).
-      memory: the task's memory from now on, with the keys, shapes and dtypes of :meth:`Environment.begin`. The keys of
-        ``info`` that are listed in :class:`EnvState`, and ``"final_obs"``, are the environment's own.
+      memory: the task's memory from now on, with the keys, shapes and dtypes of
+        :meth:`Environment.begin`. The keys of ``info`` that are listed in :class:`EnvState`, and
+        ``"final_obs"``, are the environment's own.
       metrics: scalars to log, except ``"nan"``.
 
     Examples:

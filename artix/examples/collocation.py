@@ -1,8 +1,10 @@
-"""Trajectories of least effort by direct collocation: states and torques are unknowns, the dynamics are constraints.
+"""Trajectories of least effort by direct collocation: states and torques are unknowns, the dynamics
+are constraints.
 
-Hermite-Simpson collocation of :func:`artix.forward_dynamics`, whose error falls as the step to the fourth. IPOPT
-(extra ``ipopt``) solves it, as in :func:`artix.optimal_control.solve_by_ipopt`, whose constraints are steps instead.
-Kelly, *An introduction to trajectory optimization*, SIAM Review 2017.
+Hermite-Simpson collocation of :func:`artix.forward_dynamics`, whose error falls as the step to the
+fourth. IPOPT (extra ``ipopt``) solves it, as in :func:`artix.optimal_control.solve_by_ipopt`, whose
+constraints are steps instead. Kelly, *An introduction to trajectory optimization*, SIAM Review
+2017.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def segment(data: tuple[artix.Articulation, Array], z: Array, _: Array) -> tuple
 
     Args:
       data: the articulation, and the length of the segment [s].
-      z: state and control at the beginning, control in the middle, state and control at the end, [7 n].
+      z: state and control at the beginning, control in the middle, state and control at the end,
+        [7 n].
     """
     (robot, step), n = data, data[0].topology.num_dofs
     x0, u0, middle, x1, u1 = jnp.split(z, [2 * n, 3 * n, 4 * n, 6 * n])
@@ -63,7 +66,12 @@ def nothing(_: Any, z: Array) -> tuple[Array, Array]:
 
 
 def collocate(
-    robot: artix.Articulation, start: ArrayLike, end: ArrayLike, seconds: float, limits: ArrayLike, segments: int = 40
+    robot: artix.Articulation,
+    start: ArrayLike,
+    end: ArrayLike,
+    seconds: float,
+    limits: ArrayLike,
+    segments: int = 40,
 ) -> Collocated:
     """Finds the motion of least effort between two states, with bounded joint forces.
 
@@ -77,17 +85,25 @@ def collocate(
 
     Raises:
       TypeError: the robot is not in float64, which IPOPT needs.
-      ValueError: the robot has a floating base or a spherical joint, whose configuration is not a vector.
+      ValueError: the robot has a floating base or a spherical joint, whose configuration is not a
+        vector.
     """
-    topology, start, end, limits = robot.topology, np.asarray(start), np.asarray(end), np.asarray(limits)
+    topology, start, end, limits = (
+        robot.topology,
+        np.asarray(start),
+        np.asarray(end),
+        np.asarray(limits),
+    )
     if robot.dtype != jnp.float64:
         raise TypeError(
-            f"collocation needs float64, found {robot.dtype}: enable x64 in JAX and use robot.astype(float)"
+            f"collocation needs float64, found {robot.dtype}: enable x64 in JAX and use "
+            "robot.astype(float)"
         )
     if topology.num_base_dofs or topology.has_spherical:
         raise ValueError("collocate supports a fixed base with revolute and prismatic joints only")
     n, step = topology.num_dofs, jnp.asarray(seconds / segments, robot.dtype)
-    # Unknowns by knot: state, control, and the control in mid-segment. A segment also sees the next knot.
+    # Unknowns by knot: state, control, and the control in mid-segment. A segment also sees the next
+    # knot.
     stages = Stages(segment, nothing, segments, 4 * n, 3 * n)
     bound = np.tile(np.concatenate([np.full(2 * n, np.inf), limits, limits]), segments + 1)[:-n]
     least, most = -bound, bound.copy()
@@ -95,7 +111,9 @@ def collocate(
     for part, value in zip(ends, (start, end), strict=True):
         least[part] = most[part] = value
     share = np.linspace(0, 1, segments + 1)[:, None]
-    line = np.concatenate([(1 - share) * start + share * end, np.zeros((segments + 1, 2 * n))], axis=1)
+    line = np.concatenate(
+        [(1 - share) * start + share * end, np.zeros((segments + 1, 2 * n))], axis=1
+    )
     rows = np.zeros(2 * n * segments)
     program = Program(stages, (robot, step), line.ravel()[:-n], (least, most), rows)
     minimum = minimise(program, {"tol": 1e-9})
@@ -109,9 +127,13 @@ def main() -> None:
     """Makes a double pendulum with weak motors stand up within 2.5 s."""
     jax.config.update("jax_enable_x64", True)
     pendulum = artix.robots.load("double_pendulum", dtype="float64")
-    solution = collocate(pendulum, np.zeros(4), np.array([np.pi, 0, 0, 0]), 2.5, np.array([10.0, 6.0]))
+    solution = collocate(
+        pendulum, np.zeros(4), np.array([np.pi, 0, 0, 0]), 2.5, np.array([10.0, 6.0])
+    )
     largest = np.abs(solution.controls).max(0)
-    print(f"IPOPT returned {solution.status}; effort {solution.cost:.3f}, largest torques {largest}")
+    print(
+        f"IPOPT returned {solution.status}; effort {solution.cost:.3f}, largest torques {largest}"
+    )
 
 
 if __name__ == "__main__":

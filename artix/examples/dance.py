@@ -1,10 +1,12 @@
-"""Makes the dance of ``humanoid_dance``: eight seconds that a humanoid could do, by inverse kinematics.
+"""Makes the dance of ``humanoid_dance``: eight seconds that a humanoid could do, by inverse
+kinematics.
 
     python -m artix.examples.dance --output dance.npz
 
-The choreography is a few formulas: where feet and pelvis are, over which point the centre of mass is, and how the arms
-swing. Inverse kinematics makes joint positions of it. The centre of mass stays over the feet that stand, so the motion
-could be danced slowly, too. Copy this file to make a motion of your own.
+The choreography is a few formulas: where feet and pelvis are, over which point the centre of mass
+is, and how the arms swing. Inverse kinematics makes joint positions of it. The centre of mass stays
+over the feet that stand, so the motion could be danced slowly, too. Copy this file to make a motion
+of your own.
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ def choreography(time: Array) -> dict[str, Array]:
     """Where everything should be at some times, each array with the shape of ``time``.
 
     Returns:
-      The centre of mass to the left, turn and tilt of the pelvis, how much the pelvis is lowered, heights of the feet,
-      and angles of some joints.
+      The centre of mass to the left, turn and tilt of the pelvis, how much the pelvis is lowered,
+      heights of the feet, and angles of some joints.
     """
     sways = plateau(time, 0.0, 3.0, 0.4)
     squats = plateau(time, 6.0, 7.9, 0.8)
@@ -97,14 +99,22 @@ def make() -> Motion:
             feet.append(inverse_kinematics.FrameTask(f"{side}_foot", place, orientation_cost=1.0))
         turn = artix.lie.so3_exp(jnp.stack([pose["roll"], 0 * pose["roll"], pose["turn"]]))
         pelvis = jnp.concatenate([start.root_pose[:2], (legged.height - pose["lower"])[None], turn])
-        trunk = inverse_kinematics.FrameTask("pelvis", pelvis, jnp.array([0.0, 0.0, 1.0], dtype), 0.5)
-        above = inverse_kinematics.ComTask(middle.at[1].set(pose["com"]), jnp.array([1.0, 1.0, 0.0], dtype))
+        trunk = inverse_kinematics.FrameTask(
+            "pelvis", pelvis, jnp.array([0.0, 0.0, 1.0], dtype), 0.5
+        )
+        above = inverse_kinematics.ComTask(
+            middle.at[1].set(pose["com"]), jnp.array([1.0, 1.0, 0.0], dtype)
+        )
         posture = start.joint_position
         for name in robot.topology.dof_names:
             if name in pose:
                 posture = posture.at[robot.topology.dofs(name)].set(pose[name])
-        is_arm = np.array([any(part in name for part in _UPPER) for name in robot.topology.dof_names])
-        joints = inverse_kinematics.PostureTask(posture, jnp.asarray(np.where(is_arm, 1.0, 1e-3), dtype))
+        is_arm = np.array(
+            [any(part in name for part in _UPPER) for name in robot.topology.dof_names]
+        )
+        joints = inverse_kinematics.PostureTask(
+            posture, jnp.asarray(np.where(is_arm, 1.0, 1e-3), dtype)
+        )
         return [*feet, trunk, above, joints]
 
     solution = jax.jit(lambda: inverse_kinematics.follow(robot, tasks, plan, start, margin=0.02))()
@@ -119,7 +129,9 @@ _UPPER = ("waist", "neck", "shoulder", "elbow", "wrist")
 def main(arguments: list[str] | None = None) -> None:
     """Writes the motion to a file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", default="dance.npz", help="where to write it (default: %(default)s)")
+    parser.add_argument(
+        "--output", default="dance.npz", help="where to write it (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     motion = make()
     motion.save(options.output)

@@ -1,7 +1,7 @@
 """Drives an exported policy in MuJoCo, as a robot's runtime would: without artix and without JAX.
 
-``artix export POLICY`` writes this file beside ``policy.onnx``, ``policy.json`` and ``scene.xml``. It needs
-``pip install mujoco onnxruntime``. In that folder::
+``artix export POLICY`` writes this file beside ``policy.onnx``, ``policy.json`` and ``scene.xml``.
+It needs ``pip install mujoco onnxruntime``. In that folder::
 
     python deploy_mujoco.py --command 0.5 0 0 --seconds 10
     python -m mujoco.viewer --mjcf scene.xml    # to look at the scene
@@ -29,14 +29,22 @@ class Controller:
       policy: maps an observation [size] (float32) to an action [n].
     """
 
-    def __init__(self, description: Mapping[str, Any], policy: Callable[[np.ndarray], np.ndarray]) -> None:
+    def __init__(
+        self, description: Mapping[str, Any], policy: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
         terms = {
             *("linear_velocity", "gyro", "gravity", "joint_position"),
             *("joint_velocity", "last_action", "command", "clock"),
         }
-        unknown = [each["name"] for each in description["observation"]["terms"] if each["name"] not in terms]
+        unknown = [
+            each["name"]
+            for each in description["observation"]["terms"]
+            if each["name"] not in terms
+        ]
         if unknown:
-            raise ValueError(f"the policy sees {', '.join(unknown)}, which deploy_mujoco.py does not measure")
+            raise ValueError(
+                f"the policy sees {', '.join(unknown)}, which deploy_mujoco.py does not measure"
+            )
         self.description, self.policy = description, policy
         self.default = np.array(description["default_position"])
         self.scale = np.array(description["action"]["scale"])
@@ -61,7 +69,9 @@ class Controller:
         for term in self.description["observation"]["terms"]:
             value, name = term["scale"] * values[term["name"]], term["name"]
             past = self.past.get(name, np.tile(value, (term["history"], 1)))
-            self.past[name] = np.concatenate([value[None], past[:-1]]) if name in self.past else past
+            self.past[name] = (
+                np.concatenate([value[None], past[:-1]]) if name in self.past else past
+            )
             parts.append(self.past[name].ravel())
         return np.concatenate(parts).astype(np.float32)
 
@@ -132,10 +142,11 @@ def run(
       seconds: how long.
 
     Returns:
-      What happened, after each control step: ``time``, ``root_pose`` (position, quaternion wxyz), ``velocity`` and
-      ``angular_velocity`` of the IMU in its axes, ``joint_position``, ``joint_velocity``, ``joint_force``,
-      ``joint_work`` in the step, ``command``, and of the feet ``contact``, ``feet_position`` and ``feet_velocity``;
-      arrays with a leading axis of control steps.
+      What happened, after each control step: ``time``, ``root_pose`` (position, quaternion wxyz),
+      ``velocity`` and ``angular_velocity`` of the IMU in its axes, ``joint_position``,
+      ``joint_velocity``, ``joint_force``, ``joint_work`` in the step, ``command``, and of the feet
+      ``contact``, ``feet_position`` and ``feet_velocity``; arrays with a leading axis of control
+      steps.
     """
     import mujoco
 
@@ -150,7 +161,10 @@ def run(
     controller = Controller(description, policy)
     substeps = round(dt / model.opt.timestep)
     if substeps < 1 or abs(substeps * model.opt.timestep - dt) > 1e-9:
-        raise ValueError(f"the control period {dt} s is no multiple of the scene's timestep {model.opt.timestep} s")
+        raise ValueError(
+            f"the control period {dt} s is no multiple of the scene's timestep "
+            f"{model.opt.timestep} s"
+        )
     rows = []
     for step in range(round(seconds / dt)):
         wanted = np.asarray(command(step * dt), float)
@@ -167,7 +181,12 @@ def run(
             mujoco.mj_step(model, data)
             work += data.actuator_force * data.qvel[velocities] * model.opt.timestep
         mujoco.mj_forward(model, data)  # so that the sensors are those of the end of the step
-        touching = {int(model.geom_bodyid[g]) for c in data.contact for g in c.geom if floor in c.geom and c.dist < 0}
+        touching = {
+            int(model.geom_bodyid[g])
+            for c in data.contact
+            for g in c.geom
+            if floor in c.geom and c.dist < 0
+        }
         rows.append({
             "time": (step + 1) * dt,
             "root_pose": data.qpos[:7].copy(),
@@ -189,18 +208,31 @@ def main() -> None:
     """Runs the policy and says where the robot went."""
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description="Drives an exported policy in MuJoCo.")
-    parser.add_argument("--folder", type=Path, default=here, help="folder with policy.onnx, policy.json and scene.xml")
-    parser.add_argument("--command", type=float, nargs=3, default=[0.5, 0, 0], metavar=("VX", "VY", "YAW"))
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=here,
+        help="folder with policy.onnx, policy.json and scene.xml",
+    )
+    parser.add_argument(
+        "--command", type=float, nargs=3, default=[0.5, 0, 0], metavar=("VX", "VY", "YAW")
+    )
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args()
     description = json.loads((options.folder / "policy.json").read_text())
-    model, policy = load_scene(options.folder / "scene.xml"), onnx_policy(options.folder / "policy.onnx")
+    model, policy = (
+        load_scene(options.folder / "scene.xml"),
+        onnx_policy(options.folder / "policy.onnx"),
+    )
     record = run(model, description, policy, lambda _: options.command, options.seconds)
     x, y, z = record["root_pose"][-1, :3]
     speed = np.mean(record["velocity"][len(record["velocity"]) // 2 :], axis=0)
     lowest = record["root_pose"][:, 2].min() / description["height"]
     print(f"after {options.seconds:g} s at x {x:.3f} m, y {y:.3f} m, height {z:.3f} m")
-    print(f"mean velocity of the second half {speed[0]:.3f} m/s forward, {speed[1]:.3f} m/s to the left")
+    print(
+        f"mean velocity of the second half {speed[0]:.3f} m/s forward, {speed[1]:.3f} m/s to the "
+        "left"
+    )
     print("it fell" if lowest < 0.5 else "it did not fall")
 
 

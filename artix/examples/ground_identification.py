@@ -1,15 +1,16 @@
-"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients through contact.
+"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients
+through contact.
 
-The drives follow a clock, and the robot trots on slippery ground. :func:`artix.step` predicts short windows of the
-recorded states, including contact, and the Levenberg-Marquardt method finds the parameters whose predictions fit best.
-The windows are short because long predictions are too sensitive: if a contact begins slightly earlier, the rest of the
-walk changes.
+The drives follow a clock, and the robot trots on slippery ground. :func:`artix.step` predicts short
+windows of the recorded states, including contact, and the Levenberg-Marquardt method finds the
+parameters whose predictions fit best. The windows are short because long predictions are too
+sensitive: if a contact begins slightly earlier, the rest of the walk changes.
 
-The walk may also be MuJoCo's (:func:`record_mujoco`), by the policy that comes with artix: then the model that is
-fitted is not the one that made the recording.
+The walk may also be MuJoCo's (:func:`record_mujoco`), by the policy that comes with artix: then the
+model that is fitted is not the one that made the recording.
 
-``python -m artix.examples.ground_identification`` prints the estimates of every iteration, with ``mujoco`` behind it
-those from MuJoCo's walk.
+``python -m artix.examples.ground_identification`` prints the estimates of every iteration, with
+``mujoco`` behind it those from MuJoCo's walk.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from artix.examples import deploy_mujoco, policies, trot
 
 Array = jax.Array
 DT = 0.005
-#: The high separation speed resolves any penetration within a step, so the depth always has a derivative.
+#: The high separation speed resolves any penetration within a step, so the depth always has a
+#: derivative.
 OPTIONS = artix.SolverOptions(max_separation_speed=100.0, smooth_friction=0.05)
 
 
@@ -44,7 +46,9 @@ class Unknowns(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """States at N + 1 times, every array with a leading axis, and the drive targets between them, [N, 12] [rad]."""
+    """States at N + 1 times, every array with a leading axis, and the drive targets between them,
+    [N, 12] [rad].
+    """
 
     states: artix.State
     targets: Array
@@ -58,21 +62,33 @@ def walker() -> artix.Articulation:
 
 
 def targets(count: int) -> Array:
-    """Joint positions of a clocked trot, [count, 12] [rad]: the thighs swing, and the knees bend during the swing."""
-    phase = 2 * jnp.pi * (2.0 * DT * jnp.arange(count, dtype=float)[:, None] + jnp.array(trot.OFFSETS))
+    """Joint positions of a clocked trot, [count, 12] [rad]: the thighs swing, and the knees bend
+    during the swing.
+    """
+    phase = (
+        2 * jnp.pi * (2.0 * DT * jnp.arange(count, dtype=float)[:, None] + jnp.array(trot.OFFSETS))
+    )
     lifted = jnp.maximum(jnp.sin(phase), 0.0)
-    return jnp.concatenate([jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1)
+    return jnp.concatenate(
+        [jnp.zeros_like(phase), 0.8 + 0.2 * jnp.cos(phase), -1.5 - 0.5 * lifted], axis=1
+    )
 
 
-def step(robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array) -> artix.State:
+def step(
+    robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array
+) -> artix.State:
     """One step of the robot with these parameters."""
     heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk))
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
-    return artix.step(artix.Scene(heavy, ground=ground), state, artix.Control(drive_target=target), DT, OPTIONS)
+    return artix.step(
+        artix.Scene(heavy, ground=ground), state, artix.Control(drive_target=target), DT, OPTIONS
+    )
 
 
-def predict(robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array) -> artix.State:
+def predict(
+    robot: artix.Articulation, unknowns: Unknowns, start: artix.State, targets: Array
+) -> artix.State:
     """The states after each step; every array has a leading axis."""
 
     def body(state: artix.State, target: Array) -> tuple[artix.State, artix.State]:
@@ -88,7 +104,9 @@ def record(robot: artix.Articulation, unknowns: Unknowns, count: int) -> Recordi
     start = start.replace(root_pose=start.root_pose.at[2].add(unknowns.height + 0.01))
     asked = targets(count)
     after = predict(robot, unknowns, start, asked)
-    return Recording(jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after), asked)
+    return Recording(
+        jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, after), asked
+    )
 
 
 def record_mujoco(
@@ -99,7 +117,7 @@ def record_mujoco(
     Args:
       unknowns: the parameters of MuJoCo's model.
       count: the number of steps of :data:`DT`.
-      stiff: whether contacts are as stiff as MuJoCo's step allows, rather than MuJoCo's default ones.
+      stiff: whether contacts are as stiff as MuJoCo's step allows, rather than MuJoCo's default.
       timestep: MuJoCo's step [s].
 
     Returns:
@@ -121,21 +139,25 @@ def record_mujoco(
     mujoco.mj_resetDataKeyframe(model, data, model.key("default").id)
     data.qpos[2] += unknowns.height
     joints = [model.joint(name) for name in description["joints"]]
-    positions, velocities = ([int(index[0]) for index in each] for each in (
-        [joint.qposadr for joint in joints], [joint.dofadr for joint in joints]))  # fmt: skip
+    positions = [int(joint.qposadr[0]) for joint in joints]
+    velocities = [int(joint.dofadr[0]) for joint in joints]
     policy = jax.jit(policies.load("quadruped_velocity"))
     controller = deploy_mujoco.Controller(description, lambda obs: np.asarray(policy(obs)))
     states, asked = [], []
     for k in range(count + 1):
         mujoco.mj_forward(model, data)
         turned = data.body("trunk").xmat.reshape(3, 3) @ data.qvel[3:6]
-        pose = data.qpos[[0, 1, 2, 4, 5, 6, 3]]  # The trunk's centre of mass is the origin of its frame.
-        moved = np.concatenate([data.qvel[:3], turned])
+        pose = data.qpos[[0, 1, 2, 4, 5, 6, 3]]
+        moved = np.concatenate([data.qvel[:3], turned])  # The trunk's centre of mass is its origin.
         states.append((pose, moved, data.qpos[positions], data.qvel[velocities]))
         if k % round(environment.dt / DT) == 0:
-            measured = {"joint_position": data.qpos[positions], "joint_velocity": data.qvel[velocities]}
-            sensors = {"linear_velocity": "imu_velocity", "gyro": "imu_gyro", "quaternion": "imu_quat"}
-            measured |= {name: data.sensor(sensor).data for name, sensor in sensors.items()}
+            measured = {
+                "linear_velocity": data.sensor("imu_velocity").data,
+                "gyro": data.sensor("imu_gyro").data,
+                "quaternion": data.sensor("imu_quat").data,
+                "joint_position": data.qpos[positions],
+                "joint_velocity": data.qvel[velocities],
+            }
             data.ctrl[:] = controller.targets(measured, np.array([0.6, 0.0, 0.0]))
         asked.append(data.ctrl.copy())
         mujoco.mj_step(model, data, round(DT / timestep))
@@ -143,13 +165,17 @@ def record_mujoco(
     return robot, Recording(artix.State(*columns), jnp.asarray(np.stack(asked[:-1])))
 
 
-def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int) -> Array:
+def errors(
+    robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, window: int
+) -> Array:
     """Errors of the predictions of all windows, step by step, [N * 18] [m and rad]."""
     starts = jnp.arange(0, len(recorded.targets) - window + 1, window)
 
     def one(start: Array) -> Array:
         begin = jax.tree.map(lambda leaf: leaf[start], recorded.states)
-        seen = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states)
+        seen = jax.tree.map(
+            lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start + 1, window), recorded.states
+        )
         asked = jax.lax.dynamic_slice_in_dim(recorded.targets, start, window)
         estimates = predict(robot, unknowns, begin, asked)
         return jax.vmap(lambda here, there: artix.difference(robot, here, there))(seen, estimates)
@@ -158,7 +184,12 @@ def errors(robot: artix.Articulation, unknowns: Unknowns, recorded: Recording, w
 
 
 def identify(
-    robot: artix.Articulation, guess: Unknowns, recorded: Recording, *, window: int = 20, iterations: int = 15
+    robot: artix.Articulation,
+    guess: Unknowns,
+    recorded: Recording,
+    *,
+    window: int = 20,
+    iterations: int = 15,
 ) -> Unknowns:
     """Fits the parameters to the errors of all windows with the Levenberg-Marquardt method.
 
@@ -194,11 +225,15 @@ def identify(
 def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
     """The true parameters, and a guess that is wrong by 30 %."""
     true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02)))
-    return true, Unknowns(*(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True)))
+    return true, Unknowns(
+        *(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True))
+    )
 
 
 def main() -> None:
-    """Finds friction, mass and height from 1.5 s of walking, starting from a guess that is wrong by 30 %."""
+    """Finds friction, mass and height from 1.5 s of walking, starting from a guess that is wrong by
+    30 %.
+    """
     jax.config.update("jax_enable_x64", True)
     robot = walker()
     true, guess = example(robot)

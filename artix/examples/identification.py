@@ -1,15 +1,15 @@
 """Identification of a robot's inertias from measured torques.
 
 The torques are linear in the dynamic parameters of the links: ``tau = Y pi``, where Y is
-:func:`artix.joint_torque_regressor`. One QR factorisation reduces all samples to a triangle R with 10 L columns, such
-that ``|Y pi - tau|^2 = |R pi - z|^2 + const``. The samples are not needed after that. Not every pi describes physical
-bodies, but every choice of log-Cholesky parameters does. The Levenberg-Marquardt method therefore solves the
-least-squares problem in these parameters.
+:func:`artix.joint_torque_regressor`. One QR factorisation reduces all samples to a triangle R with
+10 L columns, such that ``|Y pi - tau|^2 = |R pi - z|^2 + const``. The samples are not needed after
+that. Not every pi describes physical bodies, but every choice of log-Cholesky parameters does. The
+Levenberg-Marquardt method therefore solves the least-squares problem in these parameters.
 
-Joint torques do not determine every parameter; for example, they do not depend on a mass on a vertical first axis. Such
-parameters stay near the guess. The method recovers the *base parameters*, which are the combinations of pi that affect
-the torques, and so it predicts every torque. Single precision cannot separate base parameters from the others, so use
-double precision.
+Joint torques do not determine every parameter; for example, they do not depend on a mass on a
+vertical first axis. Such parameters stay near the guess. The method recovers the *base parameters*,
+which are the combinations of pi that affect the torques, and so it predicts every torque. Single
+precision cannot separate base parameters from the others, so use double precision.
 
 ``python -m artix.examples.identification`` identifies the seven-axis arm from 4,000 noisy samples.
 """
@@ -36,11 +36,14 @@ class Measurements(NamedTuple):
     acceleration: Array
     """Generalised accelerations, [N, nv] [m/s^2, rad/s^2]."""
     force: Array
-    """Measured generalised forces, without the part that accelerates the armature, [N, nv] [N, N m]."""
+    """Measured generalised forces, without the part that accelerates the armature, [N, nv]
+    [N, N m]."""
 
 
 class Evidence(NamedTuple):
-    """The measurements reduced to ``R pi = z``, to be solved for the dynamic parameters pi by least squares."""
+    """The measurements reduced to ``R pi = z``, to be solved for the dynamic parameters pi by least
+    squares.
+    """
 
     triangle: Array
     """R, [10 L, 10 L]."""
@@ -48,7 +51,9 @@ class Evidence(NamedTuple):
     """z, [10 L]."""
 
 
-def simulate_measurements(robot: artix.Articulation, key: Array, count: int, noise: float) -> Measurements:
+def simulate_measurements(
+    robot: artix.Articulation, key: Array, count: int, noise: float
+) -> Measurements:
     """Simulates random motions of a robot and its torques with Gaussian noise.
 
     Args:
@@ -65,7 +70,9 @@ def simulate_measurements(robot: artix.Articulation, key: Array, count: int, noi
     acceleration = 5 * jax.random.normal(keys[2], shape, dtype)
 
     force = _torques(robot, states, acceleration)
-    return Measurements(states, acceleration, force + noise * jax.random.normal(keys[3], shape, dtype))
+    return Measurements(
+        states, acceleration, force + noise * jax.random.normal(keys[3], shape, dtype)
+    )
 
 
 def gather_evidence(robot: artix.Articulation, measured: Measurements) -> Evidence:
@@ -76,7 +83,8 @@ def gather_evidence(robot: artix.Articulation, measured: Measurements) -> Eviden
     """
     if robot.dtype != jnp.float64:
         raise TypeError(
-            f"identification needs float64, found {robot.dtype}: enable JAX's x64 mode and use robot.astype('float64')"
+            f"identification needs float64, found {robot.dtype}: enable JAX's x64 mode and use "
+            "robot.astype('float64')"
         )
     regressor = jax.vmap(lambda s, acc: artix.joint_torque_regressor(robot, s, acc))
     rows = regressor(measured.states, measured.acceleration)
@@ -94,12 +102,13 @@ def identify(
     Args:
       guess: the robot with estimated inertias.
       evidence: from :func:`gather_evidence`.
-      links: names of the links to identify. The guess for each must have mass and extent in every direction.
+      links: names of the links to identify. The guess for each must have mass and extent in every
+        direction.
       iterations: the number of Levenberg-Marquardt steps.
 
     Returns:
-      The robot with new, physically consistent ``link_mass``, ``link_com_pose`` and ``link_inertia`` of these links.
-      Everything else is as in the guess.
+      The robot with new, physically consistent ``link_mass``, ``link_com_pose`` and
+      ``link_inertia`` of these links. Everything else is as in the guess.
     """
     start = artix.log_cholesky_from_articulation(guess, links)
 
@@ -110,8 +119,8 @@ def identify(
     def improve(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
         theta, damping = carry
         error, jacobian = residual(theta), jax.jacfwd(residual)(theta)
-        # Damping is relative to the scale of each column. QR avoids the normal equations, which would square the
-        # condition number.
+        # Damping is relative to the scale of each column. QR avoids the normal equations, which
+        # would square the condition number.
         scale = jnp.linalg.norm(jacobian, axis=0) + 1e-3 * jnp.linalg.norm(jacobian)
         rows = jnp.concatenate([jacobian, damping * jnp.diag(scale)])
         q, r = jnp.linalg.qr(rows)
@@ -139,13 +148,17 @@ def torque_error(robot: artix.Articulation, measured: Measurements) -> Array:
 
 
 def main() -> None:
-    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias a third off."""
+    """Identifies the seven-axis arm from 4,000 noisy samples, starting from inertias a third
+    off.
+    """
     jax.config.update("jax_enable_x64", True)
     arm, noise = artix.robots.load("arm7", dtype="float64"), 0.1
     links = list(movable_links(arm))
     measured = jax.jit(lambda key: simulate_measurements(arm, key, 4000, noise))(jax.random.key(0))
     guess = disturbed(arm, jax.random.key(1), links, 0.3)
-    estimate = jax.jit(lambda guess, measured: identify(guess, gather_evidence(guess, measured), links))
+    estimate = jax.jit(
+        lambda guess, measured: identify(guess, gather_evidence(guess, measured), links)
+    )
     identified = estimate(guess, measured)
     unseen = jax.jit(lambda key: simulate_measurements(arm, key, 1000, 0.0))(jax.random.key(2))
     print(f"noise of the measured torques [N m]           {noise}")
@@ -153,11 +166,17 @@ def main() -> None:
     print(f"error of predicted torques, identified [N m]  {torque_error(identified, unseen)}")
 
 
-def disturbed(robot: artix.Articulation, key: Array, links: list[str], size: float) -> artix.Articulation:
-    """The robot with random errors in its log-Cholesky parameters: ``size`` in logarithms, a tenth in lengths [m]."""
+def disturbed(
+    robot: artix.Articulation, key: Array, links: list[str], size: float
+) -> artix.Articulation:
+    """The robot with random errors in its log-Cholesky parameters: ``size`` in logarithms, a tenth
+    in lengths [m].
+    """
     theta = artix.log_cholesky_from_articulation(robot, links)
     scale = jnp.full(theta.shape, size, theta.dtype).at[:, 4:].multiply(0.1)
-    return artix.with_log_cholesky(robot, theta + scale * jax.random.normal(key, theta.shape, theta.dtype), links)
+    return artix.with_log_cholesky(
+        robot, theta + scale * jax.random.normal(key, theta.shape, theta.dtype), links
+    )
 
 
 if __name__ == "__main__":

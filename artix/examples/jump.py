@@ -1,8 +1,9 @@
 """A quadruped jumps: iLQR through the step's own contact, without a contact schedule.
 
-The cost asks for a high trunk halfway through and for standing still at the end. Nothing says when feet leave the
-ground or come back: the optimiser finds out from the derivatives of :func:`artix.step`, which include contact. As on
-a real robot, soft drives hold the posture and the controls are torques added to them, so any trial lands on its legs.
+The cost asks for a high trunk halfway through and for standing still at the end. Nothing says when
+feet leave the ground or come back: the optimiser finds out from the derivatives of
+:func:`artix.step`, which include contact. As on a real robot, soft drives hold the posture and the
+controls are torques added to them, so any trial lands on its legs.
 
 ``python -m artix.examples.jump`` solves the problem and prints how high the robot jumps.
 """
@@ -36,7 +37,9 @@ def jumper() -> artix.Articulation:
 
 
 def running(knot: optimal_control.Knot) -> Array:
-    """Height at the apex; at all times attitude, posture, speed and torque, with weights low enough to allow a jump."""
+    """Height at the apex; at all times attitude, posture, speed and torque, with weights low enough
+    to allow a jump.
+    """
     robot, state, nominal = knot.articulation, knot.state, knot.parameters
     moved = optimal_control.posture(robot, state, nominal)
     velocity = artix.generalized_velocity(robot, state)
@@ -58,14 +61,18 @@ def final(knot: optimal_control.Knot) -> Array:
     """Back at the start, and at rest."""
     moved = optimal_control.posture(knot.articulation, knot.state, knot.parameters)
     velocity = artix.generalized_velocity(knot.articulation, knot.state)
-    return jnp.concatenate([20.0 * moved[:6], 5.0 * moved[6:], 3.0 * velocity[:6], 0.5 * velocity[6:]])
+    return jnp.concatenate(
+        [20.0 * moved[:6], 5.0 * moved[6:], 3.0 * velocity[:6], 0.5 * velocity[6:]]
+    )
 
 
 def problem(robot: artix.Articulation) -> optimal_control.Problem:
     """The problem: a :func:`jumper` jumps from standing."""
     options = artix.SolverOptions(smooth_friction=0.1)
     ground = artix.Ground.flat(friction=FRICTION, dtype=robot.dtype)
-    dynamics = optimal_control.discrete_dynamics(artix.Scene(robot, ground=ground), DT, options=options)
+    dynamics = optimal_control.discrete_dynamics(
+        artix.Scene(robot, ground=ground), DT, options=options
+    )
     stand = trot.standing(robot)
     apex = jnp.abs(jnp.arange(KNOTS + 1) - 50) < 3
     limit = robot.max_joint_force
@@ -100,7 +107,9 @@ def solve(robot: artix.Articulation, iterations: int = 60) -> optimal_control.So
 
 
 def foot_heights(robot: artix.Articulation, states: Array) -> Array:
-    """Heights of the lowest points of the feet above the ground, for flat states, [T + 1, 4] [m]."""
+    """Heights of the lowest points of the feet above the ground, for flat states, [T + 1, 4]
+    [m].
+    """
     dynamics = problem(robot).dynamics
 
     def one(x: Array) -> Array:
@@ -120,8 +129,14 @@ def main() -> None:
     print(f"compiled in {middle - begin:.0f} s, solved in {time.perf_counter() - middle:.1f} s")
     lowest = jnp.min(foot_heights(robot, solution.states), axis=1)
     print(f"cost from {solution.iterations.cost[0]:.1f} to {solution.cost:.1f}")
-    print(f"trunk up to {jnp.max(solution.states[:, 2]):.3f} m, all feet up to {jnp.max(lowest):.3f} m")
-    print(f"all feet in the air for {DT * jnp.sum(lowest > 0.005):.2f} s, at the end {solution.states[-1, 2]:.3f} m")
+    print(
+        f"trunk up to {jnp.max(solution.states[:, 2]):.3f} m, all feet up to "
+        f"{jnp.max(lowest):.3f} m"
+    )
+    print(
+        f"all feet in the air for {DT * jnp.sum(lowest > 0.005):.2f} s, at the end "
+        f"{solution.states[-1, 2]:.3f} m"
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ def settings(task: str, method: str = "ppo") -> Settings:
     """Settings of a method for a task.
 
     Raises:
-      ValueError: the method is SHAC, which has no settings for the task: its rewards may have no slope.
+      ValueError: the method is SHAC, which has no settings for the task: its rewards may have no
+        slope.
 
     Example:
       >>> from artix.examples.learners import settings
@@ -44,5 +45,7 @@ def settings(task: str, method: str = "ppo") -> Settings:
     if method == "ppo":
         return ppo_settings.settings(task)
     if task not in shac_settings.SETTINGS:
-        raise ValueError(f"SHAC has settings for {', '.join(shac_settings.SETTINGS)} only; found {task!r}")
+        raise ValueError(
+            f"SHAC has settings for {', '.join(shac_settings.SETTINGS)} only; found {task!r}"
+        )
     return shac_settings.SETTINGS[task]

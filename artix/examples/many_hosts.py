@@ -2,15 +2,17 @@
 
 Every host runs the same command, which names the first host's address and the host's own number::
 
-    python -m artix.examples.many_hosts --coordinator host0:1234 --num-hosts 4 --host 0 --checkpoints /shared/masses
+    python -m artix.examples.many_hosts --coordinator host0:1234 --num-hosts 4 --host 0
+    --checkpoints /shared/masses
 
-Under SLURM, JAX finds the three options by itself; pass ``--slurm`` instead. With none of them, the devices of this
-host are used. ``--checkpoints`` is a folder that all hosts see. Every ten iterations they save their progress there,
-including the robots' states as they lie on the devices. If a host dies, JAX stops the others; the same command then
-continues all of them from the last checkpoint and finds the same masses.
+Under SLURM, JAX finds the three options by itself; pass ``--slurm`` instead. With none of them, the
+devices of this host are used. ``--checkpoints`` is a folder that all hosts see. Every ten
+iterations they save their progress there, including the robots' states as they lie on the devices.
+If a host dies, JAX stops the others; the same command then continues all of them from the last
+checkpoint and finds the same masses.
 
-The robots swing under random torques and measure their accelerations. None of that leaves its host: hosts only exchange
-the sum of the gradients, one number for each link.
+The robots swing under random torques and measure their accelerations. None of that leaves its host:
+hosts only exchange the sum of the gradients, one number for each link.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Progress(NamedTuple):
     iteration: Array
 
 
-def train(robot: artix.Articulation, mesh: Mesh, folder: Path | None, *, num_robots: int, iterations: int) -> Array:
+def train(
+    robot: artix.Articulation, mesh: Mesh, folder: Path | None, *, num_robots: int, iterations: int
+) -> Array:
     """Identifies the masses of a robot's links from a guess that is wrong by half.
 
     Args:
@@ -69,9 +73,13 @@ def train(robot: artix.Articulation, mesh: Mesh, folder: Path | None, *, num_rob
     advancing = functools.partial(_advance, robot, optimizer)
     advance = jax.jit(advancing, out_shardings=(sharding, everywhere), donate_argnums=0)
 
-    checkpoints = None if folder is None else ocp.CheckpointManager(folder.absolute(), options=_CHECKPOINTS)
+    checkpoints = (
+        None if folder is None else ocp.CheckpointManager(folder.absolute(), options=_CHECKPOINTS)
+    )
     if checkpoints is not None and checkpoints.latest_step() is not None:
-        progress = checkpoints.restore(checkpoints.latest_step(), args=ocp.args.StandardRestore(progress))
+        progress = checkpoints.restore(
+            checkpoints.latest_step(), args=ocp.args.StandardRestore(progress)
+        )
         _say(f"continued after iteration {int(progress.iteration)}")
     while int(progress.iteration) < iterations:
         progress, error = advance(progress)
@@ -88,8 +96,12 @@ def train(robot: artix.Articulation, mesh: Mesh, folder: Path | None, *, num_rob
 _CHECKPOINTS = ocp.CheckpointManagerOptions(save_interval_steps=10, max_to_keep=2)
 
 
-def _start(robot: artix.Articulation, optimizer: optax.GradientTransformation, num_robots: int) -> Progress:
-    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), num_robots))
+def _start(
+    robot: artix.Articulation, optimizer: optax.GradientTransformation, num_robots: int
+) -> Progress:
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(0), num_robots)
+    )
     log_scale = jnp.zeros_like(robot.link_mass)
     return Progress(log_scale, optimizer.init(log_scale), states, jnp.zeros((), jnp.int32))
 
@@ -106,14 +118,18 @@ def _advance(
 
         def of_one(state: artix.State, tau: Array) -> Array:
             measured = artix.forward_dynamics(robot, state, tau)
-            return jnp.mean((artix.forward_dynamics(guess, state, tau) - measured) ** 2 / (1 + measured**2))
+            return jnp.mean(
+                (artix.forward_dynamics(guess, state, tau) - measured) ** 2 / (1 + measured**2)
+            )
 
         return jnp.mean(jax.vmap(of_one)(progress.states, force))
 
     value, gradient = jax.value_and_grad(error)(progress.log_scale)
     update, memory = optimizer.update(gradient, progress.optimizer)
     control = artix.Control(joint_force=force)
-    states = jax.vmap(lambda state, one: artix.step(robot, state, one, DT))(progress.states, control)
+    states = jax.vmap(lambda state, one: artix.step(robot, state, one, DT))(
+        progress.states, control
+    )
     return Progress(progress.log_scale + update, memory, states, progress.iteration + 1), value
 
 
@@ -139,17 +155,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=int, default=200)
     options = parser.parse_args(arguments)
     if options.coordinator or options.slurm:
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")  # for hosts without accelerators
+        jax.config.update(
+            "jax_cpu_collectives_implementation", "gloo"
+        )  # for hosts without accelerators
     if options.slurm:
         jax.distributed.initialize()
     elif options.coordinator:
         jax.distributed.initialize(options.coordinator, options.num_hosts, options.host)
     if options.robots % jax.device_count():
-        parser.error(f"--robots {options.robots} must be a multiple of the {jax.device_count()} devices")
+        parser.error(
+            f"--robots {options.robots} must be a multiple of the {jax.device_count()} devices"
+        )
     robot = artix.robots.load("double_pendulum")
     mesh = Mesh(np.array(jax.devices()), ("robots",))
-    masses = train(robot, mesh, options.checkpoints, num_robots=options.robots, iterations=options.iterations)
-    _say(f"masses found {np.round(np.asarray(masses), 4)}, true {np.round(np.asarray(robot.link_mass), 4)}")
+    masses = train(
+        robot, mesh, options.checkpoints, num_robots=options.robots, iterations=options.iterations
+    )
+    _say(
+        f"masses found {np.round(np.asarray(masses), 4)}, true "
+        f"{np.round(np.asarray(robot.link_mass), 4)}"
+    )
     return 0
 
 

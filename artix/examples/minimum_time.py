@@ -1,8 +1,8 @@
 """A double pendulum stands up in the least time that its motors allow.
 
 The length of each knot is a control with bounds, so time is free. At the optimum the motors are at
-their limits nearly always, and switch between them. ``python -m artix.examples.minimum_time`` prints
-when. It needs the extra ``ipopt``.
+their limits nearly always, and switch between them. ``python -m artix.examples.minimum_time``
+prints when. It needs the extra ``ipopt``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Policies: small networks that map observations to actions. Play, evaluate, save, load and export them.
+"""Policies: small networks that map observations to actions. Play, evaluate, save, load and export
+them.
 
-:mod:`artix.examples.ppo` and :mod:`artix.examples.shac` train them, and ``artix play`` plays them. Files are NumPy
-archives (``.npz``) with one array per leaf, named by its path, and a JSON header. Reading a file executes nothing in it
-and needs no further package.
+:mod:`artix.examples.ppo` and :mod:`artix.examples.shac` train them, and ``artix play`` plays them.
+Files are NumPy archives (``.npz``) with one array per leaf, named by its path, and a JSON header.
+Reading a file executes nothing in it and needs no further package.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _BUILT_IN = Path(__file__).parent / "checkpoints"
 
 
 class Network(linen.Module):
-    """A multilayer perceptron. Its last layer starts small, so a new policy or critic returns about 0.
+    """A multilayer perceptron. Its last layer starts small, so a new policy or critic returns about
+    0.
 
     Attributes:
       layers: sizes of the hidden layers.
@@ -78,12 +80,14 @@ class Observed(flax.struct.PyTreeNode):
     def normalize(self, obs: Any) -> tuple[Array, Array]:
         """The inputs of policy and critic, with means of about 0 and variances of about 1.
 
-        They are the same unless an observation is a dictionary. Then the critic may see more than the policy (an
-        *asymmetric* critic).
+        They are the same unless an observation is a dictionary. Then the critic may see more than
+        the policy (an *asymmetric* critic).
         """
 
         def one(x: Array, mean: Array, variance: Array) -> Array:
-            return jnp.clip((x.astype(jnp.float32) - mean) / jnp.sqrt(variance + 1e-6), -_WIDEST, _WIDEST)
+            return jnp.clip(
+                (x.astype(jnp.float32) - mean) / jnp.sqrt(variance + 1e-6), -_WIDEST, _WIDEST
+            )
 
         seen = jax.tree.map(one, obs, self.mean, self.variance)
         return (seen["state"], seen["privileged_state"]) if isinstance(seen, dict) else (seen, seen)
@@ -95,10 +99,11 @@ class Observed(flax.struct.PyTreeNode):
         return Observed(self.count, self.mean["state"], self.variance["state"])
 
     def moments(self, obs: Any) -> tuple[Any, Any]:
-        """Means, over the first axis of ``obs``, of the deviations from the current mean and of their squares.
+        """Means, over the first axis of ``obs``, of the deviations from the current mean and of
+        their squares.
 
-        After the first ones, what is cut off when it is normalised counts as much as it does there: one robot that is
-        flung away would otherwise hide for good what the others measure.
+        After the first ones, what is cut off when it is normalised counts as much as it does there:
+        one robot that is flung away would otherwise hide for good what the others measure.
         """
         is_known = self.count > 1
 
@@ -107,7 +112,9 @@ class Observed(flax.struct.PyTreeNode):
             return jnp.clip(x.astype(jnp.float32) - mean, -widest, widest)
 
         apart = jax.tree.map(one, obs, self.mean, self.variance)
-        return jax.tree.map(lambda x: jnp.mean(x, axis=0), apart), jax.tree.map(lambda x: jnp.mean(x**2, axis=0), apart)
+        return jax.tree.map(lambda x: jnp.mean(x, axis=0), apart), jax.tree.map(
+            lambda x: jnp.mean(x**2, axis=0), apart
+        )
 
     def after(self, moments: tuple[Any, Any], number: int) -> Observed:
         """The statistics after ``number`` more observations with these moments."""
@@ -125,8 +132,9 @@ class Observed(flax.struct.PyTreeNode):
 class Policy(flax.struct.PyTreeNode, eq=False):
     """A trained policy, which maps an observation to an action.
 
-    ``jax.jit(policy)`` compiles its numbers in. To change them without compiling again, pass the policy as an argument:
-    ``jax.jit(Policy.__call__)(policy, obs)``. Two policies are equal only if they are the same object.
+    ``jax.jit(policy)`` compiles its numbers in. To change them without compiling again, pass the
+    policy as an argument: ``jax.jit(Policy.__call__)(policy, obs)``. Two policies are equal only if
+    they are the same object.
 
     Attributes:
       parameters: parameters of its network.
@@ -147,21 +155,28 @@ class Policy(flax.struct.PyTreeNode, eq=False):
     action_size: int = flax.struct.field(pytree_node=False)
 
     def __call__(self, obs: Any) -> Array:
-        """The action [..., action_size], from -1 to 1, for observations [..., n] or a dictionary with ``"state"``."""
+        """The action [..., action_size], from -1 to 1, for observations [..., n] or a dictionary
+        with ``"state"``.
+        """
         seen = self.observed.normalize(obs["state"] if isinstance(obs, dict) else obs)[0]
         mean = Network(self.layers, self.action_size).at(self.parameters, seen)
         return jnp.clip(mean, -1.0, 1.0)
 
 
-def symmetrized(parameters: Any, reflect: Callable[[Array], Array], reflect_output: Callable[[Array], Array]) -> Any:
-    """The parameters closest to these of a symmetric :class:`Network`, whose outputs mirror images have as theirs.
+def symmetrized(
+    parameters: Any, reflect: Callable[[Array], Array], reflect_output: Callable[[Array], Array]
+) -> Any:
+    """The parameters closest to these of a symmetric :class:`Network`, whose outputs mirror images
+    have as theirs.
 
-    Its hidden units come in pairs that are each other's mirror images: they exchange their values where the robot and
-    its surroundings are mirrored. It costs as much as any other network of its size, and remains one.
+    Its hidden units come in pairs that are each other's mirror images: they exchange their values
+    where the robot and its surroundings are mirrored. It costs as much as any other network of its
+    size, and remains one.
 
     Args:
       parameters: parameters of a network, or a gradient with respect to them.
-      reflect: the mirror image of the inputs [..., n], such as an :class:`artix.envs.symmetry.SignedPermutation`.
+      reflect: the mirror image of the inputs [..., n], such as an
+        :class:`artix.envs.symmetry.SignedPermutation`.
       reflect_output: the mirror image of the outputs [..., m].
 
     Example:
@@ -177,7 +192,10 @@ def symmetrized(parameters: Any, reflect: Callable[[Array], Array], reflect_outp
         kernel, bias = (layers[f"Dense_{k}"][name] for name in ("kernel", "bias"))
         into = reflect if k == 0 else _exchanged
         out = reflect_output if k == len(layers) - 1 else _exchanged
-        symmetric[f"Dense_{k}"] = {"kernel": 0.5 * (kernel + out(into(kernel.T).T)), "bias": 0.5 * (bias + out(bias))}
+        symmetric[f"Dense_{k}"] = {
+            "kernel": 0.5 * (kernel + out(into(kernel.T).T)),
+            "bias": 0.5 * (bias + out(bias)),
+        }
     return {**parameters, "params": symmetric}
 
 
@@ -189,7 +207,9 @@ def unsigned(reflect: Callable[[Array], Array], x: Array) -> Array:
 def _exchanged(hidden: Array) -> Array:
     """Hidden units [..., n] with their two halves exchanged; an odd one at the end stays."""
     half = hidden.shape[-1] // 2
-    return jnp.concatenate([hidden[..., half : 2 * half], hidden[..., :half], hidden[..., 2 * half :]], axis=-1)
+    return jnp.concatenate(
+        [hidden[..., half : 2 * half], hidden[..., :half], hidden[..., 2 * half :]], axis=-1
+    )
 
 
 def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -> EnvState:
@@ -201,8 +221,8 @@ def play(environment: Environment, policy: Callable[[Any], Array], key: Array) -
       key: random key for the start of the episode and its noise.
 
     Returns:
-      The states after each of ``episode_length`` control steps; every array has that leading axis. If the episode ends
-      early, another one begins: ``done`` shows where.
+      The states after each of ``episode_length`` control steps; every array has that leading axis.
+      If the episode ends early, another one begins: ``done`` shows where.
     """
     environment = autoreset(environment)
 
@@ -225,27 +245,35 @@ def evaluate(
       episodes: number of episodes.
 
     Returns:
-      For each episode, arrays of shape [episodes]: ``"return"``, the sum of rewards; ``"length"`` in control steps;
-      ``"terminated"``, 1 if the episode ended early; the mean of each of the environment's metrics; and each metric's
-      last value as ``"final/NAME"``.
+      For each episode, arrays of shape [episodes]: ``"return"``, the sum of rewards; ``"length"``
+      in control steps; ``"terminated"``, 1 if the episode ended early; the mean of each of the
+      environment's metrics; and each metric's last value as ``"final/NAME"``.
     """
 
     def one(key: Array) -> dict[str, Array]:
         states = play(environment, policy, key)
-        over = jnp.cumsum(states.done) - states.done  # number of episodes that ended before each step
+        over = (
+            jnp.cumsum(states.done) - states.done
+        )  # number of episodes that ended before each step
         alive = (over == 0).astype(states.reward.dtype)
         length = jnp.sum(alive)
         metrics = {name: jnp.sum(alive * value) / length for name, value in states.metrics.items()}
         last = jnp.sum(alive).astype(jnp.int32) - 1
         metrics |= {f"final/{name}": value[last] for name, value in states.metrics.items()}
         terminated = jnp.sum(alive * states.done * (1 - states.info["truncation"]))
-        return {**metrics, "return": jnp.sum(alive * states.reward), "length": length, "terminated": terminated}
+        return {
+            **metrics,
+            "return": jnp.sum(alive * states.reward),
+            "length": length,
+            "terminated": terminated,
+        }
 
     return jax.jit(jax.vmap(one))(jax.random.split(key, episodes))
 
 
 def save(path: str | os.PathLike[str], tree: Any, **header: Any) -> None:
-    """Saves all arrays of a tree to a file, atomically: an existing file stays until the new one is complete.
+    """Saves all arrays of a tree to a file, atomically: an existing file stays until the new one is
+    complete.
 
     Args:
       path: the file, ``.npz``.
@@ -253,9 +281,12 @@ def save(path: str | os.PathLike[str], tree: Any, **header: Any) -> None:
       **header: further entries for the file, which JSON must be able to express.
 
     Raises:
-      OSError: the file cannot be written, for example because the disk is full. An existing file is kept.
+      OSError: the file cannot be written, for example because the disk is full. An existing file is
+        kept.
     """
-    named: dict[str, Any] = {_name(where): _data(leaf) for where, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+    named: dict[str, Any] = {
+        _name(where): _data(leaf) for where, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
     named[_HEADER] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     content = io.BytesIO()
     np.savez_compressed(content, **named)
@@ -274,18 +305,19 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
     """Loads a policy, or another tree of arrays, from a file.
 
     Args:
-      path: a file that :func:`save` wrote, such as ``policy.npz`` or ``checkpoint.npz`` of ``artix train``; or the name
-        of a built-in policy (:func:`built_in`), if there is no such file.
-      like: a tree of the same structure, with arrays or ``jax.ShapeDtypeStruct`` as leaves. The file may hold more.
-        Without it, the file's policy is loaded.
+      path: a file that :func:`save` wrote, such as ``policy.npz`` or ``checkpoint.npz`` of
+        ``artix train``; or the name of a built-in policy (:func:`built_in`), if there is no such
+        file.
+      like: a tree of the same structure, with arrays or ``jax.ShapeDtypeStruct`` as leaves. The
+        file may hold more. Without it, the file's policy is loaded.
 
     Returns:
       The policy, or the tree with the arrays of the file.
 
     Raises:
       FileNotFoundError: there is neither such a file nor a built-in policy of that name.
-      ValueError: the file was not written by :func:`save`, is damaged, holds no policy, or has no array of a name and
-        shape in ``like``.
+      ValueError: the file was not written by :func:`save`, is damaged, holds no policy, or has no
+        array of a name and shape in ``like``.
 
     Example:
       >>> from artix.examples import policies
@@ -303,12 +335,19 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         wanted = jax.eval_shape(jax.random.key_data, leaf) if is_key else leaf
         if name not in arrays:
-            raise ValueError(f"{os.fspath(path)!r} has no array {name!r}; it has a policy alone, or is of another task")
+            raise ValueError(
+                f"{os.fspath(path)!r} has no array {name!r}; it has a policy alone, or is of "
+                "another task"
+            )
         value = arrays[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
-            expected, was = f"{wanted.dtype}{list(wanted.shape)}", f"{value.dtype}{list(value.shape)}"
+            expected, was = (
+                f"{wanted.dtype}{list(wanted.shape)}",
+                f"{value.dtype}{list(value.shape)}",
+            )
             raise ValueError(
-                f"{os.fspath(path)!r}: {name!r} should be {expected}; found {was}; was it saved with other options?"
+                f"{os.fspath(path)!r}: {name!r} should be {expected}; found {was}; was it saved "
+                "with other options?"
             )
         return jax.random.wrap_key_data(jnp.asarray(value)) if is_key else jnp.asarray(value)
 
@@ -321,7 +360,8 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def built_in() -> tuple[str, ...]:
-    """The names of the policies that come with artix, for :func:`load`: tasks, or robots with what they do.
+    """The names of the policies that come with artix, for :func:`load`: tasks, or robots with what
+    they do.
 
     Example:
       >>> from artix.examples import policies
@@ -338,8 +378,8 @@ def export(policy: Policy) -> bytes:
       policy: the policy.
 
     Returns:
-      The serialised function, for ``jax.export.deserialize``. It maps float32 observations [batch, n], for any batch
-      size, to actions [batch, action_size].
+      The serialised function, for ``jax.export.deserialize``. It maps float32 observations
+      [batch, n], for any batch size, to actions [batch, action_size].
 
     Raises:
       ImportError: the package ``flatbuffers``, which JAX needs for serialising, is not installed.
@@ -361,8 +401,8 @@ def export_onnx(policy: Policy) -> bytes:
       policy: the policy.
 
     Returns:
-      The model, with the input ``obs`` [batch, n] and the output ``action`` [batch, action_size] in float32. It
-      normalises observations itself.
+      The model, with the input ``obs`` [batch, n] and the output ``action`` [batch, action_size] in
+      float32. It normalises observations itself.
 
     Raises:
       ImportError: the package ``onnx`` is not installed.
@@ -401,8 +441,13 @@ def export_onnx(policy: Policy) -> bytes:
             nodes.append(helper.make_node("Mul", [f"y{k}", f"s{k}"], [f"x{k + 1}"]))
     nodes.append(helper.make_node("Clip", [f"y{len(layers) - 1}", "minus_one", "one"], ["action"]))
     sizes = {"obs": policy.observed.mean.shape[0], "action": policy.action_size}
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in sizes.items()]
-    constants = [numpy_helper.from_array(np.asarray(x, np.float32), name) for name, x in numbers.items()]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size])
+        for name, size in sizes.items()
+    ]
+    constants = [
+        numpy_helper.from_array(np.asarray(x, np.float32), name) for name, x in numbers.items()
+    ]
     graph = helper.make_graph(nodes, "policy", ends[:1], ends[1:], constants)
     opset = [helper.make_opsetid("", 17)]
     model = helper.make_model(graph, producer_name="artix", opset_imports=opset, ir_version=8)
@@ -419,7 +464,9 @@ def _file_of(path: str | os.PathLike[str]) -> Path:
 
 
 def _policy_in(path: Path) -> Policy:
-    """The policy that a file holds, alone or beside a training run. Its shapes follow from its arrays."""
+    """The policy that a file holds, alone or beside a training run. Its shapes follow from its
+    arrays.
+    """
     arrays = _read(path)
     prefix = "policy/" if any(name.startswith("policy/") for name in arrays) else ""
     parameters: dict[str, Any] = {}
@@ -434,9 +481,16 @@ def _policy_in(path: Path) -> Policy:
     layers = parameters.get("params", {})
     names = [f"Dense_{index}" for index in range(len(layers))]
     if not layers or set(layers) != set(names) or any(value is None for value in statistics):
-        raise ValueError(f"{os.fspath(path)!r} holds no policy; name the structure of what it holds with like=")
+        raise ValueError(
+            f"{os.fspath(path)!r} holds no policy; name the structure of what it holds with like="
+        )
     sizes = [layers[name]["kernel"].shape[1] for name in names]
-    return Policy(parameters, Observed(*(jnp.asarray(value) for value in statistics)), tuple(sizes[:-1]), sizes[-1])
+    return Policy(
+        parameters,
+        Observed(*(jnp.asarray(value) for value in statistics)),
+        tuple(sizes[:-1]),
+        sizes[-1],
+    )
 
 
 def _name(where: Any) -> str:
@@ -451,13 +505,27 @@ def _data(leaf: Any) -> np.ndarray:
 def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     os.stat(path)  # Raises FileNotFoundError if there is no such file.
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: it is not a NumPy archive (.npz)")
+        raise ValueError(
+            f"{os.fspath(path)!r} is not a checkpoint, or is damaged: it is not a NumPy archive "
+            "(.npz)"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, zipfile.error, KeyError, AttributeError) as error:
+    except (
+        ValueError,
+        EOFError,
+        zipfile.BadZipFile,
+        zipfile.error,
+        KeyError,
+        AttributeError,
+    ) as error:
         reason = "it holds Python objects" if "allow_pickle" in str(error) else error
-        raise ValueError(f"{os.fspath(path)!r} is not a checkpoint, or is damaged: {reason}") from error
-    if not isinstance(arrays.get(_HEADER), np.ndarray):  # The archive of a robot has one that is text.
+        raise ValueError(
+            f"{os.fspath(path)!r} is not a checkpoint, or is damaged: {reason}"
+        ) from error
+    if not isinstance(
+        arrays.get(_HEADER), np.ndarray
+    ):  # The archive of a robot has one that is text.
         raise ValueError(f"{os.fspath(path)!r} is not a checkpoint: it has no array {_HEADER!r}")
     return arrays

@@ -1,15 +1,17 @@
 """Proximal policy optimisation (PPO) in one file, to read, copy and change.
 
-A policy and a critic, both small networks, learn from many environments at once. Each iteration runs ``unroll`` control
-steps in every environment, estimates advantages, and makes ``epochs`` passes of gradient steps over the collected
-experience. An iteration is one compiled program, environments included. Several devices share the environments; they
-exchange one sum per gradient step.
+A policy and a critic, both small networks, learn from many environments at once. Each iteration
+runs ``unroll`` control steps in every environment, estimates advantages, and makes ``epochs``
+passes of gradient steps over the collected experience. An iteration is one compiled program,
+environments included. Several devices share the environments; they exchange one sum per gradient
+step.
 
-Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional Continuous Control
-Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate adapts to the policy's change as in
-Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978), and truncated episodes are bootstrapped as in Pardo et
-al., *Time Limits in Reinforcement Learning* (arXiv 1712.00378). Where the robot is symmetric, policy and critic are so
-by their construction, as in Su et al., *Leveraging Symmetry in RL-based Legged Locomotion Control* (arXiv 2403.17320).
+Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional
+Continuous Control Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate
+adapts to the policy's change as in Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978),
+and truncated episodes are bootstrapped as in Pardo et al., *Time Limits in Reinforcement Learning*
+(arXiv 1712.00378). Where the robot is symmetric, policy and critic are so by their construction, as
+in Su et al., *Leveraging Symmetry in RL-based Legged Locomotion Control* (arXiv 2403.17320).
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class Config:
     value_cost: float = 0.5
     reward_scale: float = 1.0
     learning_rate: float = 1e-3  # initial rate; it stays constant if ``desired_kl`` is 0
-    desired_kl: float = 0.01  # target change of the policy per iteration (Kullback-Leibler divergence)
+    desired_kl: float = (
+        0.01  # target change of the policy per iteration (Kullback-Leibler divergence)
+    )
     max_gradient_norm: float = 1.0
     policy_layers: tuple[int, ...] = (64, 64)
     critic_layers: tuple[int, ...] = (64, 64)
@@ -76,7 +80,9 @@ class Learner(flax.struct.PyTreeNode):
 
 
 class Actors(flax.struct.PyTreeNode):
-    """The running environments. Leading axes (environments; devices for the key) are divided among the devices."""
+    """The running environments. Leading axes (environments; devices for the key) are divided among
+    the devices.
+    """
 
     env: EnvState
     key: Array
@@ -106,19 +112,28 @@ class Experience(NamedTuple):
 def advantages(experience: Experience, discount: float, gae_lambda: float) -> Array:
     """Generalised advantage estimates [unroll, environments].
 
-    If an episode ends at the time limit, the value of its last observation counts. After a termination it does not.
+    If an episode ends at the time limit, the value of its last observation counts. After a
+    termination it does not.
     """
-    surprise = experience.reward + discount * (1 - experience.terminated) * experience.next_value - experience.value
+    surprise = (
+        experience.reward
+        + discount * (1 - experience.terminated) * experience.next_value
+        - experience.value
+    )
 
     def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         advantage = step[0] + discount * gae_lambda * (1 - step[1]) * later
         return advantage, advantage
 
-    return jax.lax.scan(back, jnp.zeros_like(surprise[0]), (surprise, experience.done), reverse=True)[1]
+    return jax.lax.scan(
+        back, jnp.zeros_like(surprise[0]), (surprise, experience.done), reverse=True
+    )[1]
 
 
 def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
-    """The policy, which returns the mean action, and the critic, which returns the value of a state."""
+    """The policy, which returns the mean action, and the critic, which returns the value of a
+    state.
+    """
     return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
 
 
@@ -126,22 +141,38 @@ def policy_of(training: Training, config: Config) -> Policy:
     """The current policy, without exploration noise."""
     learner = training.learner
     size = learner.parameters["log_noise"].shape[0]
-    return Policy(learner.parameters["policy"], learner.observed.of_policy(), tuple(config.policy_layers), size)
+    return Policy(
+        learner.parameters["policy"],
+        learner.observed.of_policy(),
+        tuple(config.policy_layers),
+        size,
+    )
 
 
 def optimizer_of(config: Config) -> optax.GradientTransformation:
     """Adam with clipped gradients. The learning rate is applied later."""
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5))
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5)
+    )
 
 
-def mirror_of(environment: Environment, config: Any) -> Mapping[str, Callable[[Array], Array]] | None:
-    """How the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`, if that is made use of."""
+def mirror_of(
+    environment: Environment, config: Any
+) -> Mapping[str, Callable[[Array], Array]] | None:
+    """How the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`, if
+    that is made use of.
+    """
     return getattr(environment, "mirror", None) if config.mirror else None
 
 
-def symmetric_learner(mirror: Mapping[str, Callable[[Array], Array]], parameters: dict[str, Any]) -> dict[str, Any]:
+def symmetric_learner(
+    mirror: Mapping[str, Callable[[Array], Array]], parameters: dict[str, Any]
+) -> dict[str, Any]:
     """The parameters of symmetric networks closest to these, or their gradient."""
-    seen, known = (mirror[name] for name in (("state", "privileged_state") if "state" in mirror else ("obs", "obs")))
+    seen, known = (
+        mirror[name]
+        for name in (("state", "privileged_state") if "state" in mirror else ("obs", "obs"))
+    )
     symmetric = {
         "policy": symmetrized(parameters["policy"], seen, mirror["action"]),
         "critic": symmetrized(parameters["critic"], known, lambda value: value),
@@ -152,7 +183,9 @@ def symmetric_learner(mirror: Mapping[str, Callable[[Array], Array]], parameters
     return symmetric
 
 
-def symmetric_moments(mirror: Mapping[str, Callable[[Array], Array]], moments: tuple[Any, Any]) -> tuple[Any, Any]:
+def symmetric_moments(
+    mirror: Mapping[str, Callable[[Array], Array]], moments: tuple[Any, Any]
+) -> tuple[Any, Any]:
     """Moments of observations (:meth:`Observed.moments`) and their mirror images."""
 
     def one(reflect: Callable[[Array], Array], first: Array, second: Array) -> tuple[Array, Array]:
@@ -161,38 +194,58 @@ def symmetric_moments(mirror: Mapping[str, Callable[[Array], Array]], moments: t
     if not isinstance(moments[0], dict):
         return one(mirror["obs"], *moments)
     both = {name: one(mirror[name], first, moments[1][name]) for name, first in moments[0].items()}
-    return {name: each[0] for name, each in both.items()}, {name: each[1] for name, each in both.items()}
+    return {name: each[0] for name, each in both.items()}, {
+        name: each[1] for name, each in both.items()
+    }
 
 
 def start(environment: Environment, config: Config, num_devices: int) -> Training:
-    """A new training run: untrained networks and fresh environments whose time limits are spread out."""
+    """A new training run: untrained networks and fresh environments whose time limits are spread
+    out.
+    """
     keys = jax.random.split(jax.random.key(config.seed), 5)
     env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
-    steps = jax.random.randint(keys[4], (config.num_envs,), 0, environment.episode_length, jnp.int32)
+    steps = jax.random.randint(
+        keys[4], (config.num_envs,), 0, environment.episode_length, jnp.int32
+    )
     env = env.replace(info={**env.info, "steps": steps})
     observed = Observed.nothing(jax.tree.map(lambda x: x[0], env.obs))
     seen, known = observed.normalize(jax.tree.map(lambda x: x[0], env.obs))
     policy, critic = networks(config, environment)
     noise = jnp.full(environment.action_size, math.log(config.initial_noise), jnp.float32)
-    parameters = {"policy": policy.init(keys[1], seen), "critic": critic.init(keys[2], known), "log_noise": noise}
-    if (mirror := mirror_of(environment, config)) is not None:  # of half as many independent numbers: hence the factor
-        parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters)) | {"log_noise": noise}
+    parameters = {
+        "policy": policy.init(keys[1], seen),
+        "critic": critic.init(keys[2], known),
+        "log_noise": noise,
+    }
+    if (
+        mirror := mirror_of(environment, config)
+    ) is not None:  # of half as many independent numbers: hence the factor
+        parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters)) | {
+            "log_noise": noise
+        }
     rate, iteration = jnp.asarray(config.learning_rate, jnp.float32), jnp.asarray(0, jnp.int32)
     learner = Learner(parameters, optimizer_of(config).init(parameters), observed, rate, iteration)
     return Training(
-        learner, Actors(env, jax.random.split(keys[3], num_devices), jnp.zeros(config.num_envs, jnp.float32))
+        learner,
+        Actors(
+            env, jax.random.split(keys[3], num_devices), jnp.zeros(config.num_envs, jnp.float32)
+        ),
     )
 
 
 def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
-    """A new training run that begins with what another one learned: networks, noise, optimiser, and moments.
+    """A new training run that begins with what another one learned: networks, noise, optimiser, and
+    moments.
 
     Args:
       training: the new training run.
       load: returns the arrays of the other one under the names of a tree, such as
         ``lambda like: policies.load(path, {"training": like})["training"]``.
     """
-    kept = {name: getattr(training.learner, name) for name in ("parameters", "optimizer", "observed")}
+    kept = {
+        name: getattr(training.learner, name) for name in ("parameters", "optimizer", "observed")
+    }
     return training._replace(learner=training.learner.replace(**load({"learner": kept})["learner"]))
 
 
@@ -200,38 +253,67 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
     """Makes one iteration on the environments of one device in a mesh with the axis ``"devices"``.
 
     Returns:
-      A function that takes learner and actors and returns both after the iteration, with this device's report, a
-      dictionary of scalars.
+      A function that takes learner and actors and returns both after the iteration, with this
+      device's report, a dictionary of scalars.
     """
     environment, mirror = autoreset(environment), mirror_of(environment, config)
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
 
-    def play(learner: Learner, actors: Actors, key: Array) -> tuple[Actors, tuple[Experience, dict[str, Array]]]:
+    def play(
+        learner: Learner, actors: Actors, key: Array
+    ) -> tuple[Actors, tuple[Experience, dict[str, Array]]]:
         seen, known = learner.observed.normalize(actors.env.obs)
         mean = policy.at(learner.parameters["policy"], seen)
-        action = mean + jnp.exp(learner.parameters["log_noise"]) * jax.random.normal(key, mean.shape, mean.dtype)
-        env = jax.vmap(environment.step)(actors.env, jnp.clip(action, -1, 1).astype(actors.env.reward.dtype))
+        action = mean + jnp.exp(learner.parameters["log_noise"]) * jax.random.normal(
+            key, mean.shape, mean.dtype
+        )
+        env = jax.vmap(environment.step)(
+            actors.env, jnp.clip(action, -1, 1).astype(actors.env.reward.dtype)
+        )
         _, after = learner.observed.normalize(env.info["final_obs"])
-        value, next_value = (critic.at(learner.parameters["critic"], x)[..., 0] for x in (known, after))
-        reward, done, out_of_time = (x.astype(jnp.float32) for x in (env.reward, env.done, env.info["truncation"]))
+        value, next_value = (
+            critic.at(learner.parameters["critic"], x)[..., 0] for x in (known, after)
+        )
+        reward, done, out_of_time = (
+            x.astype(jnp.float32) for x in (env.reward, env.done, env.info["truncation"])
+        )
         terminated = done * (1 - out_of_time)
         scaled = config.reward_scale * reward
-        experience = Experience(actors.env.obs, action, mean, value, next_value, scaled, done, terminated)
+        experience = Experience(
+            actors.env.obs, action, mean, value, next_value, scaled, done, terminated
+        )
         total = actors.episode_return + reward
-        ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * total), "falls": jnp.sum(terminated)}
+        ended = {
+            "episodes": jnp.sum(done),
+            "returns": jnp.sum(done * total),
+            "falls": jnp.sum(terminated),
+        }
         report = {f"metrics/{name}": jnp.mean(x) for name, x in env.metrics.items()}
-        return actors.replace(env=env, episode_return=(1 - done) * total), (experience, {**report, **ended})
+        return actors.replace(env=env, episode_return=(1 - done) * total), (
+            experience,
+            {**report, **ended},
+        )
 
-    def loss(parameters: dict[str, Any], learner: Learner, experience: Experience, advantage: Array, old_noise: Array):
+    def loss(
+        parameters: dict[str, Any],
+        learner: Learner,
+        experience: Experience,
+        advantage: Array,
+        old_noise: Array,
+    ):
         seen, known = learner.observed.normalize(experience.obs)
         mean, noise = policy.at(parameters["policy"], seen), parameters["log_noise"]
 
         def log_density(mean: Array, noise: Array) -> Array:
-            return -jnp.sum(0.5 * ((experience.action - mean) / jnp.exp(noise)) ** 2 + noise, axis=-1)
+            return -jnp.sum(
+                0.5 * ((experience.action - mean) / jnp.exp(noise)) ** 2 + noise, axis=-1
+            )
 
         ratio = jnp.exp(log_density(mean, noise) - log_density(experience.mean, old_noise))
         normal = (advantage - jnp.mean(advantage)) / (jnp.std(advantage) + 1e-6)
-        gain = jnp.mean(jnp.minimum(ratio * normal, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * normal))
+        gain = jnp.mean(
+            jnp.minimum(ratio * normal, jnp.clip(ratio, 1 - config.clip, 1 + config.clip) * normal)
+        )
         value = critic.at(parameters["critic"], known)[..., 0]
         error = jnp.mean((value - experience.value - advantage) ** 2)
         spread = jnp.exp(2 * (old_noise - noise)) + ((experience.mean - mean) / jnp.exp(noise)) ** 2
@@ -243,23 +325,35 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         arguments = (learner.parameters, learner, experience, advantage, old_noise)
         gradient, losses = jax.grad(loss, has_aux=True)(*arguments)
         local, unravel = ravel_pytree((gradient, losses, learner.observed.moments(experience.obs)))
-        gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))  # the only communication between devices
+        gradient, losses, moments = unravel(
+            jax.lax.pmean(local, "devices")
+        )  # the only communication between devices
         if mirror is not None:
-            gradient, moments = symmetric_learner(mirror, gradient), symmetric_moments(mirror, moments)
+            gradient, moments = (
+                symmetric_learner(mirror, gradient),
+                symmetric_moments(mirror, moments),
+            )
         rate = learner.learning_rate
         if config.desired_kl:
             factor = jnp.where(losses["kl"] > 2 * config.desired_kl, 1 / 1.5, 1.0)
             factor = jnp.where(losses["kl"] < config.desired_kl / 2, 1.5, factor)
             rate = jnp.clip(rate * factor, 1e-5, 1e-2)
-        with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
+        with jax.numpy_dtype_promotion(
+            "standard"
+        ):  # Optax mixes the types of its counters and rates
             update, state = optimizer.update(gradient, learner.optimizer)
         parameters = jax.tree.map(lambda p, u: p - rate * u, learner.parameters, update)
-        return learner.replace(parameters=parameters, optimizer=state, learning_rate=rate), (losses, moments)
+        return learner.replace(parameters=parameters, optimizer=state, learning_rate=rate), (
+            losses,
+            moments,
+        )
 
     def iteration(learner: Learner, actors: Actors) -> tuple[Learner, Actors, dict[str, Array]]:
         play_key, shuffle_key, next_key = jax.random.split(actors.key[0], 3)
         play_keys = jax.random.split(play_key, config.unroll)
-        actors, (experience, report) = jax.lax.scan(lambda a, key: play(learner, a, key), actors, play_keys)
+        actors, (experience, report) = jax.lax.scan(
+            lambda a, key: play(learner, a, key), actors, play_keys
+        )
         advantage = advantages(experience, config.discount, config.gae_lambda)
         happened = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (experience, advantage))
         old_noise = learner.parameters["log_noise"]
@@ -277,7 +371,12 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         learner = learner.replace(observed=observed, iteration=learner.iteration + 1)
         sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
         means = jax.tree.map(jnp.mean, {**report, **losses})
-        report = {**sums, **means, "learning_rate": learner.learning_rate, "noise": jnp.mean(jnp.exp(old_noise))}
+        report = {
+            **sums,
+            **means,
+            "learning_rate": learner.learning_rate,
+            "noise": jnp.mean(jnp.exp(old_noise)),
+        }
         return learner, actors.replace(key=next_key[None]), jax.tree.map(lambda x: x[None], report)
 
     return iteration
@@ -296,19 +395,20 @@ def train(
     Args:
       environment: one environment, without automatic resets.
       config: settings of PPO.
-      steps: number of environment steps after which no further iteration starts, counted from the start of the training
-        run.
+      steps: number of environment steps after which no further iteration starts, counted from the
+        start of the training run.
       training: a training run to continue (default: a new one).
       devices: the devices of this process that share the environments (default: all).
 
     Yields:
-      After each iteration, the training run, which you may keep, and a report: ``"steps"`` and ``"seconds"`` so far;
-      ``"return"`` and ``"fall"``, the mean return of the episodes that ended and the fraction of them that terminated
-      early (NaN if none ended); means of the environment's metrics (``"metrics/..."``); and statistics of the learner.
+      After each iteration, the training run, which you may keep, and a report: ``"steps"`` and
+      ``"seconds"`` so far; ``"return"`` and ``"fall"``, the mean return of the episodes that ended
+      and the fraction of them that terminated early (NaN if none ended); means of the environment's
+      metrics (``"metrics/..."``); and statistics of the learner.
 
     Raises:
-      ValueError: the environments cannot be divided evenly, a device belongs to another process, or the training run
-        to continue has networks that are not symmetric.
+      ValueError: the environments cannot be divided evenly, a device belongs to another process, or
+        the training run to continue has networks that are not symmetric.
       FloatingPointError: the loss is not finite.
 
     Example:
@@ -320,15 +420,20 @@ def train(
       8
     """
     devices = jax.devices() if devices is None else devices
-    if config.num_envs % len(devices) or config.num_envs // len(devices) * config.unroll % config.minibatches:
+    if (
+        config.num_envs % len(devices)
+        or config.num_envs // len(devices) * config.unroll % config.minibatches
+    ):
         raise ValueError(
-            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs * unroll / devices a"
-            f" multiple of minibatches, {config.minibatches}; found num_envs={config.num_envs}, unroll={config.unroll}"
+            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs "
+            f"* unroll / devices a multiple of minibatches, {config.minibatches}; found "
+            f"num_envs={config.num_envs}, unroll={config.unroll}"
         )
     if any(device.process_index != jax.process_index() for device in devices):
         raise ValueError(
             "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or map "
-            "ppo.make_iteration over a mesh of all processes and keep checkpoints as artix.examples.many_hosts does"
+            "ppo.make_iteration over a mesh of all processes and keep checkpoints as "
+            "artix.examples.many_hosts does"
         )
     mirror = mirror_of(environment, config)
     if training is not None and mirror is not None:
@@ -337,13 +442,16 @@ def train(
         same = jax.tree.map(lambda x, y: np.allclose(x, y, atol=1e-4), before, after)
         if not all(jax.tree.leaves(same)):
             raise ValueError(
-                f"{environment.name}: the networks of this training run are not symmetric, as those of a symmetric "
-                "robot are here; continue it with mirror=False (--set ppo.mirror=false)"
+                f"{environment.name}: the networks of this training run are not symmetric, as "
+                "those of a symmetric robot are here; continue it with mirror=False (--set "
+                "ppo.mirror=false)"
             )
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
     sources, results = (EVERYWHERE, PARTS), (EVERYWHERE, PARTS, PARTS)
     of_a_device = make_iteration(environment, config)
-    iterate = jax.jit(jax.shard_map(of_a_device, mesh=mesh, in_specs=sources, out_specs=results, check_vma=False))
+    iterate = jax.jit(
+        jax.shard_map(of_a_device, mesh=mesh, in_specs=sources, out_specs=results, check_vma=False)
+    )
     if training is None:
         training = jax.jit(lambda: start(environment, config, len(devices)))()
     learner = jax.device_put(training.learner, NamedSharding(mesh, EVERYWHERE))
@@ -353,8 +461,15 @@ def train(
         learner, actors, parts = iterate(learner, actors)
         report = {name: float(np.mean(value)) for name, value in jax.device_get(parts).items()}
         if not math.isfinite(report["loss"]):
-            raise FloatingPointError(f"the loss of iteration {iteration} is {report['loss']}: check the environment")
+            raise FloatingPointError(
+                f"the loss of iteration {iteration} is {report['loss']}: check the environment"
+            )
         returns, falls, episodes = report.pop("returns"), report.pop("falls"), report["episodes"]
-        report["return"], report["fall"] = (returns / episodes, falls / episodes) if episodes else (math.nan, math.nan)
-        report["steps"], report["seconds"] = (iteration + 1) * per_iteration, time.perf_counter() - begin
+        report["return"], report["fall"] = (
+            (returns / episodes, falls / episodes) if episodes else (math.nan, math.nan)
+        )
+        report["steps"], report["seconds"] = (
+            (iteration + 1) * per_iteration,
+            time.perf_counter() - begin,
+        )
         yield Training(learner, actors), report

@@ -33,14 +33,18 @@ _LEGGED = Config(
     entropy_cost=0.01,
 )
 _HUMANOID = dataclasses.replace(_LEGGED, epochs=2, discount=0.99, entropy_cost=0.001)
-_ARM = Config(unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002)
+_ARM = Config(
+    unroll=20, critic_layers=(128, 128), initial_noise=0.4, discount=0.97, entropy_cost=0.002
+)
 
 #: Settings by task name. A wide ``tracking_sigma`` helps even when the command is far off.
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
     "quadruped_velocity": Settings(
-        dataclasses.replace(_LEGGED, epochs=2), 16_000_000, {"tracking_sigma": 0.35, "pushes": disturbances.Pushes()}
+        dataclasses.replace(_LEGGED, epochs=2),
+        16_000_000,
+        {"tracking_sigma": 0.35, "pushes": disturbances.Pushes()},
     ),
     "quadruped_rough": Settings(_LEGGED, 13_000_000, {"tracking_sigma": 0.5}),
     "quadruped_get_up": Settings(_LEGGED, 8_000_000, {}),
@@ -50,7 +54,9 @@ SETTINGS: dict[str, Settings] = {
         60_000_000,
         {"pushes": disturbances.Pushes(speed=(0.0, 0.5), mean_time=4.0)},
     ),
-    "humanoid_velocity": Settings(_HUMANOID, 60_000_000, {"tracking_sigma": 0.35, "curricula": {"commands": 0.3}}),
+    "humanoid_velocity": Settings(
+        _HUMANOID, 60_000_000, {"tracking_sigma": 0.35, "curricula": {"commands": 0.3}}
+    ),
 }
 
 

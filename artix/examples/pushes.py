@@ -1,8 +1,8 @@
-"""The pushes that unbalance a walking policy most, by gradients through the policy and the contacts.
+"""The pushes that unbalance a walking policy most, by gradients through policy and contacts.
 
-The quadruped walks with the policy that comes with artix. Four pushes within 0.4 s change its horizontal velocity; all
-together have a limited size. The gradient of how far the trunk tilts, with respect to the pushes, leads to worse ones;
-random pushes of the same size are what it has to beat.
+The quadruped walks with the policy that comes with artix. Four pushes within 0.4 s change its
+horizontal velocity; all together have a limited size. The gradient of how far the trunk tilts, with
+respect to the pushes, leads to worse ones; random pushes of the same size are what it has to beat.
 
 ``python -m artix.examples.pushes`` compares both, from several moments of the walk.
 """
@@ -40,10 +40,14 @@ def advance(environment: LeggedVelocity, policy: policies.Policy, state: EnvStat
     """One control step of the policy. Unlike the policy itself, it stays in float64."""
     seen = policy.observed
     inputs = (state.obs["state"] - seen.mean) / jnp.sqrt(seen.variance + 1e-6)
-    return environment.step(state, policies.Network(policy.layers, policy.action_size).at(policy.parameters, inputs))
+    return environment.step(
+        state, policies.Network(policy.layers, policy.action_size).at(policy.parameters, inputs)
+    )
 
 
-def walk(environment: LeggedVelocity, policy: policies.Policy, command: Array, count: int) -> EnvState:
+def walk(
+    environment: LeggedVelocity, policy: policies.Policy, command: Array, count: int
+) -> EnvState:
     """The states of ``count`` control steps from rest; every array has a leading axis."""
     start = environment.reset(jax.random.key(0))
     info = start.info | {"command": command, "command_time_left": jnp.full_like(command[0], 1e6)}
@@ -55,8 +59,10 @@ def walk(environment: LeggedVelocity, policy: policies.Policy, command: Array, c
     return jax.lax.scan(body, start.replace(info=info), length=count)[1]
 
 
-def tilts(environment: LeggedVelocity, policy: policies.Policy, start: EnvState, push: Array) -> Array:
-    """How far the trunk is tilted after each control step: 1 minus the cosine of the angle, [HORIZON].
+def tilts(
+    environment: LeggedVelocity, policy: policies.Policy, start: EnvState, push: Array
+) -> Array:
+    """Tilt of the trunk after each control step: 1 minus the cosine of the angle, [HORIZON].
 
     Args:
       environment: the task.
@@ -82,7 +88,7 @@ def random_pushes(key: Array, count: int, size: float | Array) -> Array:
 
 
 def limited(push: Array, size: float | Array) -> Array:
-    """The pushes [..., PUSHES, 2] scaled to the size: the root of the sum of their squares [m/s]."""
+    """The pushes [..., PUSHES, 2] scaled to the size, the root of the sum of squares [m/s]."""
     return size * push / jnp.linalg.norm(push, axis=(-2, -1), keepdims=True)
 
 
@@ -106,23 +112,30 @@ def ascend(slope: Slope, push: Array, size: float | Array, steps: int) -> tuple[
     return jax.lax.scan(body, push, jnp.linspace(1.0, 0.2, steps))[1]
 
 
-def worst(environment: LeggedVelocity, policy: policies.Policy, start: EnvState, size: float | Array) -> Array:
-    """The worst of 64 random pushes, and the worst of 8 gradients from each of the first two, [2, PUSHES, 2] [m/s].
+def worst(
+    environment: LeggedVelocity, policy: policies.Policy, start: EnvState, size: float | Array
+) -> Array:
+    """The worst of 64 random pushes, and of 8 gradients from each of the first two.
 
     A gradient costs as much as four simulations, so both cost the same.
+
+    Returns:
+      The pushes [2, PUSHES, 2] [m/s], first the random ones.
     """
 
     def value(push: Array) -> Array:
         return jnp.mean(tilts(environment, policy, start, push))
 
     pushes = random_pushes(jax.random.key(1), 64, size)
-    tried, values = jax.vmap(lambda push: ascend(jax.value_and_grad(value), push, size, 8))(pushes[:2])
+    tried, values = jax.vmap(lambda push: ascend(jax.value_and_grad(value), push, size, 8))(
+        pushes[:2]
+    )
     climbed = tried.reshape(pushes[:16].shape)[jnp.argmax(values)]
     return jnp.stack([pushes[jnp.argmax(jax.vmap(value)(pushes))], climbed])
 
 
 def moments(environment: LeggedVelocity, policy: policies.Policy) -> EnvState:
-    """States of a walk at 0.6 m/s, a tenth of a second apart; every array has a leading axis of 8."""
+    """8 states of a walk at 0.6 m/s, 0.1 s apart; every array has a leading axis."""
     states = walk(environment, policy, jnp.array([0.6, 0.0, 0.0]), 90)
     return jax.tree.map(lambda x: x[50::5], states)
 
@@ -145,7 +158,8 @@ def main() -> None:
         angles = jnp.rad2deg(jnp.arccos(1 - jnp.max(answers(starts, size), axis=2)))
         print(f"pushes of {size} m/s")
         for name, largest in zip(("random", "gradients"), angles.T, strict=True):
-            print(f"  {name:9}  tilts by {jnp.median(largest):.0f} degrees, {jnp.sum(largest > 60)} of 8 fall")
+            falls = jnp.sum(largest > 60)
+            print(f"  {name:9}  tilts by {jnp.median(largest):.0f} degrees, {falls} of 8 fall")
 
 
 if __name__ == "__main__":

@@ -44,16 +44,22 @@ class Reach:
 
     def start_state(self) -> artix.State:
         """The state at the beginning."""
-        return artix.neutral_state(self.arm).replace(joint_position=jnp.asarray(self.start, self.arm.dtype))
+        return artix.neutral_state(self.arm).replace(
+            joint_position=jnp.asarray(self.start, self.arm.dtype)
+        )
 
     def tool_error(self, state: artix.State) -> Array:
         """Position [m] and rotation vector [rad] from the target to the tool, shape [6]."""
-        return optimal_control.frame_pose(self.arm, state, self.tool, jnp.asarray(self.target, self.arm.dtype))
+        return optimal_control.frame_pose(
+            self.arm, state, self.tool, jnp.asarray(self.target, self.arm.dtype)
+        )
 
     def running_residual(self, knot: optimal_control.Knot) -> Array:
         """Torques and velocities relative to their limits."""
         speed = self.speed_weight * knot.state.joint_velocity / self.arm.max_joint_velocity
-        return jnp.concatenate([self.effort_weight * knot.control / self.arm.max_joint_force, speed])
+        return jnp.concatenate(
+            [self.effort_weight * knot.control / self.arm.max_joint_force, speed]
+        )
 
     def final_residual(self, knot: optimal_control.Knot) -> Array:
         """Distance and angle to the target, and the remaining velocity."""
@@ -80,13 +86,19 @@ def solve(task: Reach, iterations: int = 15) -> Reached:
     start = task.start_state()
     hold = artix.gravity_compensation(task.arm, start)
     dynamics = optimal_control.discrete_dynamics(task.arm, task.dt)
-    problem = optimal_control.Problem(dynamics, dynamics.pack(start), task.running_residual, task.final_residual)
+    problem = optimal_control.Problem(
+        dynamics, dynamics.pack(start), task.running_residual, task.final_residual
+    )
 
     @jax.jit
     def reached(controls: Array) -> Reached:
         solution = optimal_control.solve(problem, controls, iterations=iterations)
         states = jax.vmap(dynamics.unpack)(solution.states[1:])
-        first = optimal_control.total_cost(problem, optimal_control.rollout(problem, controls), controls)
-        return Reached(states, solution.controls, jnp.concatenate([first[None], solution.iterations.cost]))
+        first = optimal_control.total_cost(
+            problem, optimal_control.rollout(problem, controls), controls
+        )
+        return Reached(
+            states, solution.controls, jnp.concatenate([first[None], solution.iterations.cost])
+        )
 
     return reached(jnp.tile(hold, (task.steps, 1)))

@@ -2,9 +2,9 @@
 
 Every 20 ms the state is measured. The plan that is made from it arrives some milliseconds later,
 when the arm has moved on: computing takes time, and so does the way to the computer and back. Each
-plan therefore begins at the state that the arm will have by then, which the model predicts under the
-plan that is still acting. Between plans, the policy of the last one drives the arm at 1 kHz. If a
-plan is late, the one before acts on.
+plan therefore begins at the state that the arm will have by then, which the model predicts under
+the plan that is still acting. Between plans, the policy of the last one drives the arm at 1 kHz. If
+a plan is late, the one before acts on.
 
 ``python -m artix.examples.real_time`` prints how long plans took by the clock, and how far the tool
 is from its target with and without the policy and the prediction.
@@ -96,7 +96,9 @@ def first_plan(robot: artix.Articulation, x: Array) -> Plan:
     return Plan(start, solution.states, solution.controls, solution.gain)
 
 
-def command(dynamics: optimal_control.DiscreteDynamics, plan: Plan, x: Array, moment: Array, feedback: bool) -> Array:
+def command(
+    dynamics: optimal_control.DiscreteDynamics, plan: Plan, x: Array, moment: Array, feedback: bool
+) -> Array:
     """Torques of the plan at a moment and, with feedback, what its policy adds in a state, [nu]."""
     knots = jnp.clip((moment - plan.start) / PERIOD, 0, KNOTS - 1e-3)
     passed = jnp.floor(knots)
@@ -108,7 +110,9 @@ def command(dynamics: optimal_control.DiscreteDynamics, plan: Plan, x: Array, mo
     return plan.controls[k] + plan.gain[k] @ dynamics.difference(expected, x)
 
 
-def moved(robot: artix.Articulation, plan: Plan, x: Array, begin: Array, commands: int, feedback: bool) -> Array:
+def moved(
+    robot: artix.Articulation, plan: Plan, x: Array, begin: Array, commands: int, feedback: bool
+) -> Array:
     """The states after each of some commands from a moment on, under a plan, [commands, nx]."""
     dynamics = optimal_control.discrete_dynamics(robot, COMMAND)
     limit = robot.max_joint_force
@@ -121,7 +125,9 @@ def moved(robot: artix.Articulation, plan: Plan, x: Array, begin: Array, command
     return jax.lax.scan(body, x, jnp.arange(commands))[1]
 
 
-def tick(robot: artix.Articulation, plan: Plan, x: Array, moment: Array, lead: int, feedback: bool) -> Plan:
+def tick(
+    robot: artix.Articulation, plan: Plan, x: Array, moment: Array, lead: int, feedback: bool
+) -> Plan:
     """The next plan, by one iteration from the previous one.
 
     Args:
@@ -165,7 +171,8 @@ def follow_target(
       model: the arm that plans assume.
       robot: the arm that moves; the same by default.
       seconds: duration [s].
-      delay: how long a plan takes to arrive [s], at most ``PERIOD``; one that takes longer to compute arrives later.
+      delay: how long a plan takes to arrive [s], at most ``PERIOD``; one that takes longer to
+        compute arrives later.
       predict: whether plans begin at the predicted state when they arrive, or at the measured one.
       feedback: whether the policy drives the arm between plans, or the plans' torques alone.
       clock: tells the time [s].
@@ -175,10 +182,14 @@ def follow_target(
     """
     dynamics, commands = optimal_control.discrete_dynamics(model, COMMAND), round(PERIOD / COMMAND)
     arrival = round(delay / COMMAND)
-    x = dynamics.pack(artix.neutral_state(model).replace(joint_position=jnp.array(BENT, model.dtype)))
+    x = dynamics.pack(
+        artix.neutral_state(model).replace(joint_position=jnp.array(BENT, model.dtype))
+    )
     plan = jax.jit(functools.partial(first_plan, model))(x)
     # All that a tick does is one compiled function, in which the model is known.
-    replan = jax.jit(functools.partial(tick, model, lead=arrival if predict else 0, feedback=feedback))
+    replan = jax.jit(
+        functools.partial(tick, model, lead=arrival if predict else 0, feedback=feedback)
+    )
     jax.block_until_ready(replan(plan, x, plan.start))
     move = jax.jit(functools.partial(moved, robot or model, commands=commands, feedback=feedback))
 
@@ -211,11 +222,14 @@ def comparison(delay: float = 0.015) -> dict[str, Run]:
     """Runs of an arm that is 5 % heavier than planned, in three ways.
 
     Call it before anything else computes: functions then run in the calling thread. Handing them
-    over to another one, as JAX does by default, takes longer than a plan where other programs are busy.
+    over to another one, as JAX does by default, takes longer than a plan where other programs are
+    busy.
     """
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     arm = artix.robots.load("arm7")
-    follow = functools.partial(follow_target, arm, robot=arm.replace(link_mass=1.05 * arm.link_mass), delay=delay)
+    follow = functools.partial(
+        follow_target, arm, robot=arm.replace(link_mass=1.05 * arm.link_mass), delay=delay
+    )
     return {
         "policy, predicted state": follow(),
         "torques, predicted state": follow(feedback=False),
@@ -231,8 +245,8 @@ def report(runs: dict[str, Run]) -> None:
         distance = np.sqrt(np.mean(settled**2))
         print(
             f"{name}: plans took {median:.2f} ms (median), {most:.2f} ms (95 %), {worst:.2f} ms "
-            f"(longest), {run.late.sum()} of {len(run.late)} were late; the tool was {distance:.2f} "
-            f"mm from its target (rms), {settled.max():.2f} mm at most"
+            f"(longest), {run.late.sum()} of {len(run.late)} were late; the tool was "
+            f"{distance:.2f} mm from its target (rms), {settled.max():.2f} mm at most"
         )
 
 

@@ -1,6 +1,8 @@
-"""Simulates an articulation over a horizon; gradients with respect to the forces of all steps need little memory.
+"""Simulates an articulation over a horizon; gradients with respect to the forces of all steps need
+little memory.
 
-It takes forces and returns states. For drives, limits, friction and tendons, use :func:`artix.step`.
+It takes forces and returns states. For drives, limits, friction and tendons, use
+:func:`artix.step`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import artix
 Array = jax.Array
 
 
-def step(articulation: artix.Articulation, state: artix.State, force: Array, dt: float) -> artix.State:
+def step(
+    articulation: artix.Articulation, state: artix.State, force: Array, dt: float
+) -> artix.State:
     """One step of semi-implicit Euler, as linearised by :func:`artix.linearize`.
 
     Args:
@@ -22,8 +26,8 @@ def step(articulation: artix.Articulation, state: artix.State, force: Array, dt:
       dt: length of the step [s].
 
     Returns:
-      The state at the end of the step. The velocity is updated first, then the configuration moves with the new
-      velocity.
+      The state at the end of the step. The velocity is updated first, then the configuration moves
+      with the new velocity.
     """
     change = dt * artix.forward_dynamics(articulation, state, force)
     velocity = artix.generalized_velocity(articulation, state) + change
@@ -31,11 +35,13 @@ def step(articulation: artix.Articulation, state: artix.State, force: Array, dt:
     return artix.integrate(articulation, moved, dt * velocity)
 
 
-def rollout(articulation: artix.Articulation, state: artix.State, forces: Array, dt: float) -> artix.State:
+def rollout(
+    articulation: artix.Articulation, state: artix.State, forces: Array, dt: float
+) -> artix.State:
     """Simulates T steps and returns the state after each.
 
-    ``jax.checkpoint`` stops reverse mode from storing the intermediate results of a step. Only the states are kept, and
-    the backward pass recomputes each step.
+    ``jax.checkpoint`` stops reverse mode from storing the intermediate results of a step. Only the
+    states are kept, and the backward pass recomputes each step.
 
     Args:
       articulation: the articulation.

@@ -1,15 +1,19 @@
-"""Short-horizon actor-critic (SHAC): a policy learns from the gradient of its rewards through the simulation.
+"""Short-horizon actor-critic (SHAC): a policy learns from the gradient of its rewards through the
+simulation.
 
-PPO estimates this gradient from thousands of trials; here the derivatives of the step give it directly. Each iteration
-runs ``horizon`` control steps in a few environments. Reverse mode returns, for each action of each robot, how the
-robot's later rewards and the critic's value of its final state change with that action. The policy then moves its
-actions a small way along these gradients, as a regression over a few passes.
+PPO estimates this gradient from thousands of trials; here the derivatives of the step give it
+directly. Each iteration runs ``horizon`` control steps in a few environments. Reverse mode returns,
+for each action of each robot, how the robot's later rewards and the critic's value of its final
+state change with that action. The policy then moves its actions a small way along these gradients,
+as a regression over a few passes.
 
-A robot that is about to fall can have a gradient that is many orders of magnitude above that of the others. So each
-action's gradient is limited to a few times the median. Gradients of actions do not mix robots; in a sum over all of
-them, such as the gradient by the policy's parameters, that robot would drown the others.
+A robot that is about to fall can have a gradient that is many orders of magnitude above that of the
+others. So each action's gradient is limited to a few times the median. Gradients of actions do not
+mix robots; in a sum over all of them, such as the gradient by the policy's parameters, that robot
+would drown the others.
 
-Xu et al., *Accelerated Policy Learning with Parallel Differentiable Simulation* (ICLR 2022, arXiv 2204.07137).
+Xu et al., *Accelerated Policy Learning with Parallel Differentiable Simulation* (ICLR 2022, arXiv
+2204.07137).
 """
 
 from __future__ import annotations
@@ -26,7 +30,13 @@ import optax
 
 from artix.envs import Environment, EnvState, autoreset
 from artix.examples.policies import Network, Observed, Policy
-from artix.examples.ppo import Experience, advantages, mirror_of, symmetric_learner, symmetric_moments
+from artix.examples.ppo import (
+    Experience,
+    advantages,
+    mirror_of,
+    symmetric_learner,
+    symmetric_moments,
+)
 
 Array = jax.Array
 
@@ -39,7 +49,9 @@ class Config:
     horizon: int = 32  # control steps per iteration, which gradients flow through
     discount: float = 0.99
     gae_lambda: float = 0.95  # for the critic's targets
-    action_step: float = 0.1  # root mean square of the changes of actions that an iteration asks for
+    action_step: float = (
+        0.1  # root mean square of the changes of actions that an iteration asks for
+    )
     half_life: int = 500  # iterations after which this step has halved
     most_gradient: float = 3.0  # largest gradient of an action, relative to the median
     learning_rate: float = 1e-3
@@ -81,7 +93,9 @@ class Training(NamedTuple):
 
 
 def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
-    """The policy, which returns the mean action, and the critic, which returns the value of a state."""
+    """The policy, which returns the mean action, and the critic, which returns the value of a
+    state.
+    """
     return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
 
 
@@ -94,41 +108,56 @@ def policy_of(training: Training, config: Config) -> Policy:
 
 def optimizer_of(config: Config) -> optax.GradientTransformation:
     """Adam with clipped gradients."""
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate))
+    return optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
+    )
 
 
 def start(environment: Environment, config: Config, num_devices: int = 1) -> Training:
-    """A new training run: untrained networks and fresh environments whose time limits are spread out.
+    """A new training run: untrained networks and fresh environments whose time limits are spread
+    out.
 
     It does not depend on the number of devices, because only one learns.
     """
     del num_devices
     keys = jax.random.split(jax.random.key(config.seed), 5)
     env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
-    steps = jax.random.randint(keys[1], (config.num_envs,), 0, environment.episode_length, jnp.int32)
+    steps = jax.random.randint(
+        keys[1], (config.num_envs,), 0, environment.episode_length, jnp.int32
+    )
     env = env.replace(info={**env.info, "steps": steps})
     one = jax.tree.map(lambda x: x[0], env.obs)
     observed = Observed.nothing(one)
     seen, known = observed.normalize(one)
     policy, critic = networks(config, environment)
     parameters = {"policy": policy.init(keys[2], seen), "critic": critic.init(keys[3], known)}
-    if (mirror := mirror_of(environment, config)) is not None:  # of half as many independent numbers: hence the factor
+    if (
+        mirror := mirror_of(environment, config)
+    ) is not None:  # of half as many independent numbers: hence the factor
         parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters))
     optimizer = optimizer_of(config).init(parameters)
     returns, iteration = jnp.zeros(config.num_envs, jnp.float32), jnp.asarray(0, jnp.int32)
-    return Training(parameters, parameters["critic"], optimizer, observed, env, returns, keys[4], iteration)
+    return Training(
+        parameters, parameters["critic"], optimizer, observed, env, returns, keys[4], iteration
+    )
 
 
 def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
-    """A new training run that begins with what another one learned, as :func:`artix.examples.ppo.warm_started`."""
-    kept = {name: getattr(training, name) for name in ("parameters", "target", "optimizer", "observed")}
+    """A new training run that begins with what another one learned, as
+    :func:`artix.examples.ppo.warm_started`.
+    """
+    kept = {
+        name: getattr(training, name) for name in ("parameters", "target", "optimizer", "observed")
+    }
     return training._replace(**load(kept))
 
 
 def limited(gradient: Array, most: float) -> tuple[Array, Array]:
-    """Gradients [..., actions] whose norms are at most ``most`` times the median, in units of it, and the median.
+    """Gradients [..., actions] whose norms are at most ``most`` times the median, in units of it,
+    and the median.
 
-    What is not finite becomes zero, for its robot and moment alone. It does not count for the median.
+    What is not finite becomes zero, for its robot and moment alone. It does not count for the
+    median.
     """
     norm = jnp.sqrt(jnp.sum(gradient**2, axis=-1, keepdims=True))
     is_finite = jnp.isfinite(norm)
@@ -141,9 +170,10 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
     """Makes the function that plays one horizon, which is what gradients flow through.
 
     Returns:
-      A function that takes how much each action is moved [horizon, environments, actions], the training run and a
-      random key. It returns the discounted rewards plus the critic's value of the last states, summed over the robots;
-      and the environments afterwards, the returns of their episodes so far, the experience, and sums for the report.
+      A function that takes how much each action is moved [horizon, environments, actions], the
+      training run and a random key. It returns the discounted rewards plus the critic's value of
+      the last states, summed over the robots; and the environments afterwards, the returns of their
+      episodes so far, the experience, and sums for the report.
     """
     environment = autoreset(environment)
     policy, critic = networks(config, environment)
@@ -166,27 +196,44 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
             # A fall ends what could be earned, but the critic's slope there leads away from it.
             kept = next_value - terminated * jax.lax.stop_gradient(next_value)
             gain = weight * (reward + config.discount * done * kept)
-            experience = Experience(env.obs, action, mean, value_of(env.obs), next_value, reward, done, terminated)
+            experience = Experience(
+                env.obs, action, mean, value_of(env.obs), next_value, reward, done, terminated
+            )
             returns = total + reward
-            ended = {"episodes": jnp.sum(done), "returns": jnp.sum(done * returns), "falls": jnp.sum(terminated)}
+            ended = {
+                "episodes": jnp.sum(done),
+                "returns": jnp.sum(done * returns),
+                "falls": jnp.sum(terminated),
+            }
             report = {f"metrics/{name}": jnp.mean(x) for name, x in after.metrics.items()}
-            weight = jnp.where(done > 0, 1.0, config.discount * weight)  # a new episode starts undiscounted
+            weight = jnp.where(
+                done > 0, 1.0, config.discount * weight
+            )  # a new episode starts undiscounted
             return (after, weight, (1 - done) * returns), (gain, experience, {**report, **ended})
 
         begin = (training.env, jnp.ones(moves.shape[1], jnp.float32), training.episode_return)
         noise = config.noise * jax.random.normal(key, moves.shape, jnp.float32)
-        (env, weight, total), (gains, experience, report) = jax.lax.scan(advance, begin, (noise, moves))
+        (env, weight, total), (gains, experience, report) = jax.lax.scan(
+            advance, begin, (noise, moves)
+        )
         last = weight * (1 - experience.done[-1]) * experience.next_value[-1]
         return jnp.sum(gains) + jnp.sum(last), (env, total, experience, report)
 
     return play
 
 
-def make_iteration(environment: Environment, config: Config) -> Callable[[Training], tuple[Training, dict[str, Array]]]:
-    """Makes one iteration: a function that returns the next training state and a report, a dictionary of scalars."""
+def make_iteration(
+    environment: Environment, config: Config
+) -> Callable[[Training], tuple[Training, dict[str, Array]]]:
+    """Makes one iteration: a function that returns the next training state and a report, a
+    dictionary of scalars.
+    """
     mirror = mirror_of(environment, config)
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
-    play, shape = make_play(environment, config), (config.horizon, config.num_envs, environment.action_size)
+    play, shape = (
+        make_play(environment, config),
+        (config.horizon, config.num_envs, environment.action_size),
+    )
 
     def loss(parameters: dict[str, Any], observed: Observed, experience: Experience, wanted: Array):
         """How far actions are from where their gradients lead, and values from returns."""
@@ -201,7 +248,9 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
             jnp.zeros(shape, jnp.float32), training, play_key
         )
         direction, median = limited(gradient, config.most_gradient)
-        step = config.action_step * 0.5 ** (training.iteration.astype(jnp.float32) / config.half_life)
+        step = config.action_step * 0.5 ** (
+            training.iteration.astype(jnp.float32) / config.half_life
+        )
         move = step * direction / jnp.sqrt(jnp.mean(direction**2) + 1e-30)
         better = experience._replace(action=jnp.clip(experience.mean + move, -1, 1))
         wanted = experience.value + advantages(experience, config.discount, config.gae_lambda)
@@ -210,17 +259,23 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
         def descend(carry: tuple[dict[str, Any], optax.OptState], rows: Array):
             parameters, state = carry
             chosen, wanted = jax.tree.map(lambda x: x[rows], happened)
-            gradient, error = jax.grad(loss, has_aux=True)(parameters, training.observed, chosen, wanted)
+            gradient, error = jax.grad(loss, has_aux=True)(
+                parameters, training.observed, chosen, wanted
+            )
             if mirror is not None:
                 gradient = symmetric_learner(mirror, gradient)
-            with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
+            with jax.numpy_dtype_promotion(
+                "standard"
+            ):  # Optax mixes the types of its counters and rates
                 update, state = optimizer.update(gradient, state)
             return (optax.apply_updates(parameters, update), state), error
 
         shuffles = jax.random.split(shuffle_key, config.epochs)
         rows = jax.vmap(lambda key: jax.random.permutation(key, happened[1].size))(shuffles)
         rows = rows.reshape(config.epochs * config.minibatches, -1)
-        (parameters, optimizer_state), errors = jax.lax.scan(descend, (training.parameters, training.optimizer), rows)
+        (parameters, optimizer_state), errors = jax.lax.scan(
+            descend, (training.parameters, training.optimizer), rows
+        )
         target = optax.incremental_update(parameters["critic"], training.target, config.target_rate)
         moments = training.observed.moments(happened[0].obs)
         if mirror is not None:
@@ -229,7 +284,9 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Traini
         sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
         report = {**sums, **jax.tree.map(jnp.mean, report), "reward": jnp.mean(experience.reward)}
         report |= {"value_error": jnp.mean(errors), "gradient": median}
-        after = Training(parameters, target, optimizer_state, observed, env, total, key, training.iteration + 1)
+        after = Training(
+            parameters, target, optimizer_state, observed, env, total, key, training.iteration + 1
+        )
         return after, report
 
     return iteration
@@ -243,14 +300,16 @@ def train(
     Args:
       environment: one environment, without automatic resets, whose rewards are differentiable.
       config: settings of SHAC.
-      steps: environment steps after which no further iteration starts, counted from the start of the training run.
+      steps: environment steps after which no further iteration starts, counted from the start of
+        the training run.
       training: a training run to continue (default: a new one).
 
     Yields:
-      After each iteration, the training run and a report: ``"steps"`` and ``"seconds"`` so far; ``"return"`` and
-      ``"fall"``, the mean return of the episodes that ended and the fraction of them that terminated early (NaN if none
-      ended); ``"reward"``, the mean reward per step; means of the environment's metrics (``"metrics/..."``); and
-      ``"gradient"``, the median norm of an action's gradient.
+      After each iteration, the training run and a report: ``"steps"`` and ``"seconds"`` so far;
+      ``"return"`` and ``"fall"``, the mean return of the episodes that ended and the fraction of
+      them that terminated early (NaN if none ended); ``"reward"``, the mean reward per step; means
+      of the environment's metrics (``"metrics/..."``); and ``"gradient"``, the median norm of an
+      action's gradient.
 
     Example::
 
@@ -270,5 +329,8 @@ def train(
         report["return"] = returns / episodes if episodes else math.nan
         report["fall"] = falls / episodes if episodes else math.nan
         report["noise"] = config.noise
-        report["steps"], report["seconds"] = (iteration + 1) * per_iteration, time.perf_counter() - begin
+        report["steps"], report["seconds"] = (
+            (iteration + 1) * per_iteration,
+            time.perf_counter() - begin,
+        )
         yield training, report

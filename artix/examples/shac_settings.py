@@ -1,8 +1,9 @@
 """Settings of SHAC for tasks of :mod:`artix.envs`, with rewards that have a slope everywhere.
 
-The gradient follows the reward wherever it leads, so what helps PPO can leave SHAC without a direction: a lower bound
-of the reward (``least_reward``), terms that count contacts or landings, and bells that are flat far from their middle.
-A critic that sees differences, such as an accelerometer's, has large gradients that mean nothing.
+The gradient follows the reward wherever it leads, so what helps PPO can leave SHAC without a
+direction: a lower bound of the reward (``least_reward``), terms that count contacts or landings,
+and bells that are flat far from their middle. A critic that sees differences, such as an
+accelerometer's, has large gradients that mean nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from artix.examples.shac import Config
 
 Array = jax.Array
 
-#: How high feet swing [m], and the height of a standing foot, whose centre is the radius of its ball above the ground.
+#: How high feet swing [m], and the height of a standing foot, whose centre is the radius of its
+#: ball above the ground.
 SWING, RADIUS = 0.08, 0.02
 #: Commands below this speed [m/s or rad/s] are to stand still.
 STANDING = 0.01
 
 
 def speed_error(command: Array, linear_velocity: Array) -> Array:
-    """The error of the velocity [m/s]: quadratic below 0.2 m/s, and with the same slope everywhere above."""
+    """The error of the velocity [m/s]: quadratic below 0.2 m/s, and with the same slope everywhere
+    above.
+    """
     return _error(jnp.sum((command[:2] - linear_velocity[:2]) ** 2))
 
 
@@ -42,7 +46,9 @@ def effort(action: Array) -> Array:
 
 
 def foot_targets(command: Array, feet_height: Array, phase: Array, feet_group: np.ndarray) -> Array:
-    """Squared distances of the feet from a trot's heights, in units of its swing; the feet stay down to stand still."""
+    """Squared distances of the feet from a trot's heights, in units of its swing; the feet stay
+    down to stand still.
+    """
     group = jnp.asarray(np.pi * np.asarray(feet_group), phase.dtype)
     swing = jnp.where(jnp.sum(command**2) < STANDING**2, 0, jnp.maximum(jnp.sin(phase + group), 0))
     return jnp.sum(((feet_height - RADIUS) / SWING - swing) ** 2)
@@ -52,7 +58,8 @@ def _error(square: Array) -> Array:
     return jnp.sqrt(square + 0.2**2) - 0.2
 
 
-#: Terms that are smooth, or have a slope at least. A robot that lives earns more than its errors cost.
+#: Terms that are smooth, or have a slope at least. A robot that lives earns more than its errors
+#: cost.
 WALKING: dict[str, Any] = {
     "alive": 1.0,
     "termination": -50.0,
@@ -98,7 +105,8 @@ SETTINGS: dict[str, Settings] = {
             "rewards": WALKING,
             "least_reward": -math.inf,
             "privileged": {},
-            # Robots fall within a second of a jump of the command or of a start: there is much to learn from both.
+            # Robots fall within a second of a jump of the command or of a start: there is much to
+            # learn from both.
             "velocity_commands": VelocityCommands(mean_time=1.0),
             "resets": STUMBLING,
             "episode_length": 100,

@@ -1,8 +1,9 @@
 """Swing-up of a double pendulum by gradient descent through its simulation (single shooting).
 
-The motors are too weak to lift the pendulum in one go: the shoulder would need 20 N m to hold both rods level and has
-8, so the optimiser must discover that rocking helps. The unknowns are torques at a few knots in time. Several random
-starts are optimised at once under ``jax.vmap``, and the best is kept.
+The motors are too weak to lift the pendulum in one go: the shoulder would need 20 N m to hold both
+rods level and has 8, so the optimiser must discover that rocking helps. The unknowns are torques at
+a few knots in time. Several random starts are optimised at once under ``jax.vmap``, and the best is
+kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ FULL_HEIGHT = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class SwingUp:
-    """The task: a pendulum that hangs at rest has to stand upright and still over the last part of the horizon.
+    """The task: a pendulum that hangs at rest has to stand upright and still over the last part of
+    the horizon.
 
     Attributes:
       pendulum: a double pendulum whose rods hang down at position zero.
@@ -35,7 +37,8 @@ class SwingUp:
       steps: number of steps.
       knots: number of knots between which the torques are linear in time.
       hold: fraction of the horizon, at its end, over which the pendulum has to stand.
-      velocity_weight: cost of a squared joint velocity there, relative to the tip's distance below the top [s^2 m].
+      velocity_weight: cost of a squared joint velocity there, relative to the tip's distance below
+        the top [s^2 m].
       effort_weight: cost of the mean squared torque, relative to its limit [m].
     """
 
@@ -54,7 +57,9 @@ class SwingUp:
         return slice(round((1 - self.hold) * self.steps), None)
 
     def torques(self, knots: Array) -> Array:
-        """Torques of each step [steps, 2] from unbounded values at the knots [knots, 2]; always within the limits."""
+        """Torques of each step [steps, 2] from unbounded values at the knots [knots, 2]; always
+        within the limits.
+        """
         time = jnp.linspace(0, self.knots - 1, self.steps, dtype=knots.dtype)
         first = jnp.clip(time.astype(int), 0, self.knots - 2)
         part = (time - first.astype(knots.dtype))[:, None]
@@ -68,7 +73,9 @@ class SwingUp:
     def tips(self, states: artix.State) -> Array:
         """Position of the free end in each state, shape [steps, 3]."""
         tip = jnp.asarray(TIP, self.pendulum.dtype)
-        return jax.vmap(lambda state: artix.frame_pose(self.pendulum, state, "lower", tip)[:3])(states)
+        return jax.vmap(lambda state: artix.frame_pose(self.pendulum, state, "lower", tip)[:3])(
+            states
+        )
 
     def cost(self, knots: Array) -> Array:
         """The cost to minimise [m]."""
@@ -102,7 +109,9 @@ def shoot(cost, starts: Array, iterations: int, learning_rate: float) -> Shootin
       The best unknowns after the last iteration, and the costs along the way.
     """
     optimizer = optax.chain(
-        optax.clip_by_global_norm(1.0),  # a pendulum near the top is chaotic, and its gradients may be huge
+        optax.clip_by_global_norm(
+            1.0
+        ),  # a pendulum near the top is chaotic, and its gradients may be huge
         optax.adam(optax.cosine_decay_schedule(learning_rate, iterations)),
     )
 

@@ -1,9 +1,10 @@
-"""A quadruped trots by model-predictive control: plans follow a contact schedule, the simulation has real contact.
+"""A quadruped trots by model-predictive control: plans follow a contact schedule, the simulation
+has real contact.
 
-Every 20 ms one iteration of iLQR improves a plan of half a second in which feet stand and swing on a fixed
-schedule. The plan's policy then drives the joints at 200 Hz, in a simulation with contact and joint friction that the
-plan ignores.
-``python -m artix.examples.trot`` makes a batch of robots walk, pushes each once, and prints how many arrive.
+Every 20 ms one iteration of iLQR improves a plan of half a second in which feet stand and swing on
+a fixed schedule. The plan's policy then drives the joints at 200 Hz, in a simulation with contact
+and joint friction that the plan ignores. ``python -m artix.examples.trot`` makes a batch of robots
+walk, pushes each once, and prints how many arrive.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Gait(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A plan, kept for the next replanning: flat states [T + 1, nx], controls [T, 12] and the policy's gain."""
+    """A plan, kept for the next replanning: flat states [T + 1, nx], controls [T, 12] and the
+    policy's gain.
+    """
 
     states: Array
     controls: Array
@@ -59,7 +62,9 @@ def standing(robot: artix.Articulation) -> artix.State:
 
 
 def running(knot: optimal_control.Knot) -> Array:
-    """Attitude, height and velocity of the trunk, posture, torques, height of swinging feet, friction cones."""
+    """Attitude, height and velocity of the trunk, posture, torques, height of swinging feet,
+    friction cones.
+    """
     robot, state, nominal = knot.articulation, knot.state, knot.parameters["standing"]
     moved = optimal_control.posture(robot, state, nominal)
     velocity = artix.generalized_velocity(robot, state)
@@ -74,7 +79,10 @@ def running(knot: optimal_control.Knot) -> Array:
             0.04 * velocity[6:],
             0.03 * knot.control,
             knot.reference["swing"] * 15.0 * (height - knot.reference["height"]),
-            0.05 * optimal_control.violation(optimal_control.friction_cone(knot.contact_force, FRICTION - 0.1)),
+            0.05
+            * optimal_control.violation(
+                optimal_control.friction_cone(knot.contact_force, FRICTION - 0.1)
+            ),
         ]
     )
 
@@ -82,13 +90,20 @@ def running(knot: optimal_control.Knot) -> Array:
 def final(knot: optimal_control.Knot) -> Array:
     """The same terms for the last state."""
     moved = optimal_control.posture(knot.articulation, knot.state, knot.parameters["standing"])
-    velocity = artix.generalized_velocity(knot.articulation, knot.state)[:3] - knot.parameters["velocity"]
+    velocity = (
+        artix.generalized_velocity(knot.articulation, knot.state)[:3] - knot.parameters["velocity"]
+    )
     scale = jnp.array([3.0, 60.0, 20.0, 20.0, 20.0] + [3.0] * 12, velocity.dtype)
     return jnp.concatenate([scale * moved[1:], 12.0 * velocity])
 
 
 def problem(
-    robot: artix.Articulation, gait: Gait, moment: float | Array, *, dt: float = 0.02, num_knots: int = 25
+    robot: artix.Articulation,
+    gait: Gait,
+    moment: float | Array,
+    *,
+    dt: float = 0.02,
+    num_knots: int = 25,
 ) -> optimal_control.Problem:
     """The planning problem of one horizon.
 
@@ -117,7 +132,9 @@ def problem(
     velocity = jnp.stack([jnp.asarray(each, robot.dtype) for each in (gait.speed, 0.0, 0.0)])
     parameters = {"standing": nominal, "velocity": velocity}
     start = dynamics.pack(nominal)
-    return optimal_control.Problem(dynamics, start, running, final, references=references, parameters=parameters)
+    return optimal_control.Problem(
+        dynamics, start, running, final, references=references, parameters=parameters
+    )
 
 
 def repeats(first: optimal_control.Knot, last: optimal_control.Knot) -> Array:
@@ -125,11 +142,17 @@ def repeats(first: optimal_control.Knot, last: optimal_control.Knot) -> Array:
     robot, stride = first.articulation, first.parameters["stride"]
     ahead = first.state.replace(root_pose=first.state.root_pose.at[0].add(stride))
     velocity = [artix.generalized_velocity(robot, each.state) for each in (first, last)]
-    return jnp.concatenate([artix.difference(robot, ahead, last.state), 0.2 * (velocity[1] - velocity[0])])
+    return jnp.concatenate(
+        [artix.difference(robot, ahead, last.state), 0.2 * (velocity[1] - velocity[0])]
+    )
 
 
-def cycle_problem(robot: artix.Articulation, gait: Gait, num_knots: int = 25) -> optimal_control.Problem:
-    """One period of a trot that repeats itself, whose start is free but for the place, above the origin."""
+def cycle_problem(
+    robot: artix.Articulation, gait: Gait, num_knots: int = 25
+) -> optimal_control.Problem:
+    """One period of a trot that repeats itself, whose start is free but for the place, above the
+    origin.
+    """
     task = problem(robot, gait, 0.0, dt=gait.period / num_knots, num_knots=num_knots)
     stride = jnp.asarray(gait.speed * gait.period, robot.dtype)
     free = jnp.ones(task.dynamics.num_deviations, bool).at[:2].set(False)
@@ -137,11 +160,15 @@ def cycle_problem(robot: artix.Articulation, gait: Gait, num_knots: int = 25) ->
     return task.replace(final=None, parameters=parameters, closure=repeats, free_start=free)
 
 
-def cycle(robot: artix.Articulation, gait: Gait, num_knots: int = 25) -> optimal_control.ConstrainedSolution:
+def cycle(
+    robot: artix.Articulation, gait: Gait, num_knots: int = 25
+) -> optimal_control.ConstrainedSolution:
     """The trot of least cost that repeats itself, near standing legs that move ahead."""
     task = cycle_problem(robot, gait, num_knots)
     share = jnp.linspace(0, 1, num_knots + 1, dtype=robot.dtype)
-    states = jnp.tile(task.start, (num_knots + 1, 1)).at[:, 0].add(share * task.parameters["stride"])
+    states = (
+        jnp.tile(task.start, (num_knots + 1, 1)).at[:, 0].add(share * task.parameters["stride"])
+    )
     return optimal_control.solve_constrained(task, jnp.zeros((num_knots, 12), robot.dtype), states)
 
 
@@ -150,7 +177,11 @@ def first_plan(robot: artix.Articulation, gait: Gait, iterations: int = 10) -> P
     task = problem(robot, gait, 0.0)
     num_knots = len(task.references["swing"]) - 1
     states = jnp.tile(task.start, (num_knots + 1, 1))
-    return _plan(optimal_control.solve(task, jnp.zeros((num_knots, 12), robot.dtype), states, iterations=iterations))
+    return _plan(
+        optimal_control.solve(
+            task, jnp.zeros((num_knots, 12), robot.dtype), states, iterations=iterations
+        )
+    )
 
 
 def replan(robot: artix.Articulation, gait: Gait, plan: Plan, x: Array, moment: Array) -> Plan:
@@ -177,7 +208,9 @@ def _plan(solution: optimal_control.Solution) -> Plan:
 
 
 class Push(NamedTuple):
-    """A horizontal push on the trunk: its force in world axes [2] [N], and the times when it begins and ends [s]."""
+    """A horizontal push on the trunk: its force in world axes [2] [N], and the times when it begins
+    and ends [s].
+    """
 
     force: Array
     begin: Array
@@ -215,10 +248,14 @@ def walk(
     def simulate(state: artix.State, moment: Array, plan: Plan) -> artix.State:
         x = dynamics.pack(state)
         torque = plan.controls[0] + plan.gain[0] @ dynamics.difference(plan.states[0], x)
-        pushed = jnp.where((moment >= push.begin) & (moment < push.end), push.force, jnp.zeros_like(push.force))
+        pushed = jnp.where(
+            (moment >= push.begin) & (moment < push.end), push.force, jnp.zeros_like(push.force)
+        )
         external = trunk * jnp.pad(pushed, (0, 4))
         limit = robot.max_joint_force
-        control = artix.Control(joint_force=jnp.clip(torque, -limit, limit), external_force=external)
+        control = artix.Control(
+            joint_force=jnp.clip(torque, -limit, limit), external_force=external
+        )
         return artix.step(scene, state, control, step)
 
     def body(carry: Any, count: Array) -> tuple[Any, artix.State]:
@@ -238,11 +275,15 @@ def random_pushes(key: Array, count: int, newtons: float = 30.0, seconds: float 
     keys = jax.random.split(key)
     angle = jax.random.uniform(keys[0], (count,), maxval=2 * jnp.pi)
     begin = jax.random.uniform(keys[1], (count,), minval=2.0, maxval=8.0)
-    return Push(newtons * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1), begin, begin + seconds)
+    return Push(
+        newtons * jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=1), begin, begin + seconds
+    )
 
 
 def survived(states: artix.State) -> Array:
-    """Whether the trunk stayed above 20 cm, within 60 degrees of upright, and moved 5 m forward; states [..., T]."""
+    """Whether the trunk stayed above 20 cm, within 60 degrees of upright, and moved 5 m forward;
+    states [..., T].
+    """
     x, y = states.root_pose[..., 3], states.root_pose[..., 4]
     lowest = jnp.min(states.root_pose[..., 2], axis=-1)
     least_cosine = jnp.min(1 - 2 * (x**2 + y**2), axis=-1)
@@ -261,7 +302,10 @@ def main(count: int = 32) -> None:
     states = jax.block_until_ready(compiled(pushes))
     end = time.perf_counter()
     print(f"compiled in {middle - begin:.0f} s, {count} robots walked 11 s in {end - middle:.0f} s")
-    print(f"{int(jnp.sum(survived(states)))} of {count} arrived; distances [m]: {states.root_pose[:, -1, 0].round(2)}")
+    print(
+        f"{int(jnp.sum(survived(states)))} of {count} arrived; distances [m]: "
+        f"{states.root_pose[:, -1, 0].round(2)}"
+    )
 
 
 if __name__ == "__main__":

@@ -14,16 +14,20 @@ Array = jax.Array
 #: Number of environments and control steps that show what observations in the new task look like.
 _NUM_ENVS, _NUM_STEPS = 64, 200
 
-#: Observations with a smaller variance are taken to be constant: the policy has learned nothing about them.
+#: Observations with a smaller variance are taken to be constant: the policy has learned nothing
+#: about them.
 _CONSTANT = 1e-4
 
 
-def start_from(policy: Policy, environment: Environment, config: ppo.Config, num_devices: int = 1) -> ppo.Training:
+def start_from(
+    policy: Policy, environment: Environment, config: ppo.Config, num_devices: int = 1
+) -> ppo.Training:
     """Starts a training run from a policy that was trained on another task. The critic is new.
 
-    The policy plays for a while to see the means and variances of the observations in its new task. They replace those
-    of the old task, and the first layer changes so that the actions stay the same. Observations that were constant in
-    the old task, such as a command that was always zero, get weights of zero.
+    The policy plays for a while to see the means and variances of the observations in its new task.
+    They replace those of the old task, and the first layer changes so that the actions stay the
+    same. Observations that were constant in the old task, such as a command that was always zero,
+    get weights of zero.
 
     Args:
       policy: a policy with the observations and actions of the environment.
@@ -42,7 +46,9 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
         standing = policies.load("humanoid_stand")
         slow = commands.VelocityCommands(largest=(0.5, 0.2, 0.4))
         environment = envs.make("humanoid_stand", velocity_commands=slow)
-        config = ppo.Config(policy_layers=standing.layers, mirror=False)  # The policy is not symmetric.
+        config = ppo.Config(
+            policy_layers=standing.layers, mirror=False
+        )  # The policy is not symmetric.
         training = start_from(standing, environment, config)
         for training, report in ppo.train(environment, config, steps=10_000_000, training=training):
             print(report["steps"], report["return"])
@@ -51,7 +57,10 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
     new = ppo.policy_of(training, config)
     shapes, expected = (jax.tree.map(jnp.shape, each.parameters) for each in (policy, new))
     if shapes != expected:
-        raise ValueError(f"the policy does not fit {environment.name}: expected arrays {expected}, found {shapes}")
+        raise ValueError(
+            f"the policy does not fit {environment.name}: expected arrays {expected}, found "
+            f"{shapes}"
+        )
     fleet, mirror = autoreset(environment), ppo.mirror_of(environment, config)
 
     def advance(state: EnvState, _: None) -> tuple[EnvState, None]:
@@ -71,12 +80,16 @@ def start_from(policy: Policy, environment: Environment, config: ppo.Config, num
     observed = watched()
     parameters = _renormalized(policy, observed.of_policy())
     learner = training.learner
-    learner = learner.replace(parameters={**learner.parameters, "policy": parameters}, observed=observed)
+    learner = learner.replace(
+        parameters={**learner.parameters, "policy": parameters}, observed=observed
+    )
     return training._replace(learner=learner)
 
 
 def _renormalized(policy: Policy, observed: Observed) -> dict:
-    """Parameters that keep the policy's actions when observations are normalised by other statistics."""
+    """Parameters that keep the policy's actions when observations are normalised by other
+    statistics.
+    """
     before = policy.observed
     deviation, later = (jnp.sqrt(each.variance + 1e-6) for each in (before, observed))
     layers = policy.parameters["params"]

@@ -1,8 +1,9 @@
 """Evaluates fleets kind by kind: one program for each topology.
 
-Results are padded and in the fleet's order, or each kind has its own. If every kind has a kernel, one kernel of all
-kinds reads and writes their members' rows of the fleet's arrays. Otherwise, members are gathered by kind, and their
-results are padded and put into the fleet's order. Lengths of axes tell what the axes of arguments mean for each kind.
+Results are padded and in the fleet's order, or each kind has its own. If every kind has a kernel,
+one kernel of all kinds reads and writes their members' rows of the fleet's arrays. Otherwise,
+members are gathered by kind, and their results are padded and put into the fleet's order. Lengths
+of axes tell what the axes of arguments mean for each kind.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def compiled_by_kind(
     options: Mapping[str, Any],
     joined: bool,
 ) -> Function:
-    """A compiled function of a fleet's state and further arguments, each device with its part of the members.
+    """A compiled function of a fleet's state and further arguments, each device with its part of
+    the members.
 
     Args:
       kinds: the kinds of the fleet.
@@ -60,12 +62,12 @@ def compiled_by_kind(
       sharding: how the members are divided; each part has the same kinds in the same places.
       function: ``function(articulation, state, *arguments, **options)`` of one member.
       options: its static arguments.
-      joined: whether results belong to the fleet, padded like the arguments; otherwise there is a tuple of the
-        results of each kind.
+      joined: whether results belong to the fleet, padded like the arguments; otherwise there is a
+        tuple of the results of each kind.
 
     Returns:
-      The function. It raises what ``function`` raises for one of the kinds, and ``ValueError`` if results are joined
-      and the shape of one does not tell what its axes mean.
+      The function. It raises what ``function`` raises for one of the kinds, and ``ValueError`` if
+      results are joined and the shape of one does not tell what its axes mean.
     """
     function, options = _without_partial(function, options)
     parameters = parameters_of(kinds)
@@ -73,33 +75,48 @@ def compiled_by_kind(
         parameters = place_parameters(kinds, parameters, sharding)
     if len(kinds) == 1:
         of_all = _function_of_one_kind(kinds[0], function, options)
-        return partial(jax.jit(of_all if joined else lambda *arguments: (of_all(*arguments),)), parameters)
+        return partial(
+            jax.jit(of_all if joined else lambda *arguments: (of_all(*arguments),)), parameters
+        )
     parts = 1 if sharding is None else num_parts(sharding, sum(len(kind.members) for kind in kinds))
     if parts == 1:
-        return partial(jax.jit(_function_by_kind(kinds, maxima, function, options, joined)), parameters)
+        return partial(
+            jax.jit(_function_by_kind(kinds, maxima, function, options, joined)), parameters
+        )
     local = each_part_alike(kinds, parts)
     assert isinstance(sharding, NamedSharding)  # ``Fleet.shard`` refuses all else.
     assert local is not None
     members = PartitionSpec(sharding.spec[0])
-    specs = [[members if flag else PartitionSpec() for flag in kind.differs_of_operands] for kind in kinds]
+    specs = [
+        [members if flag else PartitionSpec() for flag in kind.differs_of_operands]
+        for kind in kinds
+    ]
     by_kind = _function_by_kind(local, maxima, function, options, joined)
 
     def on_devices(*arguments: Any) -> Any:
         in_specs = (specs, *(members for _ in arguments[1:]))
-        return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(*arguments)
+        return jax.shard_map(by_kind, mesh=sharding.mesh, in_specs=in_specs, out_specs=members)(
+            *arguments
+        )
 
     return partial(jax.jit(on_devices), parameters)
 
 
-def _without_partial(function: Function, options: Mapping[str, Any]) -> tuple[Function, Mapping[str, Any]]:
-    """The function of a ``functools.partial`` with its keyword arguments, such as a ground, as further options.
+def _without_partial(
+    function: Function, options: Mapping[str, Any]
+) -> tuple[Function, Mapping[str, Any]]:
+    """The function of a ``functools.partial`` with its keyword arguments, such as a ground, as
+    further options.
 
-    Other processes find kernels of artix's own functions on disk, and those that take arrays by keyword, too.
+    Other processes find kernels of artix's own functions on disk, and those that take arrays by
+    keyword, too.
     """
     while isinstance(function, partial) and not function.args:
         bound = function
         leaves = jax.tree.leaves(bound.keywords)
-        if have_tracers(leaves) or not all(is_array(leaf) or isinstance(leaf, Hashable) for leaf in leaves):
+        if have_tracers(leaves) or not all(
+            is_array(leaf) or isinstance(leaf, Hashable) for leaf in leaves
+        ):
             break
         function = bound.func
         options = {**bound.keywords, **options}
@@ -107,7 +124,9 @@ def _without_partial(function: Function, options: Mapping[str, Any]) -> tuple[Fu
 
 
 def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, Any]) -> Function:
-    """The function of ``parameters_of([kind])`` and batches of arguments, for a fleet of a single kind."""
+    """The function of ``parameters_of([kind])`` and batches of arguments, for a fleet of a single
+    kind.
+    """
     of_member = with_known_zeros(kind, function, options)
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
@@ -117,22 +136,33 @@ def _function_of_one_kind(kind: Kind, function: Function, options: Mapping[str, 
 
 
 def _function_by_kind(
-    kinds: Sequence[Kind], maxima: Maxima, function: Function, options: Mapping[str, Any], joined: bool
+    kinds: Sequence[Kind],
+    maxima: Maxima,
+    function: Function,
+    options: Mapping[str, Any],
+    joined: bool,
 ) -> Function:
-    """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the fleet."""
+    """The function of ``parameters_of(kinds)`` and batches of arguments [N, ...], padded like the
+    fleet.
+    """
     meanings = [meanings_of(kind.articulation.topology, maxima) for kind in kinds]
     functions = [with_known_zeros(kind, function, options) for kind in kinds]
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        axes_of_kinds = chosen_axes(kinds, meanings, partial(function, **options), leaves, structure)
+        axes_of_kinds = chosen_axes(
+            kinds, meanings, partial(function, **options), leaves, structure
+        )
         gathered = partial(_gather, kinds, meanings, functions, axes_of_kinds, joined)
         try:
             calls = [
                 _call_of_member(kind, of_member, leaves, structure, axes)
                 for kind, of_member, axes in zip(kinds, functions, axes_of_kinds, strict=True)
             ]
-        except (TypeError, ValueError):  # It needs its arguments' values, or refuses them and will do so again.
+        except (
+            TypeError,
+            ValueError,
+        ):  # It needs its arguments' values, or refuses them and will do so again.
             return gathered(parameters, *arguments)
         if not all(call.program.has_kernel for call, *_ in calls):
             return gathered(parameters, *arguments)
@@ -149,7 +179,10 @@ def _function_by_kind(
         structures = [call.structure for call, *_ in calls]
         if joined:
             return jax.tree.unflatten(structures[0], results)
-        return tuple(jax.tree.unflatten(each, itertools.islice(results, each.num_leaves)) for each in structures)
+        return tuple(
+            jax.tree.unflatten(each, itertools.islice(results, each.num_leaves))
+            for each in structures
+        )
 
     return of_fleet
 
@@ -163,10 +196,14 @@ def _gather(
     parameters: Sequence[Sequence[Array]],
     *arguments: Any,
 ) -> Any:
-    """The results of :func:`_function_by_kind`, each kind evaluated for the gathered rows of its members."""
+    """The results of :func:`_function_by_kind`, each kind evaluated for the gathered rows of its
+    members.
+    """
     leaves, structure = jax.tree.flatten(arguments)
     results = []
-    for kind, function, operands, axes in zip(kinds, functions, parameters, axes_of_kinds, strict=True):
+    for kind, function, operands, axes in zip(
+        kinds, functions, parameters, axes_of_kinds, strict=True
+    ):
         rows = _as_slice(kind.members)
         entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
         of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
@@ -188,21 +225,28 @@ def _common(structures: Sequence[Any]) -> Any:
     for structure in structures:
         if structure != structures[0]:
             raise ValueError(
-                "the kinds of this fleet return different structures, or equal ones with other static fields; "
-                "fleet.evaluate_kinds returns the results of each kind"
+                "the kinds of this fleet return different structures, or equal ones with other "
+                "static fields; fleet.evaluate_kinds returns the results of each kind"
             )
     return structures[0]
 
 
 def _batch(kind: Kind, function: Function, operands: Sequence[Array]) -> Function:
-    """The function of batches of a kind's arguments, given the leaves of its articulation that are operands."""
+    """The function of batches of a kind's arguments, given the leaves of its articulation that are
+    operands.
+    """
     leaves, structure = jax.tree.flatten(kind.articulation)
     passed = iter(operands)
-    leaves = [next(passed) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)]
+    leaves = [
+        next(passed) if flag else leaf for leaf, flag in zip(leaves, kind.is_operand, strict=True)
+    ]
 
     def of_member(leaves_of_kind: Sequence[Array], *arguments: Any) -> Any:
         own_leaves = iter(leaves_of_kind)
-        all_leaves = [next(own_leaves) if flag else leaf for leaf, flag in zip(leaves, kind.differs, strict=True)]
+        all_leaves = [
+            next(own_leaves) if flag else leaf
+            for leaf, flag in zip(leaves, kind.differs, strict=True)
+        ]
         return function(jax.tree.unflatten(structure, all_leaves), *arguments)
 
     leaves_of_kind = [leaf for leaf, flag in zip(leaves, kind.differs, strict=True) if flag]
@@ -210,26 +254,44 @@ def _batch(kind: Kind, function: Function, operands: Sequence[Array]) -> Functio
 
 
 def _call_of_member(
-    kind: Kind, of_member: OfMember, leaves: list[Array], structure: Any, axes: Sequence[tuple[Axis, ...]]
+    kind: Kind,
+    of_member: OfMember,
+    leaves: list[Array],
+    structure: Any,
+    axes: Sequence[tuple[Axis, ...]],
 ) -> tuple[Call, int, list[Any]]:
-    """What evaluates one member, the number of its first arguments, and its arguments or their types.
+    """What evaluates one member, the number of its first arguments, and its arguments or their
+    types.
 
-    These are its first ones, which are known, the articulation's, all members', and arrays among the options.
+    These are its first ones, which are known, the articulation's, all members', and arrays among
+    the options.
     """
     leaves_of_kind, structure_of_own = jax.tree.flatten(kind.articulation)
     leaves_of_kind = [
-        jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype) if is_operand else leaf
-        for leaf, differs, is_operand in zip(leaves_of_kind, kind.differs, kind.is_operand, strict=True)
+        jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype)
+        if is_operand
+        else leaf
+        for leaf, differs, is_operand in zip(
+            leaves_of_kind, kind.differs, kind.is_operand, strict=True
+        )
     ]
     types = types_of_member(leaves, axes)
-    arguments = [jax.tree.unflatten(structure_of_own, leaves_of_kind), *jax.tree.unflatten(structure, types)]
+    arguments = [
+        jax.tree.unflatten(structure_of_own, leaves_of_kind),
+        *jax.tree.unflatten(structure, types),
+    ]
     call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)
     assert call is not None  # the state has arrays
     known = [x for x in jax.tree.leaves(of_member.known) if not callable(x)]
     return (
         call,
         len(known),
-        [*known, *leaves_of_kind, *types, *filter(is_array, jax.tree.leaves(dict(of_member.options)))],
+        [
+            *known,
+            *leaves_of_kind,
+            *types,
+            *filter(is_array, jax.tree.leaves(dict(of_member.options))),
+        ],
     )
 
 
@@ -241,8 +303,8 @@ def _row_programs(
 ) -> tuple[list[RowProgram], list[Array]]:
     """The kinds' programs for padded arguments, and the large arrays of their articulations.
 
-    Results are padded if there are ``meanings`` of their axes. Operands are the parameters of all kinds, the fleet's
-    arguments, and these large arrays.
+    Results are padded if there are ``meanings`` of their axes. Operands are the parameters of all
+    kinds, the fleet's arguments, and these large arrays.
     """
     types_of_results = [call.program.result_types for call, *_ in calls]
     if meanings is None:
@@ -252,12 +314,16 @@ def _row_programs(
             axes_of_one_result([kind.shape for kind in types], meanings, number)
             for number, types in enumerate(zip(*types_of_results, strict=True))
         ]
-        axes_of_results = [[tuple(each[number]) for each in axes_of_each] for number in range(len(kinds))]
+        axes_of_results = [
+            [tuple(each[number]) for each in axes_of_each] for number in range(len(kinds))
+        ]
     num_operands = [sum(kind.is_operand) for kind in kinds]
     programs = list[RowProgram]()
     large = list[Array]()
     before = 0
-    for number, (kind, (call, num_known, arrays), axes) in enumerate(zip(kinds, calls, axes_of_kinds, strict=True)):
+    for number, (kind, (call, num_known, arrays), axes) in enumerate(
+        zip(kinds, calls, axes_of_kinds, strict=True)
+    ):
         num_arguments = len(axes)
         num_leaves = num_known + len(kind.differs)
         whole = [_whole(array.shape) for array in arrays]
@@ -280,7 +346,9 @@ def _row_programs(
                 large.append(arrays[index])
             levels.append(int(is_argument or (is_of_robot and kind.differs[leaf])))
             numbered.append(is_argument)
-        programs.append(RowProgram(program, kind.members, tuple(operands), tuple(levels), tuple(numbered)))
+        programs.append(
+            RowProgram(program, kind.members, tuple(operands), tuple(levels), tuple(numbered))
+        )
         before += num_operands[number]
     return programs, large
 
@@ -289,7 +357,9 @@ def _whole(shape: Sequence[int]) -> tuple[Axis, ...]:
     return tuple(Axis(0, size, size) for size in shape)
 
 
-def _join(kinds: Sequence[Kind], meanings: Sequence[Meanings], parts: Sequence[Array], number: int) -> Array:
+def _join(
+    kinds: Sequence[Kind], meanings: Sequence[Meanings], parts: Sequence[Array], number: int
+) -> Array:
     """One result for all members, in the fleet's order and padding, from the kinds' results."""
     axes = axes_of_one_result([part.shape[1:] for part in parts], meanings, number)
     padded = [
@@ -310,7 +380,8 @@ def _as_slice(members: np.ndarray) -> slice | np.ndarray:
     return members
 
 
-#: Meanings of all arguments that are tried before a function's first refusal is raised; each is one trace.
+#: Meanings of all arguments that are tried before a function's first refusal is raised; each is one
+#: trace.
 MAX_TRIALS = 100
 
 #: For each argument, each axis and each kind: the meaning of the axis.
@@ -320,7 +391,11 @@ AxesOfKinds: TypeAlias = list[list[tuple[Axis, ...]]]
 
 
 def chosen_axes(
-    kinds: Sequence[Kind], meanings: Sequence[Meanings], function: Function, leaves: list[Array], structure: Any
+    kinds: Sequence[Kind],
+    meanings: Sequence[Meanings],
+    function: Function,
+    leaves: list[Array],
+    structure: Any,
 ) -> AxesOfKinds:
     """For each kind, the axes of all arguments: the only meanings that the function accepts.
 
@@ -334,14 +409,21 @@ def chosen_axes(
         trial = _Trial(kinds, function, leaves, structure)
         axes = trial.first_accepted(itertools.product(*options))
         for number, each in enumerate(options):
-            others = [(*axes[:number], other, *axes[number + 1 :]) for other in each if other != axes[number]]
+            others = [
+                (*axes[:number], other, *axes[number + 1 :])
+                for other in each
+                if other != axes[number]
+            ]
             if any(trial.refusal(other) is None for other in others) and trial.uses(axes, number):
                 raise ValueError(
-                    f"{_name_of(structure, number)}: its shape {leaves[number].shape} may mean several things in this "
-                    "fleet, and the function accepts more than one of them; let it refuse the shapes that it does not "
-                    "mean with a ValueError"
+                    f"{_name_of(structure, number)}: its shape {leaves[number].shape} may mean "
+                    "several things in this fleet, and the function accepts more than one of "
+                    "them; let it refuse the shapes that it does not mean with a ValueError"
                 )
-    return [[tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes] for number in range(len(kinds))]
+    return [
+        [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes]
+        for number in range(len(kinds))
+    ]
 
 
 class _Trial(NamedTuple):
@@ -353,9 +435,13 @@ class _Trial(NamedTuple):
     structure: Any
 
     def first_accepted(self, assignments: Iterable[_AxesOfLeaves]) -> _AxesOfLeaves:
-        """The first meanings that the function accepts; raises what it raises for the very first if there are none."""
+        """The first meanings that the function accepts; raises what it raises for the very first if
+        there are none.
+        """
         refusals = []
-        for axes in itertools.islice(assignments, MAX_TRIALS):  # Exponentially many in the number of arguments.
+        for axes in itertools.islice(
+            assignments, MAX_TRIALS
+        ):  # Exponentially many in the number of arguments.
             refusals.append(self.refusal(axes))
             if refusals[-1] is None:
                 return axes
@@ -376,17 +462,24 @@ class _Trial(NamedTuple):
         for number in range(len(self.kinds)):
             function, *types = self._of_kind(number, axes)
             jaxpr = jax.make_jaxpr(function)(*types).jaxpr
-            if any(jaxpr.invars[leaf] is x for x in (*jaxpr.outvars, *(x for eqn in jaxpr.eqns for x in eqn.invars))):
+            if any(
+                jaxpr.invars[leaf] is x
+                for x in (*jaxpr.outvars, *(x for eqn in jaxpr.eqns for x in eqn.invars))
+            ):
                 return True
         return False
 
     def _of_kind(self, number: int, axes: _AxesOfLeaves) -> tuple[Any, ...]:
         """The function of a kind's first member, and the types of its arguments."""
         kind = self.kinds[number]
-        types = types_of_member(self.leaves, [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes])
+        types = types_of_member(
+            self.leaves, [tuple(axis[number] for axis in leaf_axes) for leaf_axes in axes]
+        )
         leaves_of_kind, structure_of_kind = jax.tree.flatten(kind.articulation)
         pairs = zip(leaves_of_kind, kind.differs, strict=True)
-        first = jax.tree.unflatten(structure_of_kind, [leaf[0] if flag else leaf for leaf, flag in pairs])
+        first = jax.tree.unflatten(
+            structure_of_kind, [leaf[0] if flag else leaf for leaf, flag in pairs]
+        )
         return partial(self.function, first), *jax.tree.unflatten(self.structure, types)
 
 
@@ -401,11 +494,15 @@ def _name_of(structure: Any, number: int) -> str:
 def _options_of_leaves(
     leaves: list[Array], meanings: Sequence[Meanings], structure: Any
 ) -> list[list[tuple[tuple[Axis, ...], ...]]]:
-    """All possible meanings of the axes of each argument, the likeliest first; the axes of states are known."""
+    """All possible meanings of the axes of each argument, the likeliest first; the axes of states
+    are known.
+    """
     numbered = jax.tree.unflatten(structure, range(len(leaves)))
     states = states_in(numbered)
     of_roots = {number for state in states for number in (state.root_pose, state.root_velocity)}
-    of_joints = {number for state in states for number in (state.joint_position, state.joint_velocity)}
+    of_joints = {
+        number for state in states for number in (state.joint_position, state.joint_velocity)
+    }
     options = []
     for number, leaf in enumerate(leaves):
         axes = [candidates(size, meanings) for size in leaf.shape[1:]]
@@ -417,7 +514,9 @@ def _options_of_leaves(
     return options
 
 
-def types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> list[jax.ShapeDtypeStruct]:
+def types_of_member(
+    leaves: list[Array], axes: Sequence[tuple[Axis, ...]]
+) -> list[jax.ShapeDtypeStruct]:
     """The types of one member's arguments, made of the whole fleet's."""
     return [
         jax.ShapeDtypeStruct(tuple(axis.size for axis in leaf_axes), leaf.dtype)
@@ -427,7 +526,11 @@ def types_of_member(leaves: list[Array], axes: Sequence[tuple[Axis, ...]]) -> li
 
 @quantity
 def _function_of_member(
-    function: Function, pattern: Articulation, articulation: Articulation, *arguments: Any, **options: Any
+    function: Function,
+    pattern: Articulation,
+    articulation: Articulation,
+    *arguments: Any,
+    **options: Any,
 ) -> Any:
     """A function of one member of a kind, whose zeros are known."""
     return function(keep_zeros(pattern, articulation), *arguments, **options)
@@ -453,7 +556,9 @@ class OfMember:
 
 
 def with_known_zeros(kind: Kind, function: Function, options: Mapping[str, Any]) -> OfMember:
-    """The function of a member of this kind; of operations, one that makes use of its known zeros."""
+    """The function of a member of this kind; of operations, one that makes use of its known
+    zeros.
+    """
     if not any(kind.differs) or not is_one_operation(function):
         return OfMember(function, (), options)
     return OfMember(_function_of_member, (function, _pattern(kind)), options)
@@ -466,7 +571,9 @@ def _pattern(kind: Kind) -> Articulation:
 
 
 def _zero_mask(leaf: Any, differs: bool) -> np.ndarray:
-    """Zero or infinity where all members have it, and otherwise one; a leaf that differs has an axis of members."""
+    """Zero or infinity where all members have it, and otherwise one; a leaf that differs has an
+    axis of members.
+    """
     ones = np.ones(leaf.shape[differs:], leaf.dtype)
     if ones.dtype.kind != "f" or not is_readable(leaf):
         return ones

@@ -1,7 +1,8 @@
-"""The kinds of a fleet, which are its members by topology, and checks of what it is made of and what it evaluates.
+"""The kinds of a fleet, which are its members by topology, and checks of what it is made of and
+what it evaluates.
 
-The shape of a padded array tells which entries belong to a member: along an axis as long as the fleet's largest number
-of links (or DOFs and so on), each kind has as many entries as it has links.
+The shape of a padded array tells which entries belong to a member: along an axis as long as the
+fleet's largest number of links (or DOFs and so on), each kind has as many entries as it has links.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Kind(NamedTuple):
     """The members of one topology.
 
     Attributes:
-      articulation: their articulation. Leaves that differ between members have a leading axis of members.
+      articulation: their articulation. Leaves that differ between members have a leading axis of
+        members.
       differs: whether each leaf has that axis.
       members: the indices of the members in the fleet.
     """
@@ -46,18 +48,24 @@ class Kind(NamedTuple):
         leaves, structure = jax.tree.flatten(self.articulation)
         rows = np.zeros(len(self.members), int)
         pairs = zip(leaves, self.differs, strict=True)
-        return jax.tree.unflatten(structure, [leaf if flag else members_of(rows, leaf) for leaf, flag in pairs])
+        return jax.tree.unflatten(
+            structure, [leaf if flag else members_of(rows, leaf) for leaf, flag in pairs]
+        )
 
     @property
     def is_operand(self) -> list[bool]:
         """Whether each leaf is an operand of the kind's program; the others are constants."""
-        is_traced = [isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.articulation)]
+        is_traced = [
+            isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.articulation)
+        ]
         return list(map(operator.or_, self.differs, is_traced))
 
     @property
     def differs_of_operands(self) -> list[bool]:
         """Whether each leaf that is an operand differs between members."""
-        return [differs for differs, flag in zip(self.differs, self.is_operand, strict=True) if flag]
+        return [
+            differs for differs, flag in zip(self.differs, self.is_operand, strict=True) if flag
+        ]
 
 
 def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
@@ -72,17 +80,25 @@ def kinds_of(members: Sequence[Articulation], index: np.ndarray) -> list[Kind]:
         place = {number: position for position, number in enumerate(numbers)}
         alike = with_equal_parts([members[number] for number in numbers])
         which = np.array([place[number] for number in index[rows].tolist()])
-        # ``robot.replace(link_mass=...)`` keeps all other leaves, which then remain constants of the kind's program.
+        # ``robot.replace(link_mass=...)`` keeps all other leaves, which then remain constants of
+        # the kind's program.
         leaves = list(zip(*map(jax.tree.leaves, alike), strict=True))
         differs = tuple(any(leaf is not each[0] for leaf in each) for each in leaves)
-        joined = [members_of(which, *each) if flag else each[0] for each, flag in zip(leaves, differs, strict=True)]
+        joined = [
+            members_of(which, *each) if flag else each[0]
+            for each, flag in zip(leaves, differs, strict=True)
+        ]
         structure: Any = jax.tree.structure(alike[0])
         kinds.append(Kind(structure.unflatten(joined), differs, rows))
     return kinds
 
 
-def rows_by_topology(members: Sequence[Articulation], index: np.ndarray) -> list[tuple[list[int], np.ndarray]]:
-    """For each kind of :func:`kinds_of`, which of the articulations have its topology, and its members in the fleet."""
+def rows_by_topology(
+    members: Sequence[Articulation], index: np.ndarray
+) -> list[tuple[list[int], np.ndarray]]:
+    """For each kind of :func:`kinds_of`, which of the articulations have its topology, and its
+    members in the fleet.
+    """
     by_topology: dict[Topology, list[int]] = {}
     for number in dict.fromkeys(index.tolist()):
         by_topology.setdefault(members[number].topology, []).append(number)
@@ -95,14 +111,17 @@ def have_tracers(values: Any) -> bool:
 
 
 def members_of(index: np.ndarray, *leaves: Any) -> Array:
-    """Stacks the leaves of different members for all members, by NumPy: JAX would compile a program for each shape."""
+    """Stacks the leaves of different members for all members, by NumPy: JAX would compile a program
+    for each shape.
+    """
     if have_tracers(leaves):
         return jnp.stack(leaves)[index]
     return device_array(np.stack([np.asarray(leaf) for leaf in leaves])[index])
 
 
 def each_part_alike(kinds: Sequence[Kind], parts: int) -> list[Kind] | None:
-    """The kinds in each of several equal parts of a fleet, with the articulations of the whole fleet.
+    """The kinds in each of several equal parts of a fleet, with the articulations of the whole
+    fleet.
 
     Returns:
       ``None`` unless all parts hold the same kinds in the same places.
@@ -120,14 +139,26 @@ def each_part_alike(kinds: Sequence[Kind], parts: int) -> list[Kind] | None:
 def parameters_of(kinds: Sequence[Kind]) -> list[list[Array]]:
     """For each kind, the leaves of its articulation that are operands of its program."""
     return [
-        [leaf for leaf, flag in zip(jax.tree.leaves(kind.articulation), kind.is_operand, strict=True) if flag]
+        [
+            leaf
+            for leaf, flag in zip(jax.tree.leaves(kind.articulation), kind.is_operand, strict=True)
+            if flag
+        ]
         for kind in kinds
     ]
 
 
-def place_parameters(kinds: Sequence[Kind], parameters: Sequence[Sequence[Array]], sharding: Sharding) -> Any:
-    """The parameters on devices: those that differ between members by ``sharding``, others on all of them."""
-    everywhere = NamedSharding(sharding.mesh, PartitionSpec()) if isinstance(sharding, NamedSharding) else sharding
+def place_parameters(
+    kinds: Sequence[Kind], parameters: Sequence[Sequence[Array]], sharding: Sharding
+) -> Any:
+    """The parameters on devices: those that differ between members by ``sharding``, others on all
+    of them.
+    """
+    everywhere = (
+        NamedSharding(sharding.mesh, PartitionSpec())
+        if isinstance(sharding, NamedSharding)
+        else sharding
+    )
     return [
         [
             jax.device_put(leaf, sharding if differs else everywhere)
@@ -146,8 +177,8 @@ def member_topology(articulation: Any, number: int) -> Topology:
     """
     if not isinstance(articulation, Articulation):
         raise TypeError(
-            f"member {number}: expected an Articulation, found {type(articulation).__name__}; a fleet takes a sequence "
-            "of articulations, such as artix.Fleet([arm, quadruped])"
+            f"member {number}: expected an Articulation, found {type(articulation).__name__}; a "
+            "fleet takes a sequence of articulations, such as artix.Fleet([arm, quadruped])"
         )
     name = articulation.topology.name
     if articulation.link_mass.ndim != 1:
@@ -156,16 +187,21 @@ def member_topology(articulation: Any, number: int) -> Topology:
             f"found arrays with leading axes {articulation.link_mass.shape[:-1]}"
         )
     for leaf in jax.tree.leaves(articulation):
-        is_here = not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer) or leaf.is_fully_addressable
+        is_here = (
+            not isinstance(leaf, jax.Array)
+            or isinstance(leaf, jax.core.Tracer)
+            or leaf.is_fully_addressable
+        )
         if not (is_here or leaf.is_fully_replicated):
             raise ValueError(
-                f"member {number}, {name!r}, lies on devices of other processes; every process must build the fleet "
-                "from members of its own, and then place it with fleet.shard(sharding)"
+                f"member {number}, {name!r}, lies on devices of other processes; every process "
+                "must build the fleet from members of its own, and then place it with "
+                "fleet.shard(sharding)"
             )
     return articulation.topology
 
 
-# --- what comes in and goes out -------------------------------------------------------------------
+# --- what comes in and goes out -----------------------------------------------------------------
 
 
 def common_dtype(members: list[Articulation]) -> Any:
@@ -180,7 +216,8 @@ def common_dtype(members: list[Articulation]) -> Any:
     if len(names) > 1:
         types = ", ".join(f"{dtype} ({name!r})" for dtype, name in sorted(names.items()))
         raise ValueError(
-            f"all members of a fleet must have one dtype; found {types}; convert with articulation.astype(...)"
+            f"all members of a fleet must have one dtype; found {types}; convert with "
+            "articulation.astype(...)"
         )
     return members[0].dtype
 
@@ -195,20 +232,26 @@ def num_parts(sharding: Sharding, members: int) -> int:
     if not isinstance(sharding, Sharding):
         raise TypeError(
             f"expected a sharding, found {type(sharding).__name__}; give "
-            'jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("robots")) for a mesh with an axis "robots"'
+            'jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("robots")) for a mesh '
+            'with an axis "robots"'
         )
     try:
         return members // sharding.shard_shape((members,))[0]
     except ValueError as error:
-        where = f"{sharding.spec} of {dict(sharding.mesh.shape)}" if isinstance(sharding, NamedSharding) else sharding
+        where = (
+            f"{sharding.spec} of {dict(sharding.mesh.shape)}"
+            if isinstance(sharding, NamedSharding)
+            else sharding
+        )
         raise ValueError(
-            f"{members} members cannot be divided equally among the devices of {where}; add members, for instance by "
-            "repeating the last one, or use fewer devices"
+            f"{members} members cannot be divided equally among the devices of {where}; add "
+            "members, for instance by repeating the last one, or use fewer devices"
         ) from error
 
 
 def with_members(values: Array, sharding: Sharding | None) -> Array:
-    """An array of all members, new on one device, where its sharding is part of the types: on a mesh of explicit axes.
+    """An array of all members, new on one device, where its sharding is part of the types: on a
+    mesh of explicit axes.
 
     On other meshes, JAX places it by itself, without communication among processes.
     """
@@ -219,7 +262,8 @@ def with_members(values: Array, sharding: Sharding | None) -> Array:
 def on_mesh_of(values: Any) -> AbstractContextManager[Any]:
     """A context within a trace, where the members' mesh is set if its axes are explicit.
 
-    Without it, JAX 0.12 may reuse what it traced before, such as ``jnp.where``, for arrays that lie on no mesh.
+    Without it, JAX 0.12 may reuse what it traced before, such as ``jnp.where``, for arrays that lie
+    on no mesh.
     """
     mesh = jax.typeof(jax.tree.leaves(values)[0]).sharding.mesh
     return contextlib.nullcontext() if mesh.empty else jax.sharding.use_abstract_mesh(mesh)
@@ -236,8 +280,9 @@ def static_options(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
         hash(static)
     except TypeError as error:
         raise TypeError(
-            f"keyword arguments are static and must be hashable ({error}); pass arrays of all members by position, and "
-            "bind what they share: functools.partial(artix.step, ground=ground)"
+            f"keyword arguments are static and must be hashable ({error}); pass arrays of all "
+            "members by position, and bind what they share: functools.partial(artix.step, "
+            "ground=ground)"
         ) from None
     return static
 
@@ -262,7 +307,8 @@ def joined_states(topologies: Sequence[Topology], states: Sequence[State], width
         extra = (0, width - topology.num_dofs)
         padded.append(
             state.replace(
-                joint_position=xp.pad(state.joint_position, extra), joint_velocity=xp.pad(state.joint_velocity, extra)
+                joint_position=xp.pad(state.joint_position, extra),
+                joint_velocity=xp.pad(state.joint_velocity, extra),
             )
         )
     return jax.tree.map(functools.partial(members_of, np.arange(len(states))), *padded)
@@ -300,9 +346,15 @@ def widths_of_state(dofs: int) -> dict[str, int]:
 
 
 def batches_of(
-    members: int, dofs: int, dtype: Any, sharding: Sharding | None, state: Any, arguments: tuple[Any, ...]
+    members: int,
+    dofs: int,
+    dtype: Any,
+    sharding: Sharding | None,
+    state: Any,
+    arguments: tuple[Any, ...],
 ) -> tuple[Any, ...]:
-    """The arguments of a fleet's function as arrays with a leading axis of members; numbers are repeated along it.
+    """The arguments of a fleet's function as arrays with a leading axis of members; numbers are
+    repeated along it.
 
     Args:
       members: the number N of members.
@@ -322,7 +374,9 @@ def batches_of(
             _check_state(name, place, members, dofs)
     return tuple(
         jax.tree_util.tree_map_with_path(
-            lambda path, leaf, name=name: _batch_of(name + jax.tree_util.keystr(path), leaf, members, dtype, sharding),
+            lambda path, leaf, name=name: _batch_of(
+                name + jax.tree_util.keystr(path), leaf, members, dtype, sharding
+            ),
             argument,
         )
         for name, argument in named
@@ -340,8 +394,9 @@ def _check_state(name: str, state: State, members: int, dofs: int) -> None:
         shape = jnp.shape(getattr(state, field))
         if shape != (members, width):
             raise ValueError(
-                f"{name}.{field}: expected shape {(members, width)} for {members} members with at most {dofs} joint "
-                f"DOFs, found {shape}; fleet.stack_states joins the members' own states"
+                f"{name}.{field}: expected shape {(members, width)} for {members} members with at "
+                f"most {dofs} joint DOFs, found {shape}; fleet.stack_states joins the members' "
+                "own states"
             )
 
 
@@ -351,15 +406,15 @@ def _batch_of(name: str, leaf: Any, members: int, dtype: Any, sharding: Sharding
         return with_members(numbers, sharding)
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic):
         raise TypeError(
-            f"{name}: expected an array or a number, found {type(leaf).__name__}; pass what is static (options, names) "
-            "by keyword"
+            f"{name}: expected an array or a number, found {type(leaf).__name__}; pass what is "
+            "static (options, names) by keyword"
         )
     if leaf.ndim == 0:
         return with_members(jnp.broadcast_to(jnp.asarray(leaf), (members,)), sharding)
     if leaf.shape[0] != members:
         raise ValueError(
-            f"{name}: expected a leading axis of {members} members, found shape {leaf.shape}; arrays that all members "
-            "share need that axis, too (jnp.broadcast_to)"
+            f"{name}: expected a leading axis of {members} members, found shape {leaf.shape}; "
+            "arrays that all members share need that axis, too (jnp.broadcast_to)"
         )
     return leaf
 
@@ -381,13 +436,13 @@ def check_removed(layout: str | None, padding: object) -> None:
         )
     elif layout is not None:
         raise ValueError(
-            f"layout={layout!r} is not supported: trees are no longer data; leave layout out, and every kind of "
-            "members is evaluated by its own program, however many there are"
+            f"layout={layout!r} is not supported: trees are no longer data; leave layout out, and "
+            "every kind of members is evaluated by its own program, however many there are"
         )
     if padding is not None:
         raise TypeError(
-            "padding is no longer an argument: leave it out, the fleet's arrays have the sizes of its largest members; "
-            "fleet.replace_member compiles new kinds alone"
+            "padding is no longer an argument: leave it out, the fleet's arrays have the sizes of "
+            "its largest members; fleet.replace_member compiles new kinds alone"
         )
 
 
@@ -401,12 +456,16 @@ class Maxima(NamedTuple):
     frames: int
     """Largest number of additional frames."""
     floating: bool
-    """Whether any member has a floating base; generalised vectors then begin with the root's six entries."""
+    """Whether any member has a floating base; generalised vectors then begin with the root's six
+    entries."""
 
     @classmethod
     def covering(cls, topologies: Iterable[Topology]) -> Maxima:
         """The smallest sizes that serve all topologies."""
-        sizes = [(one.num_links, one.num_dofs, len(one.frame_names), not one.fixed_base) for one in topologies]
+        sizes = [
+            (one.num_links, one.num_dofs, len(one.frame_names), not one.fixed_base)
+            for one in topologies
+        ]
         return cls(*map(max, zip(*sizes, strict=True)))
 
     @property
@@ -416,7 +475,9 @@ class Maxima(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """A member's entries along an axis of the fleet's arrays: ``[skipped, skipped + size)`` of ``padded`` entries."""
+    """A member's entries along an axis of the fleet's arrays: ``[skipped, skipped + size)`` of
+    ``padded`` entries.
+    """
 
     skipped: int
     size: int
@@ -439,7 +500,9 @@ _Shape: TypeAlias = tuple[int, ...]
 
 
 def meanings_of(topology: Topology, maxima: Maxima) -> Meanings:
-    """What an axis may mean for one kind. Members with a fixed base lack the root's entries of floating ones."""
+    """What an axis may mean for one kind. Members with a fixed base lack the root's entries of
+    floating ones.
+    """
     links = topology.num_links
     dofs = topology.num_dofs
     floats = not topology.fixed_base
@@ -451,18 +514,30 @@ def meanings_of(topology: Topology, maxima: Maxima) -> Meanings:
         "joint DOFs": Axis(0, dofs, maxima.dofs),
         "links": Axis(0, links, maxima.links),
         "frames": Axis(0, len(topology.frame_names), maxima.frames),
-        "configuration": Axis(pose, (7 if floats else 0) + dofs, (7 if maxima.floating else 0) + maxima.dofs),
-        "rows of the dense Jacobian": Axis(root, 6 * links - (0 if floats else 6), 6 * maxima.links - rootless_rows),
+        "configuration": Axis(
+            pose, (7 if floats else 0) + dofs, (7 if maxima.floating else 0) + maxima.dofs
+        ),
+        "rows of the dense Jacobian": Axis(
+            root, 6 * links - (0 if floats else 6), 6 * maxima.links - rootless_rows
+        ),
     }
 
 
 def candidates(size: int, meanings: Sequence[Meanings]) -> list[tuple[Axis, ...]]:
-    """What an axis of an argument may mean for all kinds; the last possibility is an axis that all kinds share."""
-    fitting = [tuple(each[name] for each in meanings) for name in meanings[0] if meanings[0][name].padded == size]
+    """What an axis of an argument may mean for all kinds; the last possibility is an axis that all
+    kinds share.
+    """
+    fitting = [
+        tuple(each[name] for each in meanings)
+        for name in meanings[0]
+        if meanings[0][name].padded == size
+    ]
     return list(dict.fromkeys([*fitting, (Axis(0, size, size),) * len(meanings)]))
 
 
-def axes_of_one_result(shapes: list[_Shape], meanings: Sequence[Meanings], number: int) -> list[list[Axis]]:
+def axes_of_one_result(
+    shapes: list[_Shape], meanings: Sequence[Meanings], number: int
+) -> list[list[Axis]]:
     """For each kind, the axes of a result."""
     axes = []
     for position, sizes in enumerate(zip(*shapes, strict=True)):
@@ -474,10 +549,15 @@ def axes_of_one_result(shapes: list[_Shape], meanings: Sequence[Meanings], numbe
         if len(set(sizes)) == 1:
             fitting.add((Axis(0, sizes[0], sizes[0]),) * len(meanings))
         if len(fitting) != 1:
-            what = "nothing that a fleet pads has these" if not fitting else "these may mean several things"
+            what = (
+                "nothing that a fleet pads has these"
+                if not fitting
+                else "these may mean several things"
+            )
             raise ValueError(
-                f"axis {position} of result {number} has the lengths {', '.join(map(str, sizes))} for the kinds of "
-                f"this fleet, and {what}; fleet.evaluate_kinds returns the results of each kind"
+                f"axis {position} of result {number} has the lengths {', '.join(map(str, sizes))} "
+                f"for the kinds of this fleet, and {what}; fleet.evaluate_kinds returns the "
+                "results of each kind"
             )
         axes.append(fitting.pop())
     return [[axis[kind] for axis in axes] for kind in range(len(meanings))]

@@ -1,29 +1,33 @@
-"""From logs to a robot: inertias, friction, armatures and motor constants, with their standard errors.
+"""From logs to a robot: inertias, friction, armatures and motor constants, with their standard
+errors.
 
-The torque of joint i in sample k is linear in the parameters p: dynamic parameters of the links, armatures and friction
-coefficients,
+The torque of joint i in sample k is linear in the parameters p: dynamic parameters of the links,
+armatures and friction coefficients,
 
     tau_ik = Y_ik p,
 
-where Y contains :func:`artix.joint_torque_regressor`, the joint's acceleration (armature), its velocity (viscous
-friction) and the sign of its velocity (Coulomb friction). A QR factorisation of ``[Y_i, tau_i]`` leaves a triangle
-``[R_i, z_i]``, the *evidence* of joint i, with ``|Y_i p - tau_i|^2 = |R_i p - z_i|^2`` for every p, so that the samples
-are not needed any more. There is one triangle for each joint, because their noises differ, and the estimate weights
-them by these (Gautier, *Dynamic identification of robots with power model*, ICRA 1997). Signs of velocities pass the
-filter of the torques, which would otherwise lag behind their jumps.
+where Y contains :func:`artix.joint_torque_regressor`, the joint's acceleration (armature), its
+velocity (viscous friction) and the sign of its velocity (Coulomb friction). A QR factorisation of
+``[Y_i, tau_i]`` leaves a triangle ``[R_i, z_i]``, the *evidence* of joint i, with
+``|Y_i p - tau_i|^2 = |R_i p - z_i|^2`` for every p, so that the samples are not needed any more.
+There is one triangle for each joint, because their noises differ, and the estimate weights them by
+these (Gautier, *Dynamic identification of robots with power model*, ICRA 1997). Signs of velocities
+pass the filter of the torques, which would otherwise lag behind their jumps.
 
 The estimate minimises
 
     sum_i |g_i R_i p(x) - z_i|^2 / sigma_i^2  +  |(theta - theta_0) / d|^2
 
-over x: log-Cholesky parameters theta of the links (every value of which is a body that can exist), armatures and
-friction coefficients, none of which is negative, and motor constants. sigma_i is the noise of joint i, and g_i is one,
-or the reciprocal of the motor constant if currents were measured. The second term is the guess: its deviation d decides
-only what the logs do not, since joint torques do not determine all parameters but their *base parameters*.
+over x: log-Cholesky parameters theta of the links (every value of which is a body that can exist),
+armatures and friction coefficients, none of which is negative, and motor constants. sigma_i is the
+noise of joint i, and g_i is one, or the reciprocal of the motor constant if currents were measured.
+The second term is the guess: its deviation d decides only what the logs do not, since joint torques
+do not determine all parameters but their *base parameters*.
 
-P. Wensing, S. Kim and J.-J. Slotine, *Linear matrix inequalities for physically consistent inertial parameter
-identification*, RA-L 2018; C. Rucker and P. Wensing, *Smooth parameterization of rigid-body inertia*, RA-L 2022; J.
-Swevers et al., *Optimal robot excitation and identification*, T-RO 1997.
+P. Wensing, S. Kim and J.-J. Slotine, *Linear matrix inequalities for physically consistent inertial
+parameter identification*, RA-L 2018; C. Rucker and P. Wensing, *Smooth parameterization of
+rigid-body inertia*, RA-L 2022; J. Swevers et al., *Optimal robot excitation and identification*,
+T-RO 1997.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ INERTIAL = ("mass", "mc_x", "mc_y", "mc_z", "I_xx", "I_xy", "I_yy", "I_xz", "I_y
 
 #: What each joint can have, and what its torque is proportional to.
 JOINT_TERMS = ("armature", "viscous", "coulomb", "stribeck")
-#: Torques that are so many times those of the guess, or so unlike them, are most likely in another unit or order.
+#: Torques that are so many times those of the guess, or so unlike them, are most likely in another
+#: unit or order.
 _LARGEST_RATIO, _OPPOSED = 30.0, -0.5
 
 
@@ -80,7 +85,10 @@ class Model:
     def names(self, robot: Articulation) -> tuple[str, ...]:
         """Names of the parameters p."""
         inertias = [f"{link}.{name}" for link in self.links for name in INERTIAL]
-        return (*inertias, *(f"{joint}.{term}" for term in self.terms for joint in robot.topology.dof_names))
+        return (
+            *inertias,
+            *(f"{joint}.{term}" for term in self.terms for joint in robot.topology.dof_names),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +96,8 @@ class Evidence:
     """What logs say about the parameters p of a model.
 
     Attributes:
-      triangles: ``[R_i, k_i, z_i]`` of each joint, shape [n, P + 2, P + 2]; k_i is the torque of what is known, as a
-        column by itself, since currents measure it in another unit.
+      triangles: ``[R_i, k_i, z_i]`` of each joint, shape [n, P + 2, P + 2]; k_i is the torque of
+        what is known, as a column by itself, since currents measure it in another unit.
       counts: number of samples of each joint, shape [n].
     """
 
@@ -98,7 +106,9 @@ class Evidence:
 
     def __add__(self, other: Evidence) -> Evidence:
         stacked = np.concatenate([self.triangles, other.triangles], axis=1)
-        return Evidence(np.stack([np.linalg.qr(rows, mode="r") for rows in stacked]), self.counts + other.counts)
+        return Evidence(
+            np.stack([np.linalg.qr(rows, mode="r") for rows in stacked]), self.counts + other.counts
+        )
 
     @property
     def noise(self) -> np.ndarray:
@@ -106,14 +116,17 @@ class Evidence:
         unknowns = self.triangles.shape[1] - 1
         residual = np.abs(self.triangles[:, -1, -1])
         size = np.linalg.norm(self.triangles[:, :, -1], axis=1)
-        # No sensor of torque is more exact. Without noise, the equations would be stiff beside the guess.
+        # No sensor of torque is more exact. Without noise, the equations would be stiff beside the
+        # guess.
         residual = np.maximum(residual, 1e-4 * size + np.finfo(float).tiny)
         return residual / np.sqrt(np.maximum(self.counts - unknowns, 1))
 
     def residual(self, parameters: np.ndarray, gains: np.ndarray) -> np.ndarray:
         """Root mean square of ``gains Y p - tau`` of each joint, shape [n]."""
         predicted = gains[:, None] * (self.triangles[:, :, :-1] @ np.append(parameters, 1.0))
-        return np.linalg.norm(predicted - self.triangles[:, :, -1], axis=1) / np.sqrt(np.maximum(self.counts, 1))
+        return np.linalg.norm(predicted - self.triangles[:, :, -1], axis=1) / np.sqrt(
+            np.maximum(self.counts, 1)
+        )
 
 
 def gather(robot: Articulation, log: Log, model: Model, measured: str) -> Evidence:
@@ -156,7 +169,9 @@ def _terms(model: Model, log: Log) -> np.ndarray:
         "armature": acceleration,
         "viscous": velocity,
         "coulomb": log.like_torque(sign),
-        "stribeck": log.like_torque(sign * np.exp(-((velocity / (model.stribeck_speed or 1.0)) ** 2))),
+        "stribeck": log.like_torque(
+            sign * np.exp(-((velocity / (model.stribeck_speed or 1.0)) ** 2))
+        ),
     }
     chosen = [columns[term] for term in model.terms]
     return np.stack(chosen, axis=1) if chosen else np.zeros((len(log), 0, velocity.shape[1]))
@@ -175,7 +190,9 @@ class _Regressor:
             parameters = np.asarray(dynamic_parameters(precise)).ravel()
             rest = neutral_state(precise)
 
-        def split(position: jax.Array, velocity: jax.Array, acceleration: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def split(
+            position: jax.Array, velocity: jax.Array, acceleration: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
             state = State(rest.root_pose, rest.root_velocity, position, velocity)
             rows = joint_torque_regressor(precise, state, acceleration)
             return rows[:, columns], rows[:, others] @ jnp.asarray(parameters[others])
@@ -185,7 +202,10 @@ class _Regressor:
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         count = len(arrays[0])
         # The last part is filled up, so that one program serves all.
-        filled = [np.concatenate([array, np.repeat(array[-1:], -count % _CHUNK, axis=0)]) for array in arrays]
+        filled = [
+            np.concatenate([array, np.repeat(array[-1:], -count % _CHUNK, axis=0)])
+            for array in arrays
+        ]
         with jax.enable_x64(True):
             unknown, known = self._split(*filled)
         return np.asarray(unknown)[:count], np.asarray(known)[:count]
@@ -194,7 +214,7 @@ class _Regressor:
 Array = jax.Array
 
 
-# --- the estimate ---------------------------------------------------------------------------------
+# --- the estimate -------------------------------------------------------------------------------
 
 
 class Identification(NamedTuple):
@@ -202,23 +222,34 @@ class Identification(NamedTuple):
 
     Attributes:
       robot: the robot with the new inertias, armatures and friction.
-      names: names of all parameters: ``link.mass``, ``link.mc_x``, ..., ``joint.viscous`` and so on.
-      values: their values, about the origins of the link frames, shape [P] [kg, kg m, kg m^2; N m, N m s/rad, ...].
-      standard_errors: their standard deviations, given the noise and the deviation of the guess, shape [P]. One as
-        large as its guess's says that the logs do not determine the parameter by itself.
-      motor_constants: torque per current of each joint, shape [n] [N m/A]; ``None`` if torques were measured.
-      residual: root mean square of predicted minus measured torques (or currents), shape [n] [N m (or A)].
-      noise: what no choice of parameters explains; a residual far above it says that the model lacks something.
+      names: names of all parameters: ``link.mass``, ``link.mc_x``, ..., ``joint.viscous`` and so
+        on.
+      values: their values, about the origins of the link frames, shape [P]
+        [kg, kg m, kg m^2; N m, N m s/rad, ...].
+      standard_errors: their standard deviations, given the noise and the deviation of the guess,
+        shape [P]. One as large as its guess's says that the logs do not determine the parameter by
+        itself.
+      motor_constants: torque per current of each joint, shape [n] [N m/A]; ``None`` if torques were
+        measured.
+      residual: root mean square of predicted minus measured torques (or currents), shape [n]
+        [N m (or A)].
+      noise: what no choice of parameters explains; a residual far above it says that the model
+        lacks something.
       num_base_parameters: number of combinations of parameters that the logs determine.
-      condition: condition number of the equations for these, with columns of unit length; above some hundred, the
-        motion excites some of them too little (:func:`exciting_trajectory`).
+      condition: condition number of the equations for these, with columns of unit length; above
+        some hundred, the motion excites some of them too little (:func:`exciting_trajectory`).
       converged: whether the optimisation ended at a minimum.
 
     Examples:
       >>> arm = artix.robots.load("double_pendulum")
       >>> motion = artix.identification.exciting_trajectory(arm, duration=5.0, iterations=0)
       >>> log = artix.identification.Log(
-      ...     arm, motion.time, motion.position, motion.velocity, motion.acceleration, torque=motion.velocity
+      ...     arm,
+      ...     motion.time,
+      ...     motion.position,
+      ...     motion.velocity,
+      ...     motion.acceleration,
+      ...     torque=motion.velocity,
       ... )
       >>> result = artix.identification.identify(arm, log)
       >>> print(result.names[-1], result.table().count("+-") == len(result.names))
@@ -241,7 +272,9 @@ class Identification(NamedTuple):
         width = max(map(len, self.names))
         lines = [
             f"{name:<{width}}  {value:>12.5g}  +- {error:.2g}"
-            for name, value, error in zip(self.names, self.values, self.standard_errors, strict=True)
+            for name, value, error in zip(
+                self.names, self.values, self.standard_errors, strict=True
+            )
         ]
         return "\n".join(lines)
 
@@ -258,27 +291,29 @@ def identify(
 ) -> Identification:
     """Identifies a robot from recorded motions and torques, or currents.
 
-    If the logs have torques, these are explained; if they only have currents, motor constants are unknown as well. They
-    are determined up to a common factor by what is known: links left out of ``links`` (a payload of known mass, for
-    instance), and else by the guess.
+    If the logs have torques, these are explained; if they only have currents, motor constants are
+    unknown as well. They are determined up to a common factor by what is known: links left out of
+    ``links`` (a payload of known mass, for instance), and else by the guess.
 
     Args:
       robot: the robot with guessed inertias, and friction and armatures to start from.
       logs: recordings with velocities and accelerations, see :meth:`Log.filtered`.
-      links: names of the links whose inertias are unknown; those that move and have mass when ``None``.
+      links: names of the links whose inertias are unknown; those that move and have mass when
+        ``None``.
       friction: which of ``"viscous"`` and ``"coulomb"`` every joint has.
       armature: whether the joints' armatures are unknown.
-      stribeck_speed: speed over which static friction falls to Coulomb friction, ``exp(-(speed / stribeck_speed)^2)``
-        [rad/s or m/s]; ``None`` if they are equal.
-      guess_deviation: how far off the guessed inertias may be: standard deviation of the logarithms of masses and radii
-        of gyration, and, relative to the links' sizes, of the centres of mass.
+      stribeck_speed: speed over which static friction falls to Coulomb friction,
+        ``exp(-(speed / stribeck_speed)^2)`` [rad/s or m/s]; ``None`` if they are equal.
+      guess_deviation: how far off the guessed inertias may be: standard deviation of the logarithms
+        of masses and radii of gyration, and, relative to the links' sizes, of the centres of mass.
 
     Returns:
       The identification. Its robot has the dtype of ``robot``; the rest is in double precision.
 
     Raises:
-      ValueError: the logs lack a column; a link has no mass or extent; the robot has followers or loops, whose torques
-        do not appear in the joints' own equations; or a number is not positive.
+      ValueError: the logs lack a column; a link has no mass or extent; the robot has followers or
+        loops, whose torques do not appear in the joints' own equations; or a number is not
+        positive.
       KeyError: there is no such link.
 
     Identity: without noise, the identified robot predicts the torques of any motion.
@@ -287,7 +322,9 @@ def identify(
       >>> import dataclasses
       >>> arm = artix.robots.load("double_pendulum")
       >>> motion = artix.identification.exciting_trajectory(arm, duration=5.0, seed=0, iterations=0)
-      >>> of_all = jax.vmap(lambda state, acceleration: artix.inverse_dynamics(arm, state, acceleration))
+      >>> of_all = jax.vmap(
+      ...     lambda state, acceleration: artix.inverse_dynamics(arm, state, acceleration)
+      ... )
       >>> torque = of_all(motion.states, jnp.asarray(motion.acceleration, arm.dtype))
       >>> log = dataclasses.replace(motion, torque=torque)
       >>> guess = arm.replace(link_mass=1.2 * arm.link_mass, link_inertia=1.2 * arm.link_inertia)
@@ -297,7 +334,9 @@ def identify(
     """
     logs = [logs] if isinstance(logs, Log) else list(logs)
     model, measured = _model_of(robot, logs, links, friction, armature, stribeck_speed)
-    evidence = functools.reduce(Evidence.__add__, (gather(robot, log, model, measured) for log in logs))
+    evidence = functools.reduce(
+        Evidence.__add__, (gather(robot, log, model, measured) for log in logs)
+    )
     deviation = _positive("guess_deviation", guess_deviation)
     if measured == "torque":
         unknowns = _Unknowns(robot, model, False, deviation)
@@ -307,24 +346,31 @@ def identify(
 
 def _warn_of_torques(robot: Articulation, evidence: Evidence, guess: np.ndarray) -> None:
     """Points out torques that have little to do with those of the guess."""
-    predicted, measured = evidence.triangles[:, :, :-1] @ np.append(guess, 1.0), evidence.triangles[:, :, -1]
+    predicted, measured = (
+        evidence.triangles[:, :, :-1] @ np.append(guess, 1.0),
+        evidence.triangles[:, :, -1],
+    )
     sizes = [np.linalg.norm(each, axis=1) for each in (predicted, measured)]
     ratio = np.linalg.norm(sizes[1]) / max(np.linalg.norm(sizes[0]), np.finfo(float).tiny)
     if not 1 / _LARGEST_RATIO < ratio < _LARGEST_RATIO:
         fix = "those of the guess; check their unit"
         warnings.warn(f"torque: recorded torques are {ratio:.3g} times {fix}", stacklevel=3)
-    likeness = np.sum(predicted * measured, axis=1) / np.maximum(sizes[0] * sizes[1], np.finfo(float).tiny)
+    likeness = np.sum(predicted * measured, axis=1) / np.maximum(
+        sizes[0] * sizes[1], np.finfo(float).tiny
+    )
     opposed = [robot.topology.dof_names[k] for k in np.flatnonzero(likeness < _OPPOSED)]
     if opposed:
         names = ", ".join(map(repr, opposed))
         warnings.warn(
-            f"torque: recorded torques of {names} are opposed to those of the guess; check signs and columns, which "
-            "are the torques that motors apply",
+            f"torque: recorded torques of {names} are opposed to those of the guess; check signs "
+            "and columns, which are the torques that motors apply",
             stacklevel=3,
         )
 
 
-def cross_validate(robot: Articulation, logs: Log | Sequence[Log], folds: int = 5, **options: Any) -> np.ndarray:
+def cross_validate(
+    robot: Articulation, logs: Log | Sequence[Log], folds: int = 5, **options: Any
+) -> np.ndarray:
     """The error of predicted torques on parts of the logs that were not used to identify the robot.
 
     Args:
@@ -334,8 +380,8 @@ def cross_validate(robot: Articulation, logs: Log | Sequence[Log], folds: int = 
       **options: options of :func:`identify`.
 
     Returns:
-      Root mean square of predicted minus measured torques (or currents), shape [folds, n]. If it is far above
-      :attr:`Identification.residual`, the logs are too short or the motion too poor.
+      Root mean square of predicted minus measured torques (or currents), shape [folds, n]. If it is
+      far above :attr:`Identification.residual`, the logs are too short or the motion too poor.
 
     Raises:
       ValueError: there are fewer than two parts; see also :func:`identify`.
@@ -344,7 +390,9 @@ def cross_validate(robot: Articulation, logs: Log | Sequence[Log], folds: int = 
       >>> import dataclasses
       >>> arm = artix.robots.load("double_pendulum")
       >>> motion = artix.identification.exciting_trajectory(arm, duration=5.0, iterations=0)
-      >>> of_all = jax.vmap(lambda state, acceleration: artix.inverse_dynamics(arm, state, acceleration))
+      >>> of_all = jax.vmap(
+      ...     lambda state, acceleration: artix.inverse_dynamics(arm, state, acceleration)
+      ... )
       >>> torque = of_all(motion.states, jnp.asarray(motion.acceleration, arm.dtype))
       >>> log = dataclasses.replace(motion, torque=torque)
       >>> print(artix.identification.cross_validate(arm, log, folds=3).shape)
@@ -358,10 +406,14 @@ def cross_validate(robot: Articulation, logs: Log | Sequence[Log], folds: int = 
     parts = []
     for fold in range(folds):
         pieces = [_piece(log, fold, folds) for log in logs]
-        parts.append(functools.reduce(Evidence.__add__, (gather(robot, x, model, measured) for x in pieces)))
+        parts.append(
+            functools.reduce(Evidence.__add__, (gather(robot, x, model, measured) for x in pieces))
+        )
     errors = []
     for fold, part in enumerate(parts):
-        others = functools.reduce(Evidence.__add__, (each for k, each in enumerate(parts) if k != fold))
+        others = functools.reduce(
+            Evidence.__add__, (each for k, each in enumerate(parts) if k != fold)
+        )
         result = _estimate(robot, others, model, measured, deviation)
         constants = result.motor_constants
         gains = np.ones(len(part.counts)) if constants is None else 1 / constants
@@ -391,19 +443,26 @@ def _model_of(
         raise ValueError("logs: expected at least one log")
     if topology.mimic_dofs or topology.loop_joints:
         raise ValueError(
-            "robots with followers or loops are not supported: the motors' torques are not those of single joints; "
-            "eliminate followers with artix.mimic_map"
+            "robots with followers or loops are not supported: the motors' torques are not those "
+            "of single joints; eliminate followers with artix.mimic_map"
         )
     for log in logs:
         if log.robot.topology.dof_names != topology.dof_names:
-            raise ValueError("logs: the robot of a log has other degrees of freedom than the robot to identify")
+            raise ValueError(
+                "logs: the robot of a log has other degrees of freedom than the robot to identify"
+            )
     if isinstance(friction, str) or not {*friction} <= {"viscous", "coulomb"}:
-        raise ValueError(f'friction: expected some of "viscous" and "coulomb", in a tuple; found {friction!r}')
+        raise ValueError(
+            f'friction: expected some of "viscous" and "coulomb", in a tuple; found {friction!r}'
+        )
     if stribeck_speed is not None:
         _positive("stribeck_speed", stribeck_speed)
         if "coulomb" not in friction:
-            raise ValueError('stribeck_speed: static friction falls to Coulomb friction, so friction needs "coulomb"')
-    chosen = {*friction, *(("armature",) if armature else ()), *(() if stribeck_speed is None else ("stribeck",))}
+            raise ValueError(
+                "stribeck_speed: static friction falls to Coulomb friction, so friction needs "
+                '"coulomb"'
+            )
+    chosen = {*friction, "armature" if armature else "", "stribeck" if stribeck_speed else ""}
     model = Model(
         movable_links(robot) if links is None else tuple(links),
         tuple(term for term in JOINT_TERMS if term in chosen),
@@ -480,20 +539,25 @@ def _estimate(
     )
 
 
-#: Added to the residual, so that the search ends when a step gains less than 0.001 variances, also where recordings
-#: have no noise: such a step changes no parameter by more than some percent of its standard error.
+#: Added to the residual, so that the search ends when a step gains less than 0.001 variances, also
+#: where recordings have no noise: such a step changes no parameter by more than some percent of its
+#: standard error.
 _CONSTANT = np.array([100.0])
 
 
 @functools.partial(jax.jit, static_argnames="links")
 def _inertial(robot: Articulation, theta: Array, links: tuple[str, ...]) -> tuple[Array, Array]:
-    """Dynamic parameters of links from their log-Cholesky parameters [K, 10], and their derivatives [K, 10, 10]."""
+    """Dynamic parameters of links from their log-Cholesky parameters [K, 10], and their derivatives
+    [K, 10, 10].
+    """
     index = np.array([robot.topology.link_index(link) for link in links], int)
 
     def parameters(change: Array) -> Array:
         return dynamic_parameters(with_log_cholesky(robot, theta + change, links))[index]
 
-    none = jnp.zeros(theta.shape[1], theta.dtype)  # The same change for all links: each depends on its own.
+    none = jnp.zeros(
+        theta.shape[1], theta.dtype
+    )  # The same change for all links: each depends on its own.
     return parameters(none), jax.jacfwd(parameters)(none)
 
 
@@ -506,7 +570,9 @@ class _Unknowns:
       scale: the size of changes.
     """
 
-    def __init__(self, robot: Articulation, model: Model, has_currents: bool, guess_deviation: float) -> None:
+    def __init__(
+        self, robot: Articulation, model: Model, has_currents: bool, guess_deviation: float
+    ) -> None:
         self._robot = robot
         self._model = model
         self._num_dofs = robot.topology.num_dofs
@@ -556,7 +622,9 @@ class _Unknowns:
     def from_guess(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Differences from the guess, in its standard deviations, and their derivative."""
         size = self._theta.size
-        return (x[:size] - self._theta.ravel()) / self._deviation, np.eye(size, len(x)) / self._deviation[:, None]
+        return (x[:size] - self._theta.ravel()) / self._deviation, np.eye(
+            size, len(x)
+        ) / self._deviation[:, None]
 
     def robot_of(self, x: np.ndarray) -> Articulation:
         """The robot with these parameters, in its own dtype."""
@@ -576,13 +644,16 @@ class _Unknowns:
 
 
 def _base(rows: np.ndarray) -> tuple[int, float]:
-    """The number of base parameters, and the condition number of their equations with columns of unit length."""
+    """The number of base parameters, and the condition number of their equations with columns of
+    unit length.
+    """
     lengths = np.linalg.norm(rows, axis=0)
     # Columns of zeros are not exactly zero.
     is_zero = lengths <= 1e-10 * lengths.max(initial=0)
     scaled = np.where(is_zero, 0.0, rows) / np.where(is_zero, 1.0, lengths)
     sizes = np.linalg.svd(scaled, compute_uv=False)
-    rank = int(np.sum(sizes > sizes[0] * max(rows.shape) * np.finfo(float).eps * 100)) if len(sizes) else 0
+    least = sizes.max(initial=0) * max(rows.shape) * np.finfo(float).eps * 100
+    rank = int(np.sum(sizes > least))
     return rank, float(sizes[0] / sizes[rank - 1]) if rank else math.inf
 
 
@@ -613,7 +684,8 @@ def excitation(
       >>> print(base, condition < 100)
       11 True
     """
-    silent = Log(robot, motion.time, motion.position, motion.velocity, motion.acceleration, 0 * motion.position)
+    arrays = motion.time, motion.position, motion.velocity, motion.acceleration
+    silent = Log(robot, *arrays, 0 * motion.position)
     names = ("viscous", "coulomb") if friction else ()
     model, measured = _model_of(robot, [silent], links, names, armature)
     evidence = gather(robot, silent, model, measured)

@@ -22,7 +22,8 @@ from artix.model.checks import check_one, warn_of_positions
 _LONGEST_PERIOD = 0.5
 #: Angles that differ by more from one sample to the next have most likely been wrapped [rad].
 _LARGEST_JUMP = 3.0
-#: Velocities may miss the position by this share of its extent, and by so much in any case [rad or m].
+#: Velocities may miss the position by this share of its extent, and by so much in any case
+#: [rad or m].
 _MISSED, _LEAST_MISSED = 0.3, 0.05
 #: A longer gap between samples, in usual periods, is a hole that no filter should bridge.
 _LONGEST_GAP = 5.0
@@ -43,8 +44,9 @@ class Log:
       filter: cutoff [Hz] and order of the filter that the torques have passed, or ``None``.
 
     Raises:
-      ValueError: the robot has a floating base or a spherical joint, whose positions cannot be filtered one by one; an
-        array has the wrong shape or a number that is not finite; or times do not increase.
+      ValueError: the robot has a floating base or a spherical joint, whose positions cannot be
+        filtered one by one; an array has the wrong shape or a number that is not finite; or times
+        do not increase.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -68,7 +70,9 @@ class Log:
         _check_robot(self.robot)
         time = np.asarray(self.time, float)
         if time.ndim != 1 or len(time) < 2:
-            raise ValueError(f"time: expected shape (N,) with at least two samples; found {time.shape}")
+            raise ValueError(
+                f"time: expected shape (N,) with at least two samples; found {time.shape}"
+            )
         object.__setattr__(self, "time", time)
         shape = (len(time), self.robot.topology.num_dofs)
         for name in _COLUMNS:
@@ -77,18 +81,24 @@ class Log:
                 continue
             array = np.asarray(value, float)
             if array.shape != shape:
-                raise ValueError(f"{name}: expected shape {shape}, samples by degrees of freedom; found {array.shape}")
+                raise ValueError(
+                    f"{name}: expected shape {shape}, samples by degrees of freedom; found "
+                    f"{array.shape}"
+                )
             object.__setattr__(self, name, array)
         for name in ("time", *_COLUMNS):
             array = getattr(self, name)
             if array is not None and not np.isfinite(array).all():
                 row = int(np.argmin(np.isfinite(array).reshape(len(time), -1).all(axis=1)))
-                raise ValueError(f"{name}: sample {row} is not finite; drop such samples, or interpolate them")
+                raise ValueError(
+                    f"{name}: sample {row} is not finite; drop such samples, or interpolate them"
+                )
         steps = np.diff(time)
         if not (steps > 0).all():
             row = int(np.argmax(steps <= 0)) + 1
             raise ValueError(
-                f"time: sample {row} is not later than the one before; drop repeated samples, or sort them"
+                f"time: sample {row} is not later than the one before; drop repeated samples, or "
+                "sort them"
             )
         warn_of_positions("position", self.robot, self.position)
 
@@ -113,21 +123,28 @@ class Log:
             jnp.broadcast_to(x, (len(self), *x.shape)) for x in (rest.root_pose, rest.root_velocity)
         )
         dtype = self.robot.dtype
-        return State(root_pose, root_velocity, jnp.asarray(self.position, dtype), jnp.asarray(velocity, dtype))
+        return State(
+            root_pose,
+            root_velocity,
+            jnp.asarray(self.position, dtype),
+            jnp.asarray(velocity, dtype),
+        )
 
     def resampled(self, period: float) -> Log:
         """The log at equal intervals, by a cubic spline through each column.
 
         Args:
-          period: time between samples [s]. Filter first if it is longer than the log's, or faster motion appears as
-            slower motion.
+          period: time between samples [s]. Filter first if it is longer than the log's, or faster
+            motion appears as slower motion.
 
         Raises:
           ValueError: the period is not positive, or longer than the log.
         """
         duration = self.time[-1] - self.time[0]
         if not 0 < period <= duration:
-            raise ValueError(f"period: must be positive and at most the duration, {duration:g} s; found {period}")
+            raise ValueError(
+                f"period: must be positive and at most the duration, {duration:g} s; found {period}"
+            )
         _check_gaps(self.time, self.period)
         # A duration that is a multiple of the period but for rounding has its last sample.
         time = self.time[0] + period * np.arange(math.floor(duration / period * (1 + 1e-12)) + 1)
@@ -141,21 +158,23 @@ class Log:
         return Log(self.robot, time, **columns)
 
     def filtered(self, cutoff: float | None, order: int = 4) -> Log:
-        """The log without what is faster than a cutoff, and with velocities and accelerations to go with it.
+        """The log without what is faster than a cutoff, and with velocities and accelerations to go
+        with it.
 
-        Every column passes a Butterworth filter forwards and backwards, which does not delay it and damps the
-        amplitude at the cutoff by half. Velocities and accelerations are the derivatives of a quintic spline through
-        the filtered positions; measured velocities are replaced, since a consistent set predicts torques better.
-        Samples must be equally spaced, see :meth:`resampled`.
+        Every column passes a Butterworth filter forwards and backwards, which does not delay it and
+        damps the amplitude at the cutoff by half. Velocities and accelerations are the derivatives
+        of a quintic spline through the filtered positions; measured velocities are replaced, since
+        a consistent set predicts torques better. Samples must be equally spaced, see
+        :meth:`resampled`.
 
         Args:
-          cutoff: frequency [Hz], for instance five times the highest frequency of the reference motion; ``None`` only
-            differentiates.
+          cutoff: frequency [Hz], for instance five times the highest frequency of the reference
+            motion; ``None`` only differentiates.
           order: order of the filter in one direction.
 
         Raises:
-          ValueError: samples are not equally spaced, the cutoff is not below half the sampling frequency, or the log is
-            too short.
+          ValueError: samples are not equally spaced, the cutoff is not below half the sampling
+            frequency, or the log is too short.
         """
         steps = np.diff(self.time)
         if np.abs(steps - self.period).max() > 1e-3 * self.period:
@@ -185,9 +204,13 @@ class Log:
         return value if self.filter is None else _low_pass(value, self.period, *self.filter)
 
     def between(self, start: float, end: float) -> Log:
-        """The samples with ``start <= time <= end`` [s], for instance without the ends, where filters are worst."""
+        """The samples with ``start <= time <= end`` [s], for instance without the ends, where
+        filters are worst.
+        """
         chosen = (self.time >= start) & (self.time <= end)
-        columns = {name: value[chosen] for name in _COLUMNS if (value := getattr(self, name)) is not None}
+        columns = {
+            name: value[chosen] for name in _COLUMNS if (value := getattr(self, name)) is not None
+        }
         return dataclasses.replace(self, time=self.time[chosen], **columns)
 
     def need(self, name: str) -> np.ndarray:
@@ -225,19 +248,19 @@ def read_log(
 ) -> Log:
     """Reads a recording whose columns have names.
 
-    In bags of ROS 1 and 2, these are ``position_{joint}``, ``velocity_{joint}`` and ``effort_{joint}``
-    of the messages ``sensor_msgs/JointState`` that name all joints of the robot, at the ``time`` of
-    their stamps [s]. Messages are sorted by their stamps, and of equal stamps the first one counts.
-    A warning says how many messages were passed over, and why.
+    In bags of ROS 1 and 2, these are ``position_{joint}``, ``velocity_{joint}`` and
+    ``effort_{joint}`` of the messages ``sensor_msgs/JointState`` that name all joints of the robot,
+    at the ``time`` of their stamps [s]. Messages are sorted by their stamps, and of equal stamps
+    the first one counts. A warning says how many messages were passed over, and why.
 
     Args:
       robot: the robot.
-      table: a CSV or Parquet file (the latter with ``pip install 'artix[logs]'``), a bag of ROS (a file
-        ``.bag``, ``.mcap`` or ``.db3``, or a folder; ``pip install 'artix[bags]'``), or a mapping of
-        columns, such as a DataFrame of pandas.
+      table: a CSV or Parquet file (the latter with ``pip install 'artix[logs]'``), a bag of ROS (a
+        file ``.bag``, ``.mcap`` or ``.db3``, or a folder; ``pip install 'artix[bags]'``), or a
+        mapping of columns, such as a DataFrame of pandas.
       time: the column of times.
-      position: the columns of positions; ``{joint}`` stands for the name of a joint or degree of freedom and
-        ``{index}`` for its number from 0 in the robot's order.
+      position: the columns of positions; ``{joint}`` stands for the name of a joint or degree of
+        freedom and ``{index}`` for its number from 0 in the robot's order.
       velocity: columns of velocities, if any.
       acceleration: columns of accelerations, if any.
       torque: columns of torques, if any.
@@ -249,21 +272,24 @@ def read_log(
       The log; time starts at zero.
 
     Raises:
-      ValueError: a column is missing (the message lists the columns that there are), or a cell is not a number; a
-        bag has no joint states, several topics with them, or none that name all joints; see also
-        :class:`Log`.
+      ValueError: a column is missing (the message lists the columns that there are), or a cell is
+        not a number; a bag has no joint states, several topics with them, or none that name all
+        joints; see also :class:`Log`.
       ImportError: Parquet files and bags need another package.
 
     Warns:
-      UserWarning: messages of a bag are passed over, or numbers can hardly be right: positions far outside limits, as
-        those in degrees, angles that jump by a turn, velocities that do not add up to the motion, or times that are
-        not in seconds.
+      UserWarning: messages of a bag are passed over, or numbers can hardly be right: positions far
+      outside limits, as
+        those in degrees, angles that jump by a turn, velocities that do not add up to the motion,
+        or times that are not in seconds.
 
     Examples:
       >>> arm = artix.robots.load("double_pendulum")
       >>> names = arm.topology.dof_names
       >>> table = {"t": [0, 10, 20], **{f"q_{name}": [0.0, 0.1, 0.2] for name in names}}
-      >>> log = artix.identification.read_log(arm, table, time="t", position="q_{joint}", time_unit=1e-3)
+      >>> log = artix.identification.read_log(
+      ...     arm, table, time="t", position="q_{joint}", time_unit=1e-3
+      ... )
       >>> print(log.time, log.position.shape)
       [0.   0.01 0.02] (3, 2)
     """
@@ -278,7 +304,9 @@ def read_log(
         "current": current,
     }
     values: dict[str, Any] = {
-        kind: np.stack([_column(columns, _name(pattern, joint, k)) for k, joint in enumerate(names)], axis=1)
+        kind: np.stack(
+            [_column(columns, _name(pattern, joint, k)) for k, joint in enumerate(names)], axis=1
+        )
         for kind, pattern in patterns.items()
         if pattern is not None
     }
@@ -291,18 +319,23 @@ def read_log(
 
 
 def _warn_of_doubts(log: Log) -> None:
-    """Points out times, angles and velocities that can hardly be in seconds, unwrapped, and of the same joints."""
+    """Points out times, angles and velocities that can hardly be in seconds, unwrapped, and of the
+    same joints.
+    """
     names = log.robot.topology.dof_names
     if log.period > _LONGEST_PERIOD:
         warnings.warn(
-            f"time: samples are {log.period:g} s apart; if it is in milliseconds, use time_unit=1e-3", stacklevel=3
+            f"time: samples are {log.period:g} s apart; if it is in milliseconds, use "
+            "time_unit=1e-3",
+            stacklevel=3,
         )
     jumps = np.abs(np.diff(log.position, axis=0))
     if jumps.size and jumps.max() > _LARGEST_JUMP:
         row, dof = np.unravel_index(int(np.argmax(jumps)), jumps.shape)
         warnings.warn(
-            f"position: {names[dof]!r} jumps by {jumps[row, dof]:.3g} after sample {row}, at {log.time[row]:g} s, "
-            "where derivatives will be wrong; unwrap angles that start again at pi",
+            f"position: {names[dof]!r} jumps by {jumps[row, dof]:.3g} after sample {row}, at "
+            f"{log.time[row]:g} s, where derivatives will be wrong; unwrap angles that start "
+            "again at pi",
             stacklevel=3,
         )
     if log.velocity is None:
@@ -313,8 +346,9 @@ def _warn_of_doubts(log: Log) -> None:
     worst = int(np.argmax(missed - _MISSED * extent))
     if missed[worst] > max(_MISSED * extent[worst], _LEAST_MISSED):
         warnings.warn(
-            f"velocity: its integral misses the position of {names[worst]!r} by {missed[worst]:.3g}, where that moves "
-            f"by {extent[worst]:.3g}; check units, signs and columns",
+            f"velocity: its integral misses the position of {names[worst]!r} by "
+            f"{missed[worst]:.3g}, where that moves by {extent[worst]:.3g}; check units, signs "
+            "and columns",
             stacklevel=3,
         )
 
@@ -322,9 +356,13 @@ def _warn_of_doubts(log: Log) -> None:
 def _low_pass(value: np.ndarray, period: float, cutoff: float, order: int) -> np.ndarray:
     highest = 0.5 / period
     if not 0 < cutoff < highest:
-        raise ValueError(f"cutoff: must be between 0 and half the sampling frequency, {highest:g} Hz; found {cutoff}")
+        raise ValueError(
+            f"cutoff: must be between 0 and half the sampling frequency, {highest:g} Hz; found "
+            f"{cutoff}"
+        )
     sections = butter(order, cutoff, fs=1 / period, output="sos")
-    # The ends are continued over three periods of the cutoff, so that the filter has settled where the log begins.
+    # The ends are continued over three periods of the cutoff, so that the filter has settled where
+    # the log begins.
     padding = min(len(value) - 1, math.ceil(3 / (cutoff * period)))
     return sosfiltfilt(sections, value, axis=0, padlen=padding)
 
@@ -333,7 +371,9 @@ def _name(pattern: str, joint: str, index: int) -> str:
     return pattern.replace("{joint}", joint).replace("{index}", str(index))
 
 
-def _columns_of(table: str | Path | Mapping[str, Any], joints: Sequence[str], topic: str | None) -> Mapping[str, Any]:
+def _columns_of(
+    table: str | Path | Mapping[str, Any], joints: Sequence[str], topic: str | None
+) -> Mapping[str, Any]:
     path = Path(table) if isinstance(table, str | Path) else Path()
     is_bag = isinstance(table, str | Path) and (path.suffix.lower() in _BAGS or path.is_dir())
     if topic is not None and not is_bag:
@@ -358,11 +398,16 @@ def _columns_of(table: str | Path | Mapping[str, Any], joints: Sequence[str], to
             dialect = "excel"
         rows = [row for row in csv.reader(file, dialect) if row]
     if len(rows) < 2:
-        raise ValueError(f"{path}: expected a line of names and lines of numbers; found {len(rows)} lines")
+        raise ValueError(
+            f"{path}: expected a line of names and lines of numbers; found {len(rows)} lines"
+        )
     head = [name.strip() for name in rows[0]]
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(head):
-            raise ValueError(f"{path}, line {number}: expected {len(head)} cells, as in the first; found {len(row)}")
+            raise ValueError(
+                f"{path}, line {number}: expected {len(head)} cells, as in the first; found "
+                f"{len(row)}"
+            )
     return {name: np.array([row[k] for row in rows[1:]]) for k, name in enumerate(head)}
 
 
@@ -387,14 +432,17 @@ def _bag_columns(path: Path, joints: Sequence[str], topic: str | None) -> dict[s
     if not named:
         names = sorted({name for each in messages for name in each.name})
         raise ValueError(
-            f"{path}: no message names all joints of the robot ({', '.join(joints)}); messages name: {', '.join(names)}"
+            f"{path}: no message names all joints of the robot ({', '.join(joints)}); messages "
+            f"name: {', '.join(names)}"
         )
     # A publisher leaves out what it does not know, but always the same.
     kinds = [kind for kind in _KINDS if 2 * sum(_has(each, kind) for each in named) > len(named)]
     complete = [each for each in named if all(_has(each, kind) for kind in kinds)]
     if not complete:
         raise ValueError(f"{path}: no message has a number for each name in {', '.join(kinds)}")
-    stamps = np.array([each.header.stamp.sec * 10**9 + each.header.stamp.nanosec for each in complete], "int64")
+    stamps = np.array(
+        [each.header.stamp.sec * 10**9 + each.header.stamp.nanosec for each in complete], "int64"
+    )
     stamp, first = np.unique(stamps, return_index=True)
     _warn_of_messages(
         f"{path}, topic {topic}",
@@ -427,19 +475,23 @@ def _warn_of_messages(where: str, total: int, counts: Mapping[str, int], back: i
         warnings.warn(f"{where}: {passed}: {', '.join(over)}", stacklevel=5)
     if back:
         warnings.warn(
-            f"{where}: stamps go back {back} times, and messages are sorted by them; if a clock was set, two motions "
-            "may be mixed: record the part before or after it alone",
+            f"{where}: stamps go back {back} times, and messages are sorted by them; if a clock "
+            "was set, two motions may be mixed: record the part before or after it alone",
             stacklevel=5,
         )
 
 
 def _joint_states(path: Path, reader: Any, topic: str | None) -> tuple[str, list[Any]]:
-    """A topic with joint states, or the only one, and its messages; ``None`` for those that are damaged."""
+    """A topic with joint states, or the only one, and its messages; ``None`` for those that are
+    damaged.
+    """
     chosen = [each for each in reader.connections if each.msgtype == _JOINT_STATE]
     topics = sorted({each.topic for each in chosen})
     if topic not in topics and (topic is not None or len(topics) != 1):
         fix = "choose one by topic=" if topics else "record one, such as /joint_states"
-        raise ValueError(f"{path}: topics with {_JOINT_STATE}: {', '.join(topics) or 'none'}; {fix}")
+        raise ValueError(
+            f"{path}: topics with {_JOINT_STATE}: {', '.join(topics) or 'none'}; {fix}"
+        )
     chosen = [each for each in chosen if topic in (None, each.topic)]
 
     def parsed(kind: str, data: bytes) -> Any:
@@ -478,8 +530,12 @@ def _check_robot(robot: Articulation) -> None:
     if not topology.fixed_base:
         raise ValueError("a log needs a robot with a fixed base; load an arm with fixed_base=True")
     if topology.has_spherical:
-        joints = sorted({topology.dof_names[k].split(":")[0] for k in np.flatnonzero(topology.dof_is_spherical)})
-        raise ValueError(f"positions of spherical joints cannot be filtered one by one: {', '.join(joints)}")
+        joints = sorted(
+            {topology.dof_names[k].split(":")[0] for k in np.flatnonzero(topology.dof_is_spherical)}
+        )
+        raise ValueError(
+            f"positions of spherical joints cannot be filtered one by one: {', '.join(joints)}"
+        )
 
 
 def _check_gaps(time: np.ndarray, period: float) -> None:
@@ -487,6 +543,7 @@ def _check_gaps(time: np.ndarray, period: float) -> None:
     longest = int(np.argmax(steps))
     if steps[longest] > _LONGEST_GAP * period:
         raise ValueError(
-            f"time: {steps[longest]:.3g} s are missing after sample {longest}, at {time[longest]:.6g} s, where samples "
-            f"are {period:.3g} s apart; take the part before or after it by between(start, end)"
+            f"time: {steps[longest]:.3g} s are missing after sample {longest}, at "
+            f"{time[longest]:.6g} s, where samples are {period:.3g} s apart; take the part before "
+            "or after it by between(start, end)"
         )

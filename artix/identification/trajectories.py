@@ -1,4 +1,6 @@
-"""Motions that make parameters visible: Fourier series within a robot's limits (Swevers et al., T-RO 1997)."""
+"""Motions that make parameters visible: Fourier series within a robot's limits (Swevers et al.,
+T-RO 1997).
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,10 @@ def exciting_trajectory(
 ) -> Log:
     """A periodic motion from which a robot's inertias can be identified well.
 
-    Each joint follows ``q_i(t) = q_i0 + sum_k a_ik sin(k w t) + b_ik cos(k w t)`` with ``w = 2 pi / duration``. Joints
-    are scaled to stay within their limits; the coefficients maximise the determinant of the information ``Y^T Y`` of
-    the inertial parameters (D-optimality). Check it for collisions, and start it from rest by a slow approach to its
-    first sample.
+    Each joint follows ``q_i(t) = q_i0 + sum_k a_ik sin(k w t) + b_ik cos(k w t)`` with
+    ``w = 2 pi / duration``. Joints are scaled to stay within their limits; the coefficients
+    maximise the determinant of the information ``Y^T Y`` of the inertial parameters (D-optimality).
+    Check it for collisions, and start it from rest by a slow approach to its first sample.
 
     Args:
       robot: the robot, with limits and guessed inertias.
@@ -42,8 +44,8 @@ def exciting_trajectory(
       period: time between samples [s].
       max_speed: the highest joint speed, if the robot's own limit is not lower [rad/s or m/s].
       max_acceleration: the highest joint acceleration [rad/s^2 or m/s^2].
-      margin: part of the range of a joint that is left free at either end. Unlimited joints move within half a turn to
-        either side, or 0.5 m.
+      margin: part of the range of a joint that is left free at either end. Unlimited joints move
+        within half a turn to either side, or 0.5 m.
       iterations: iterations of L-BFGS; 0 for a random series within the limits.
       seed: seed of the first coefficients.
 
@@ -64,7 +66,10 @@ def exciting_trajectory(
             raise ValueError(f"{name}: expected a positive number; found {value!r}")
     series = _Series(robot, duration, harmonics, max_speed, max_acceleration, margin)
     count = robot.topology.num_dofs
-    start = np.random.default_rng(seed).normal(size=(2, harmonics, count)) / np.arange(1, harmonics + 1)[:, None]
+    start = (
+        np.random.default_rng(seed).normal(size=(2, harmonics, count))
+        / np.arange(1, harmonics + 1)[:, None]
+    )
     time = np.arange(0, duration, period)
     coefficients = start
     if iterations:
@@ -72,7 +77,9 @@ def exciting_trajectory(
         coarse = np.linspace(0, duration, 20 * harmonics, endpoint=False)
         coefficients = _most_informative(robot, series, coarse, start, iterations)
     with jax.enable_x64(True):
-        position, velocity, acceleration = (np.asarray(x) for x in series(jnp.asarray(time), jnp.asarray(coefficients)))
+        position, velocity, acceleration = (
+            np.asarray(x) for x in series(jnp.asarray(time), jnp.asarray(coefficients))
+        )
     return Log(robot, time, position, velocity, acceleration)
 
 
@@ -91,7 +98,9 @@ class _Series:
         unlimited = np.where(robot.topology.dof_is_linear, 0.5, np.pi)
         lower = np.asarray(robot.joint_lower_limit, float)
         upper = np.asarray(robot.joint_upper_limit, float)
-        lower = np.where(lower > -1e4, lower, np.where(upper < 1e4, upper - 2 * unlimited, -unlimited))
+        lower = np.where(
+            lower > -1e4, lower, np.where(upper < 1e4, upper - 2 * unlimited, -unlimited)
+        )
         upper = np.where(upper < 1e4, upper, lower + 2 * unlimited)
         self._middle = 0.5 * (lower + upper)
         self._reach = (0.5 - margin) * (upper - lower)
@@ -102,13 +111,22 @@ class _Series:
 
     def __call__(self, time: Array, coefficients: Array) -> tuple[Array, Array, Array]:
         """Positions, velocities and accelerations at these times, [N, n] each."""
-        highest = [jnp.abs(x).max(axis=0) for x in self._unscale(jnp.asarray(self._fine), coefficients)]
+        highest = [
+            jnp.abs(x).max(axis=0) for x in self._unscale(jnp.asarray(self._fine), coefficients)
+        ]
         bounds = (self._reach, self._speed, self._acceleration)
-        factors = jnp.stack([jnp.asarray(bound) / high for bound, high in zip(bounds, highest, strict=True)])
-        # Between the samples that the largest values were taken from, a series is at most 1 % larger.
+        factors = jnp.stack(
+            [jnp.asarray(bound) / high for bound, high in zip(bounds, highest, strict=True)]
+        )
+        # Between the samples that the largest values were taken from, a series is at most 1 %
+        # larger.
         factor = 0.99 * factors.min(axis=0)
         position, velocity, acceleration = self._unscale(time, coefficients)
-        return jnp.asarray(self._middle) + factor * position, factor * velocity, factor * acceleration
+        return (
+            jnp.asarray(self._middle) + factor * position,
+            factor * velocity,
+            factor * acceleration,
+        )
 
     def _unscale(self, time: Array, coefficients: Array) -> tuple[Array, Array, Array]:
         frequencies = jnp.asarray(self._frequencies)

@@ -31,9 +31,11 @@ from artix.optimal_control.checks import as_array
 
 Array = jax.Array
 MIN_DAMPING, MAX_DAMPING = 1e-7, 1e3
-#: Along a path, joints move at most so many radians or metres for each metre or radian of the tasks.
+#: Along a path, joints move at most so many radians or metres for each metre or radian of the
+#: tasks.
 LONGEST_STEP = 100.0
-#: Directions whose curvature is below this share of the largest, in rounding errors, do not matter to any task.
+#: Directions whose curvature is below this share of the largest, in rounding errors, do not matter
+#: to any task.
 _FLAT = 100
 
 
@@ -53,7 +55,9 @@ class Solution(NamedTuple):
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> task = inverse_kinematics.FrameTask("tool", artix.frame_pose(arm, state, "tool"))
-      >>> solution = inverse_kinematics.solve(arm, [task], jax.tree.map(lambda leaf: leaf[None], state))
+      >>> solution = inverse_kinematics.solve(
+      ...     arm, [task], jax.tree.map(lambda leaf: leaf[None], state)
+      ... )
       >>> solution.state.joint_position.shape, bool(solution.solved)
       ((7,), True)
     """
@@ -77,7 +81,8 @@ def solve(
     position_tolerance: float = 1e-4,
     rotation_tolerance: float = 1e-3,
 ) -> Solution:
-    """Finds a configuration within the joint limits that satisfies tasks, by damped least squares from several seeds.
+    """Finds a configuration within the joint limits that satisfies tasks, by damped least squares
+    from several seeds.
 
     It minimises ``sum (w e)^2`` over the errors e of all tasks with their costs w, and ``(cost
     (minimum - d))^2`` of distances d that are too small: Levenberg-Marquardt on the Gauss-Newton
@@ -129,7 +134,9 @@ def solve(
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> goal = artix.frame_pose(arm, artix.random_state(arm, jax.random.key(0)), "tool")
-      >>> seeds = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(1), 8))
+      >>> seeds = jax.vmap(lambda key: artix.random_state(arm, key))(
+      ...     jax.random.split(jax.random.key(1), 8)
+      ... )
       >>> tool = inverse_kinematics.FrameTask("tool", goal)
       >>> bool(inverse_kinematics.solve(arm, [tool], seeds, margin=0.02).solved)
       True
@@ -140,7 +147,9 @@ def solve(
     near = jax.tree.map(lambda leaf: leaf[0], seeds) if near is None else near
     _check_configurations(articulation, "near", near, ())
     _warn_of_seeds_beyond_limits(articulation, seeds.joint_position)
-    return _best(articulation, goals, seeds, near, iterations, position_tolerance, rotation_tolerance)
+    return _best(
+        articulation, goals, seeds, near, iterations, position_tolerance, rotation_tolerance
+    )
 
 
 def follow(
@@ -171,9 +180,9 @@ def follow(
         [FrameTask("tool", target)]``.
       path: an array with a leading axis [T], such as poses [T, 7] [m], or a pytree of them.
       start: the configuration from which to find the first one.
-      max_step: largest motion of a joint from one point to the next [rad or m], one or [n]; ``None``
-        for 100 rad or m for each metre or radian by which the errors of the tasks change, and at
-        least 100 times ``position_tolerance``.
+      max_step: largest motion of a joint from one point to the next [rad or m], one or [n];
+        ``None`` for 100 rad or m for each metre or radian by which the errors of the tasks change,
+        and at least 100 times ``position_tolerance``.
       distances: as for :func:`solve`.
       margin: as for :func:`solve` [rad or m].
       iterations: number of iterations at each point.
@@ -190,8 +199,13 @@ def follow(
 
     Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
-      >>> line = artix.frame_pose(arm, bent, "tool") + jnp.linspace(0, 0.1, 50)[:, None] * jnp.eye(7)[2]
+      >>> bent = artix.neutral_state(arm).replace(
+      ...     joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0])
+      ... )
+      >>> line = (
+      ...     artix.frame_pose(arm, bent, "tool")
+      ...     + jnp.linspace(0, 0.1, 50)[:, None] * jnp.eye(7)[2]
+      ... )
       >>> tasks = lambda target: [inverse_kinematics.FrameTask("tool", target)]
       >>> solution = inverse_kinematics.follow(arm, tasks, line, bent)
       >>> print(solution.state.joint_position.shape, solution.solved.all())
@@ -200,23 +214,32 @@ def follow(
     _check_options(articulation, iterations, position_tolerance, rotation_tolerance)
     if not callable(tasks):
         raise TypeError(
-            f"tasks: expected a function of a point of the path; found {type(tasks).__name__}: write lambda target: "
-            '[FrameTask("tool", target)]'
+            f"tasks: expected a function of a point of the path; found {type(tasks).__name__}: "
+            'write lambda target: [FrameTask("tool", target)]'
         )
     for leaf in jax.tree.leaves(path):
         check_finite("path", leaf)
         check_quaternion("path", leaf)
     _check_configurations(articulation, "start", start, ())
     if max_step is not None:
-        max_step = numbers("max_step", max_step, (articulation.topology.num_dofs,), articulation.dtype)
+        max_step = numbers(
+            "max_step", max_step, (articulation.topology.num_dofs,), articulation.dtype
+        )
     options = iterations, position_tolerance, rotation_tolerance
 
-    def body(last: tuple[State, Any, Array], point: Any) -> tuple[tuple[State, Any, Array], Solution]:
+    def body(
+        last: tuple[State, Any, Array], point: Any
+    ) -> tuple[tuple[State, Any, Array], Solution]:
         state, last_point, is_first = last
         goals = goals_of(articulation, tasks(point), distances, margin)
         step = max_step
         if step is None:
-            change = _change(articulation, goals_of(articulation, tasks(last_point), distances, margin), goals, state)
+            change = _change(
+                articulation,
+                goals_of(articulation, tasks(last_point), distances, margin),
+                goals,
+                state,
+            )
             step = LONGEST_STEP * jnp.maximum(change, position_tolerance)
         step = jnp.where(is_first, jnp.inf, step)
         lower, upper = goals.limits(articulation)
@@ -225,7 +248,9 @@ def follow(
             joint_upper_limit=jnp.minimum(upper, state.joint_position + step),
         )
         seed = jax.tree.map(lambda leaf: leaf[None], state)
-        solution = _best(near, goals.replace(margin=jnp.zeros_like(goals.margin)), seed, state, *options)
+        solution = _best(
+            near, goals.replace(margin=jnp.zeros_like(goals.margin)), seed, state, *options
+        )
         return (solution.state, point, jnp.zeros((), bool)), solution
 
     rest = start.replace(
@@ -238,26 +263,41 @@ def follow(
     return jax.lax.scan(body, first, path)[1]
 
 
-def goals_of(articulation: Articulation, tasks: Any, distances: Distances | None, margin: float | Array) -> Goals:
+def goals_of(
+    articulation: Articulation, tasks: Any, distances: Distances | None, margin: float | Array
+) -> Goals:
     """The tasks, distances and margin, after checks."""
     if distances is not None:
         if not isinstance(distances, Distances):
-            raise TypeError(f"distances: expected inverse_kinematics.Distances; found {type(distances).__name__}")
+            raise TypeError(
+                "distances: expected inverse_kinematics.Distances; found "
+                f"{type(distances).__name__}"
+            )
         distances = distances._checked(articulation)
     shape, dtype = (articulation.topology.num_dofs,), articulation.dtype
-    return Goals(checked_tasks(articulation, tasks), distances, numbers("margin", margin, shape, dtype))
+    return Goals(
+        checked_tasks(articulation, tasks), distances, numbers("margin", margin, shape, dtype)
+    )
 
 
 def _check_options(
-    articulation: Articulation, iterations: int, position_tolerance: float, rotation_tolerance: float
+    articulation: Articulation,
+    iterations: int,
+    position_tolerance: float,
+    rotation_tolerance: float,
 ) -> None:
     check_type("articulation", articulation, Articulation)
     check_count("iterations", iterations)
-    for name, tolerance in (("position_tolerance", position_tolerance), ("rotation_tolerance", rotation_tolerance)):
+    for name, tolerance in (
+        ("position_tolerance", position_tolerance),
+        ("rotation_tolerance", rotation_tolerance),
+    ):
         numbers(name, tolerance, (), articulation.dtype)
 
 
-def _check_configurations(articulation: Articulation, name: str, states: Any, axes: tuple[str, ...]) -> None:
+def _check_configurations(
+    articulation: Articulation, name: str, states: Any, axes: tuple[str, ...]
+) -> None:
     """Checks configurations with these leading axes."""
     check_type(name, states, State)
     meaning = "with a leading axis over seeds" if axes else "one configuration"
@@ -265,7 +305,10 @@ def _check_configurations(articulation: Articulation, name: str, states: Any, ax
         value = getattr(states, field)
         as_array(f"{name}.{field}", value, (*axes, size), articulation.dtype, meaning)
         if axes and (len(value) != len(states.joint_position) or not len(value)):
-            raise ValueError(f"{name}.{field}: expected a row for each seed, at least one; found shape {value.shape}")
+            raise ValueError(
+                f"{name}.{field}: expected a row for each seed, at least one; found shape "
+                f"{value.shape}"
+            )
         check_finite(f"{name}.{field}", value)
     check_quaternion(f"{name}.root_pose", states.root_pose)
 
@@ -276,8 +319,8 @@ def _warn_of_seeds_beyond_limits(articulation: Articulation, positions: Array) -
     if beyond is not None and beyond.any():
         seed, dof = (int(k) for k in np.argwhere(beyond)[0])
         warnings.warn(
-            f"seeds.joint_position: {beyond.any(axis=1).sum()} of {len(beyond)} seeds lie outside the joint limits and "
-            f"start from the nearest position within them; in seed {seed}, "
+            f"seeds.joint_position: {beyond.any(axis=1).sum()} of {len(beyond)} seeds lie outside "
+            f"the joint limits and start from the nearest position within them; in seed {seed}, "
             f"{describe_beyond(articulation, positions[seed], dof)}",
             stacklevel=3,
         )
@@ -306,24 +349,38 @@ def _best(
             trial = _trial(articulation, goals, state, damping)
             trial_cost = _cost(articulation, goals, trial)
             better = trial_cost < cost
-            damping = jnp.clip(damping * jnp.where(better, 0.2, 5.0).astype(cost.dtype), MIN_DAMPING, MAX_DAMPING)
-            return (chosen(better, trial, state), damping, jnp.where(better, trial_cost, cost)), None
+            damping = jnp.clip(
+                damping * jnp.where(better, 0.2, 5.0).astype(cost.dtype), MIN_DAMPING, MAX_DAMPING
+            )
+            return (
+                chosen(better, trial, state),
+                damping,
+                jnp.where(better, trial_cost, cost),
+            ), None
 
         first = start, jnp.asarray(1e-2, articulation.dtype), _cost(articulation, goals, start)
         (state, _, cost), _ = jax.lax.scan(body, first, length=iterations)
         return state, cost
 
     def judge(state: State) -> tuple[Array, Array, Array, Array]:
-        return *_missed(articulation, goals, state), jnp.sum(artix.difference(articulation, near, state) ** 2)
+        return *_missed(articulation, goals, state), jnp.sum(
+            artix.difference(articulation, near, state) ** 2
+        )
 
     states, costs = jax.vmap(from_seed)(seeds)
     lengths, angles, rooms, away = jax.vmap(judge)(states)
-    solved = (lengths <= position_tolerance) & (angles <= rotation_tolerance) & (rooms >= -position_tolerance)
+    solved = (
+        (lengths <= position_tolerance)
+        & (angles <= rotation_tolerance)
+        & (rooms >= -position_tolerance)
+    )
     # Which seed has the smallest error among those that reach the target is decided by rounding.
     order = jnp.where(jnp.any(solved), jnp.where(solved, away, jnp.inf), costs)
     best = jnp.argmin(jnp.where(jnp.isnan(order), jnp.inf, order))
     state = jax.tree.map(lambda leaf: leaf[best], states)
-    return Solution(_optimal(robot, wanted, state), lengths[best], angles[best], rooms[best], solved[best])
+    return Solution(
+        _optimal(robot, wanted, state), lengths[best], angles[best], rooms[best], solved[best]
+    )
 
 
 @artix.quantity
@@ -331,7 +388,10 @@ def _missed(articulation: Articulation, goals: Goals, state: State) -> tuple[Arr
     """The largest distance and angle by which a task is missed, and the smallest room."""
     dtype = articulation.dtype
     missed = [task.missed(articulation, state) for task in goals.tasks]
-    length, angle = (jnp.max(jnp.stack([jnp.asarray(x, dtype) for x in each])) for each in zip(*missed, strict=True))
+    length, angle = (
+        jnp.max(jnp.stack([jnp.asarray(x, dtype) for x in each]))
+        for each in zip(*missed, strict=True)
+    )
     rooms = jnp.full(1, jnp.inf, dtype)
     if goals.distances is not None:
         rooms = goals.distances.room(articulation, state)
@@ -342,7 +402,9 @@ def _missed(articulation: Articulation, goals: Goals, state: State) -> tuple[Arr
 def _change(articulation: Articulation, before: Goals, after: Goals, state: State) -> Array:
     """The largest change of an entry of the tasks' errors [m or rad], []."""
     pairs = zip(before.tasks, after.tasks, strict=True)
-    changes = [new.error(articulation, state) - old.error(articulation, state) for old, new in pairs]
+    changes = [
+        new.error(articulation, state) - old.error(articulation, state) for old, new in pairs
+    ]
     return jnp.max(jnp.abs(jnp.concatenate(changes)))
 
 
@@ -359,7 +421,9 @@ def _trial(articulation: Articulation, goals: Goals, state: State, damping: Arra
     base, position = articulation.topology.num_base_dofs, state.joint_position
     lower, upper = goals.limits(articulation)
     gradient = matmul(residual, slope)
-    out = ((position <= lower) & (gradient[base:] > 0)) | ((position >= upper) & (gradient[base:] < 0))
+    out = ((position <= lower) & (gradient[base:] > 0)) | (
+        (position >= upper) & (gradient[base:] < 0)
+    )
     free = jnp.concatenate([jnp.ones(base, bool), ~out])
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
@@ -368,7 +432,7 @@ def _trial(articulation: Articulation, goals: Goals, state: State, damping: Arra
     return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
 
 
-# --- derivatives ----------------------------------------------------------------------------------------------------
+# --- derivatives --------------------------------------------------------------------------------
 
 
 @jax.custom_jvp
@@ -378,7 +442,8 @@ def _optimal(articulation: Articulation, goals: Goals, state: State) -> State:
 
 
 def _optimal_change(primals: Any, tangents: Any) -> tuple[State, State]:
-    """The implicit function theorem: the gradient of the cost stays zero in the joints that no limit holds.
+    """The implicit function theorem: the gradient of the cost stays zero in the joints that no
+    limit holds.
 
     A joint at a limit is a function of that limit. Flat directions do not move.
     """
@@ -434,4 +499,6 @@ def _gradient(articulation: Articulation, goals: Goals, state: State) -> Array:
 def _curvature(articulation: Articulation, goals: Goals, state: State) -> Array:
     """Its derivative by the generalised coordinates, [nv, nv]."""
     zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
-    return jax.jacfwd(lambda step: _gradient(articulation, goals, move(articulation, state, step)))(zero)
+    return jax.jacfwd(lambda step: _gradient(articulation, goals, move(articulation, state, step)))(
+        zero
+    )

@@ -19,7 +19,8 @@ Array = jax.Array
 
 
 class Distances(struct.PyTreeNode):
-    """Least distances between shapes: mink's ``CollisionAvoidanceLimit``, pink's ``SelfCollisionBarrier``.
+    """Least distances between shapes: mink's ``CollisionAvoidanceLimit``, pink's
+    ``SelfCollisionBarrier``.
 
     Distances d are those of :func:`artix.geometry_pair_distances`: of spheres, capsules, and one
     box with either.
@@ -83,7 +84,11 @@ class Distances(struct.PyTreeNode):
                 if name in names:
                     link = topology.geometries[names.index(name)].link
                     J = artix.frame_jacobian(articulation, state, link)
-                    arm = closest.point[k] + sign * half[k] - artix.frame_pose(articulation, state, link)[:3]
+                    arm = (
+                        closest.point[k]
+                        + sign * half[k]
+                        - artix.frame_pose(articulation, state, link)[:3]
+                    )
                     normal = sign * closest.normal[k]
                     row = row + matmul(normal, J[:3]) + matmul(jnp.cross(arm, normal), J[3:])
             rows.append(row)
@@ -91,7 +96,11 @@ class Distances(struct.PyTreeNode):
 
     def _measured(self, articulation: Articulation, state: State) -> artix.contact.PairDistances:
         return artix.geometry_pair_distances(
-            articulation, state, self.pairs, obstacles=dict(self.obstacles), obstacle_poses=self.obstacle_poses
+            articulation,
+            state,
+            self.pairs,
+            obstacles=dict(self.obstacles),
+            obstacle_poses=self.obstacle_poses,
         )
 
     def _checked(self, articulation: Articulation) -> Distances:

@@ -37,6 +37,8 @@ def inverse_kinematics(
     """
     check_names("frames", frames)
     names = tuple(frames)
-    targets = as_array("targets", targets, (len(names), 7), articulation.dtype, f"a pose for each of {list(names)}")
+    targets = as_array(
+        "targets", targets, (len(names), 7), articulation.dtype, f"a pose for each of {list(names)}"
+    )
     tasks = [FrameTask(name, targets[k], 1.0, rotation_weight) for k, name in enumerate(names)]
     return solve(articulation, tasks, seeds, **options)

@@ -1,4 +1,5 @@
-"""Small convex quadratic programs with bounds and soft rows, by an interior point, within a robot's own program.
+"""Small convex quadratic programs with bounds and soft rows, by an interior point, within a robot's
+own program.
 
 The minimum over x of ``1/2 x H x + g x + penalty sum(max(0, A x - b))`` with ``lower <= x <=
 upper``. Rows are soft, so that there always is a solution; with a penalty above their multipliers
@@ -89,7 +90,9 @@ class _Point(NamedTuple):
 
 
 def minimum(program: QuadraticProgram) -> Minimum:
-    """Solves the program. Derivatives, in both modes, are those of the equations above at the solution."""
+    """Solves the program. Derivatives, in both modes, are those of the equations above at the
+    solution.
+    """
     point, is_solved = _solved(_scaled(program))
     x = jnp.clip(point.x, program.lower, program.upper)
     excess = jnp.maximum(matmul(program.A, x) - program.b, 0)
@@ -97,10 +100,14 @@ def minimum(program: QuadraticProgram) -> Minimum:
 
 
 def _scaled(program: QuadraticProgram) -> QuadraticProgram:
-    """The same with an inside and rows of unit length, none of which asks for what bounds forbid."""
+    """The same with an inside and rows of unit length, none of which asks for what bounds
+    forbid.
+    """
     A = program.A
     is_bounded = jnp.isfinite(program.lower) & jnp.isfinite(program.upper)
-    middle, half = (jnp.where(is_bounded, 0.5 * (program.upper + k * program.lower), 0) for k in (1, -1))
+    middle, half = (
+        jnp.where(is_bounded, 0.5 * (program.upper + k * program.lower), 0) for k in (1, -1)
+    )
     newton = jnp.max(jnp.abs(program.g) / jnp.diagonal(program.H))
     size = jnp.maximum(jnp.max(half), jnp.where(jnp.all(is_bounded), 0, newton))
     half = jnp.maximum(half, _NARROW * jnp.where(size > 0, size, 1))
@@ -141,7 +148,9 @@ def _start(program: QuadraticProgram) -> tuple[_Point, _Scale]:
     far = 10 * newton + 4 * jnp.max(jnp.append(-b, 0))
     half = 0.5 * jnp.minimum(jnp.where(width > 0, width, size), far + 1e-3 * size)
     x = jnp.where(hasl, low + half, jnp.where(hasu, high - half, 0))
-    x = jnp.where(both, jnp.clip(jnp.zeros_like(x), low + half, jnp.maximum(high - half, low + half)), x)
+    x = jnp.where(
+        both, jnp.clip(jnp.zeros_like(x), low + half, jnp.maximum(high - half, low + half)), x
+    )
     tl = jnp.where(hasl, jnp.maximum(x - low, half), one)
     tu = jnp.where(hasu, jnp.maximum(high - x, half), one)
     steep = jnp.max(jnp.abs(g) + matmul(jnp.abs(H), half))
@@ -173,8 +182,12 @@ def _residual(program: QuadraticProgram, point: _Point) -> Array:
     return matmul(H, point.x) + g - point.zl + point.zu + matmul(A.T, point.zr)
 
 
-def _factorized(program: QuadraticProgram, point: _Point) -> Callable[[Array, Array], tuple[Array, Array]]:
-    """The function that gives the solution x, z of ``M x + A^T z = r``, ``A x - D z = q``, [n] and [m]."""
+def _factorized(
+    program: QuadraticProgram, point: _Point
+) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """The function that gives the solution x, z of ``M x + A^T z = r``, ``A x - D z = q``, [n] and
+    [m].
+    """
     A = program.A
     matrix = program.H + jnp.diag(point.zl / point.tl + point.zu / point.tu)
     # Bounds that hold are far stiffer than costs: a unit diagonal keeps rounding errors small.
@@ -202,7 +215,9 @@ def _step(
     solve: Callable[[Array, Array], tuple[Array, Array]],
     complement: tuple[Array, Array, Array, Array],
 ) -> _Point:
-    """The Newton step towards products ``t z`` and ``s y`` that differ from the present ones by ``complement``."""
+    """The Newton step towards products ``t z`` and ``s y`` that differ from the present ones by
+    ``complement``.
+    """
     A = program.A
     cl, cu, cr, cs = complement
     low, high = jnp.where(scale.hasl, program.lower, 0), jnp.where(scale.hasu, program.upper, 0)
@@ -229,7 +244,10 @@ def _length(point: _Point, step: _Point) -> Array:
     """The longest step, at most 1, that keeps everything positive."""
     values, changes = (jnp.concatenate(list(each[1:])) for each in (point, step))
     falls = changes < 0
-    return jnp.minimum(jnp.min(jnp.where(falls, values / jnp.where(falls, -changes, 1), 1 / _FRACTION)), 1 / _FRACTION)
+    return jnp.minimum(
+        jnp.min(jnp.where(falls, values / jnp.where(falls, -changes, 1), 1 / _FRACTION)),
+        1 / _FRACTION,
+    )
 
 
 def _gap(point: _Point, count: Array) -> Array:
@@ -249,13 +267,20 @@ def _solved(program: QuadraticProgram) -> tuple[_Point, Array]:
     dtype = program.g.dtype
     tolerance = _TOLERANCES.get(dtype.name, 1e-7)
     num_rows = 2 * len(program.b)
-    count = jnp.maximum(jnp.sum(scale.hasl, dtype=dtype) + jnp.sum(scale.hasu, dtype=dtype) + num_rows, 1)
+    count = jnp.maximum(
+        jnp.sum(scale.hasl, dtype=dtype) + jnp.sum(scale.hasu, dtype=dtype) + num_rows, 1
+    )
 
     def body(loop: tuple[_Point, Array, Array]) -> tuple[_Point, Array, Array]:
         point, iterations, _ = loop
         solve = _factorized(program, point)
         mu = _gap(point, count)
-        nothing = -point.tl * point.zl, -point.tu * point.zu, -point.tr * point.zr, -point.s * point.y
+        nothing = (
+            -point.tl * point.zl,
+            -point.tu * point.zu,
+            -point.tr * point.zr,
+            -point.s * point.y,
+        )
         affine = _step(program, point, scale, solve, nothing)
         ahead = _moved(point, affine, jnp.minimum(_length(point, affine), 1))
         center = jnp.clip(_gap(ahead, count) / jnp.where(mu > 0, mu, 1), 0, 1) ** 3 * mu

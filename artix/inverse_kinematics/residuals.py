@@ -37,7 +37,9 @@ class Goals(struct.PyTreeNode):
             parts.append(self.distances.cost * jnp.minimum(room, jnp.zeros_like(room)))
         return jnp.concatenate(parts)
 
-    def residual_and_jacobian(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
+    def residual_and_jacobian(
+        self, articulation: Articulation, state: State
+    ) -> tuple[Array, Array]:
         """:meth:`residual` and its derivative by the generalised coordinates, [k] and [k, nv]."""
         rows = [task.weighted(articulation, state) for task in self.tasks]
         if self.distances is not None:
@@ -49,9 +51,13 @@ class Goals(struct.PyTreeNode):
         return _stacked(rows)
 
     def steps(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
-        """What one tick should add to the errors of all tasks times their costs [k], and their Jacobian [k, nv]."""
+        """What one tick should add to the errors of all tasks times their costs [k], and their
+        Jacobian [k, nv].
+        """
         rows = [task.weighted(articulation, state) for task in self.tasks]
-        return _stacked([(-task.gain * e, J) for task, (e, J) in zip(self.tasks, rows, strict=True)])
+        return _stacked(
+            [(-task.gain * e, J) for task, (e, J) in zip(self.tasks, rows, strict=True)]
+        )
 
 
 def _stacked(rows: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -22,7 +22,8 @@ Array = jax.Array
 
 
 class Task(struct.PyTreeNode):
-    """An error e(q) that should vanish, and the costs w of its entries: a solver makes ``sum (w e)^2`` small.
+    """An error e(q) that should vanish, and the costs w of its entries: a solver makes
+    ``sum (w e)^2`` small.
 
     Subclass it for tasks of your own: a frozen dataclass of arrays with a method ``error``, and, if
     costs are not all one, ``costs``. Names and other fields that are no arrays need
@@ -34,13 +35,13 @@ class Task(struct.PyTreeNode):
       ...     def error(self, articulation, state):  # of a 7-axis arm, away from singularities
       ...         J = artix.frame_jacobian(articulation, state, "tool")
       ...         return 0.05 / jnp.sqrt(jnp.linalg.det(J @ J.T))[None]
-      ...
       >>> arm = artix.robots.load("arm7")
       >>> print(Manipulability().jacobian(arm, artix.random_state(arm, jax.random.key(0))).shape)
       (1, 7)
     """
 
-    #: The share of the error to remove in one tick of :func:`solve_velocity`; a task may have a field of this name.
+    #: The share of the error to remove in one tick of :func:`solve_velocity`; a task may have a
+    #: field of this name.
     gain = 1.0
     #: How many numbers a target has, and which; ``None`` where that depends on the robot.
     _target_numbers: ClassVar[tuple[int, str] | None] = None
@@ -52,32 +53,44 @@ class Task(struct.PyTreeNode):
           ValueError: no axis of the target has its size.
         """
         shape = getattr(getattr(self, "target", None), "shape", ())
-        if self._target_numbers is None or not shape:  # trees of tasks may hold single numbers and placeholders
+        if (
+            self._target_numbers is None or not shape
+        ):  # trees of tasks may hold single numbers and placeholders
             return
         size, meaning = self._target_numbers
         if size not in shape:
-            raise ValueError(f"{type(self).__name__}.target: expected shape [{size}], {meaning}; found {shape}")
+            raise ValueError(
+                f"{type(self).__name__}.target: expected shape [{size}], {meaning}; found {shape}"
+            )
 
     def error(self, articulation: Articulation, state: State) -> Array:
         """The error, shape [k], each entry in its unit."""
-        raise NotImplementedError(f"{type(self).__name__} needs a method error(articulation, state) -> [k]")
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a method error(articulation, state) -> [k]"
+        )
 
     def jacobian(self, articulation: Articulation, state: State) -> Array:
         """Its derivative with respect to the configuration, shape [k, nv] [unit per m or rad]."""
         zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
-        return jax.jacfwd(lambda change: self.error(articulation, move(articulation, state, change)))(zero)
+        return jax.jacfwd(
+            lambda change: self.error(articulation, move(articulation, state, change))
+        )(zero)
 
     def costs(self) -> Array:
         """The costs w, shape [k] or [], in 1 per unit of the error."""
         return jnp.ones(())
 
     def weighted(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
-        """Error and Jacobian times the costs, or both turned alike, shapes [k] and [k, nv] without a unit."""
+        """Error and Jacobian times the costs, or both turned alike, shapes [k] and [k, nv] without
+        a unit.
+        """
         w = jnp.atleast_1d(jnp.asarray(self.costs(), articulation.dtype))
         return w * self.error(articulation, state), w[:, None] * self.jacobian(articulation, state)
 
     def missed(self, articulation: Articulation, state: State) -> tuple[Any, Any]:
-        """By what distance [m] and angle [rad] the task is missed, of the entries that have a cost."""
+        """By what distance [m] and angle [rad] the task is missed, of the entries that have a
+        cost.
+        """
         return 0.0, 0.0
 
     def _checked(self, articulation: Articulation, name: str) -> Task:
@@ -92,7 +105,8 @@ class Task(struct.PyTreeNode):
 
 
 class FrameTask(Task):
-    """Puts a frame at a pose: pink's and mink's ``FrameTask``, and ``RelativeFrameTask`` with a ``root``.
+    """Puts a frame at a pose: pink's and mink's ``FrameTask``, and ``RelativeFrameTask`` with a
+    ``root``.
 
     The error is in the target's axes: its displacement [m], then its rotation vector [rad],
     ``[R_t^T (p - p_t), log(R_t^T R)]``. So costs of ``[1, 1, 0]`` leave the position along the
@@ -136,7 +150,9 @@ class FrameTask(Task):
         return pose, target, _matrix(target)
 
     def error(self, articulation: Articulation, state: State) -> Array:
-        """Displacement [m] and rotation vector [rad] from the target to the frame in the target's axes, shape [6]."""
+        """Displacement [m] and rotation vector [rad] from the target to the frame in the target's
+        axes, shape [6].
+        """
         pose, target, turn = self._poses(articulation, state)
         away = pose_difference(target, pose)
         return jnp.concatenate([matmul(turn.T, away[:3]), matmul(turn.T, away[3:])])
@@ -155,7 +171,9 @@ class FrameTask(Task):
         return jnp.concatenate([matmul(turn.T, linear), matmul(by_turn, matmul(turn.T, angular))])
 
     def weighted(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
-        """See :meth:`Task.weighted`; in world axes, which need fewer operations, where all axes cost the same."""
+        """See :meth:`Task.weighted`; in world axes, which need fewer operations, where all axes
+        cost the same.
+        """
         if jnp.ndim(self.position_cost) or jnp.ndim(self.orientation_cost) or self.root is not None:
             return super().weighted(articulation, state)
         away = pose_difference(self.target, artix.frame_pose(articulation, state, self.frame))
@@ -166,29 +184,44 @@ class FrameTask(Task):
 
     def costs(self) -> Array:
         """Costs of the position [1/m], then of the rotation [1/rad], shape [6]."""
-        return jnp.concatenate([jnp.broadcast_to(w, (3,)) for w in (self.position_cost, self.orientation_cost)])
+        return jnp.concatenate(
+            [jnp.broadcast_to(w, (3,)) for w in (self.position_cost, self.orientation_cost)]
+        )
 
     def missed(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
-        """Distance [m] and angle [rad] from the target along and about the axes that have a cost."""
+        """Distance [m] and angle [rad] from the target along and about the axes that have a
+        cost.
+        """
         error, costs = self.error(articulation, state), self.costs()
         counted = jnp.where(costs > 0, error, jnp.zeros_like(error)) ** 2
         return square_root(jnp.sum(counted[:3])), square_root(jnp.sum(counted[3:]))
 
     def _checked(self, articulation: Articulation, name: str) -> FrameTask:
-        """See :meth:`Task._checked`; raises ``TypeError`` if a frame is no name, ``KeyError`` if there is none."""
+        """See :meth:`Task._checked`; raises ``TypeError`` if a frame is no name, ``KeyError`` if
+        there is none.
+        """
         for field in ("frame", "root"):
             frame = getattr(self, field)
             if not isinstance(frame, str) and not (field == "root" and frame is None):
-                raise TypeError(f"{name}.{field}: expected the name of a link or frame; found {type(frame).__name__}")
-        target = as_array(f"{name}.target", self.target, (7,), articulation.dtype, "position and quaternion xyzw")
+                raise TypeError(
+                    f"{name}.{field}: expected the name of a link or frame; found "
+                    f"{type(frame).__name__}"
+                )
+        target = as_array(
+            f"{name}.target", self.target, (7,), articulation.dtype, "position and quaternion xyzw"
+        )
         check_finite(f"{name}.target", target)
         check_quaternion(f"{name}.target", target)
-        costs = {each: _costs(self, each, name, (3,), articulation) for each in ("position_cost", "orientation_cost")}
+        costs = {
+            each: _costs(self, each, name, (3,), articulation)
+            for each in ("position_cost", "orientation_cost")
+        }
         return self.replace(target=target, gain=_gain(self, name, articulation), **costs)
 
 
 class ComTask(Task):
-    """Puts the centre of mass at a point: pink's and mink's ``ComTask``. The error is ``c(q) - c_t`` [m].
+    """Puts the centre of mass at a point: pink's and mink's ``ComTask``. The error is
+    ``c(q) - c_t`` [m].
 
     Attributes:
       target: the point in world axes [m], shape [3].
@@ -225,7 +258,9 @@ class ComTask(Task):
     def missed(self, articulation: Articulation, state: State) -> tuple[Any, Any]:
         """The distance [m] along the axes that have a cost, and no angle [rad]."""
         error = self.error(articulation, state)
-        return square_root(jnp.sum(jnp.where(self.costs() > 0, error, jnp.zeros_like(error)) ** 2)), 0.0
+        return square_root(
+            jnp.sum(jnp.where(self.costs() > 0, error, jnp.zeros_like(error)) ** 2)
+        ), 0.0
 
     def _checked(self, articulation: Articulation, name: str) -> ComTask:
         """See :meth:`Task._checked`."""
@@ -236,7 +271,8 @@ class ComTask(Task):
 
 
 class PostureTask(Task):
-    """Keeps joints near positions: pink's and mink's ``PostureTask``. The error is ``q - q_t`` [rad or m].
+    """Keeps joints near positions: pink's and mink's ``PostureTask``. The error is ``q - q_t``
+    [rad or m].
 
     A small cost, such as 1e-3, decides what joints to spare do, and gives up little of the other
     tasks. It does not count for ``solved``.
@@ -274,9 +310,13 @@ class PostureTask(Task):
         return jnp.broadcast_to(self.cost, self.target.shape)
 
     def _checked(self, articulation: Articulation, name: str) -> PostureTask:
-        """See :meth:`Task._checked`; raises ``ValueError`` if a known target is outside the joint limits, too."""
+        """See :meth:`Task._checked`; raises ``ValueError`` if a known target is outside the joint
+        limits, too.
+        """
         shape, dtype = (articulation.topology.num_dofs,), articulation.dtype
-        target = as_array(f"{name}.target", self.target, shape, dtype, "a position for each joint DOF")
+        target = as_array(
+            f"{name}.target", self.target, shape, dtype, "a position for each joint DOF"
+        )
         check_finite(f"{name}.target", target)
         beyond = beyond_limits(articulation, target[None])
         if beyond is not None and beyond.any():
@@ -287,7 +327,8 @@ class PostureTask(Task):
 
 
 class LookAtTask(Task):
-    """Turns an axis of a frame towards a point, as a camera or a head: the rotation about the axis is free.
+    """Turns an axis of a frame towards a point, as a camera or a head: the rotation about the axis
+    is free.
 
     With the axis a and the direction d to the point, both in world axes, the error is the rotation
     vector from d to a, ``angle (d x a) / |d x a|`` [rad].
@@ -303,7 +344,9 @@ class LookAtTask(Task):
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> x, y, z = artix.frame_pose(arm, state, "tool")[:3]
-      >>> task = inverse_kinematics.LookAtTask("tool", jnp.array([x, y + 1.0, z]))  # its z axis points upwards
+      >>> task = inverse_kinematics.LookAtTask(
+      ...     "tool", jnp.array([x, y + 1.0, z])
+      ... )  # its z axis points upwards
       >>> print(task.error(arm, state))  # a quarter turn about x
       [1.571 0.    0.   ]
     """
@@ -317,8 +360,12 @@ class LookAtTask(Task):
     _target_numbers = 3, "a point"
 
     def error(self, articulation: Articulation, state: State) -> Array:
-        """The rotation vector from the direction of the point to the axis, in world axes [rad], shape [3]."""
-        return self._turn(artix.frame_pose(articulation, state, self.frame), jnp.zeros(6, articulation.dtype))
+        """The rotation vector from the direction of the point to the axis, in world axes [rad],
+        shape [3].
+        """
+        return self._turn(
+            artix.frame_pose(articulation, state, self.frame), jnp.zeros(6, articulation.dtype)
+        )
 
     def _turn(self, pose: Array, motion: Array) -> Array:
         """The error after a small displacement and rotation [6] of the frame, in world axes."""
@@ -328,7 +375,8 @@ class LookAtTask(Task):
         length = square_root(jnp.sum(away**2))
         is_there = length == 0
         direction = jnp.where(is_there, axis, away / jnp.where(is_there, 1, length))
-        # This quaternion, but for its length, turns d into a. Opposite ones turn about any axis across.
+        # This quaternion, but for its length, turns d into a. Opposite ones turn about any axis
+        # across.
         vector, scalar = jnp.cross(direction, axis), 1 + jnp.sum(direction * axis)
         opposite = scalar < 10 * jnp.finfo(pose.dtype).eps
         least = jnp.abs(axis) == jnp.min(jnp.abs(axis))
@@ -350,12 +398,17 @@ class LookAtTask(Task):
 
     def missed(self, articulation: Articulation, state: State) -> tuple[Any, Any]:
         """No distance [m], and the angle between axis and direction [rad]."""
-        return 0.0, jnp.where(self.cost > 0, square_root(jnp.sum(self.error(articulation, state) ** 2)), 0.0)
+        return 0.0, jnp.where(
+            self.cost > 0, square_root(jnp.sum(self.error(articulation, state) ** 2)), 0.0
+        )
 
     def _checked(self, articulation: Articulation, name: str) -> LookAtTask:
         """See :meth:`Task._checked`; the axis must be a unit vector."""
         if not isinstance(self.frame, str):
-            raise TypeError(f"{name}.frame: expected the name of a link or frame; found {type(self.frame).__name__}")
+            raise TypeError(
+                f"{name}.frame: expected the name of a link or frame; found "
+                f"{type(self.frame).__name__}"
+            )
         dtype = articulation.dtype
         target = as_array(f"{name}.target", self.target, (3,), dtype, "a point")
         check_finite(f"{name}.target", target)
@@ -363,9 +416,13 @@ class LookAtTask(Task):
         axis = as_array(f"{name}.axis", axis, (3,), dtype, "a unit vector")
         values = known(axis)
         if values is not None and not abs(np.linalg.norm(values) - 1) < 1e-3:
-            raise ValueError(f"{name}.axis: expected a unit vector; found length {np.linalg.norm(values):.6g}")
+            raise ValueError(
+                f"{name}.axis: expected a unit vector; found length {np.linalg.norm(values):.6g}"
+            )
         cost = _costs(self, "cost", name, (), articulation)
-        return self.replace(target=target, axis=axis, cost=cost, gain=_gain(self, name, articulation))
+        return self.replace(
+            target=target, axis=axis, cost=cost, gain=_gain(self, name, articulation)
+        )
 
 
 def checked_tasks(articulation: Articulation, tasks: Any) -> tuple[Task, ...]:
@@ -381,20 +438,35 @@ def checked_tasks(articulation: Articulation, tasks: Any) -> tuple[Task, ...]:
         raise ValueError("tasks: give at least one task")
     for k, task in enumerate(tasks):
         if not isinstance(task, Task):
-            raise TypeError(f"tasks[{k}]: expected a task, such as FrameTask; found {type(task).__name__}")
+            raise TypeError(
+                f"tasks[{k}]: expected a task, such as FrameTask; found {type(task).__name__}"
+            )
     return tuple(task._checked(articulation, f"tasks[{k}]") for k, task in enumerate(tasks))
 
 
-def numbers(name: str, value: Any, shape: tuple[int, ...], dtype: Any, least: float = 0.0, most: float = np.inf) -> Any:
-    """One number or an array of this shape, in this dtype; raises ``ValueError`` if it is out of bounds."""
+def numbers(
+    name: str,
+    value: Any,
+    shape: tuple[int, ...],
+    dtype: Any,
+    least: float = 0.0,
+    most: float = np.inf,
+) -> Any:
+    """One number or an array of this shape, in this dtype; raises ``ValueError`` if it is out of
+    bounds.
+    """
     array = value if isinstance(value, jax.Array) else np.asarray(value)
     if array.dtype.kind not in "fiu" or array.shape not in ((), shape):
         wanted = f"one number or shape {list(shape)}" if shape else "one number"
         raise ValueError(f"{name}: expected {wanted}; found {_describe(value, array)}")
     values = known(array)
-    if values is not None and not np.all((values >= least) & (values <= most) & np.isfinite(values)):
+    if values is not None and not np.all(
+        (values >= least) & (values <= most) & np.isfinite(values)
+    ):
         upper = f" and at most {most:g}" if most < np.inf else ""
-        raise ValueError(f"{name}: expected finite numbers of at least {least:g}{upper}; found {value}")
+        raise ValueError(
+            f"{name}: expected finite numbers of at least {least:g}{upper}; found {value}"
+        )
     return array.astype(dtype)
 
 
@@ -407,7 +479,9 @@ def _matrix(pose: Array) -> Array:
     return rotation_matrix(pose[3:, None])[..., 0]
 
 
-def _costs(task: Any, field: str, name: str, shape: tuple[int, ...], articulation: Articulation) -> Any:
+def _costs(
+    task: Any, field: str, name: str, shape: tuple[int, ...], articulation: Articulation
+) -> Any:
     return numbers(f"{name}.{field}", getattr(task, field), shape, articulation.dtype)
 
 

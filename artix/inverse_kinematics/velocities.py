@@ -1,4 +1,6 @@
-"""Differential inverse kinematics: the velocity for one tick of a control loop, by a quadratic program."""
+"""Differential inverse kinematics: the velocity for one tick of a control loop, by a quadratic
+program.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class VelocityStep(NamedTuple):
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
-      >>> tool = inverse_kinematics.FrameTask("tool", artix.frame_pose(arm, state, "tool").at[2].add(-0.1))
+      >>> tool = inverse_kinematics.FrameTask(
+      ...     "tool", artix.frame_pose(arm, state, "tool").at[2].add(-0.1)
+      ... )
       >>> tick = inverse_kinematics.solve_velocity(arm, state, [tool], 0.01)
       >>> print(tick.velocity.shape, tick.solved, tick.shortfall)
       (7,) True 0.0
@@ -62,7 +66,8 @@ def solve_velocity(
     max_acceleration: float | Array | None = None,
     damping: float | Array = 1e-5,
 ) -> VelocityStep:
-    """The velocity v that brings tasks nearest to their targets in one tick, within limits: pink's ``solve_ik``.
+    """The velocity v that brings tasks nearest to their targets in one tick, within limits: pink's
+    ``solve_ik``.
 
     With errors e, Jacobians J, costs w and gains of all tasks, it minimises over the displacement
     ``x = v dt``::
@@ -109,12 +114,18 @@ def solve_velocity(
 
     Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> bent = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
-      >>> tool = inverse_kinematics.FrameTask("tool", artix.frame_pose(arm, bent, "tool").at[2].add(0.02))
+      >>> bent = artix.neutral_state(arm).replace(
+      ...     joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0])
+      ... )
+      >>> tool = inverse_kinematics.FrameTask(
+      ...     "tool", artix.frame_pose(arm, bent, "tool").at[2].add(0.02)
+      ... )
       >>> posture = inverse_kinematics.PostureTask(bent.joint_position, cost=1e-3)
       >>> state = bent
       >>> for _ in range(50):  # 50 ms at 1 kHz and at most 1 rad/s
-      ...     state = inverse_kinematics.solve_velocity(arm, state, [tool, posture], 1e-3, max_velocity=1.0).state
+      ...     state = inverse_kinematics.solve_velocity(
+      ...         arm, state, [tool, posture], 1e-3, max_velocity=1.0
+      ...     ).state
       >>> print(jnp.abs(tool.error(arm, state)).max() < 1e-5)
       True
     """
@@ -152,12 +163,16 @@ def _tick(
     program = QuadraticProgram(H, -matmul(slope.T, wanted), lower, upper, A, b)
     end = minimum(program)
     velocity = end.x / dt
-    moved = artix.with_generalized_velocity(articulation, move(articulation, state, end.x), velocity)
+    moved = artix.with_generalized_velocity(
+        articulation, move(articulation, state, end.x), velocity
+    )
     shortfall = jnp.max(jnp.concatenate([end.excess, jnp.zeros(1, dt.dtype)]))
     return VelocityStep(velocity, moved, shortfall, end.is_solved)
 
 
-def _bounds(articulation: Articulation, state: State, goals: Goals, limits: Any, dt: Array) -> tuple[Array, Array]:
+def _bounds(
+    articulation: Articulation, state: State, goals: Goals, limits: Any, dt: Array
+) -> tuple[Array, Array]:
     """Bounds of the displacement in a tick, [nv] each."""
     base, position = articulation.topology.num_base_dofs, state.joint_position
     lower, upper = goals.limits(articulation)
@@ -186,5 +201,7 @@ def _stoppable(room: Array, change: Array) -> Array:
     """
     is_finite = jnp.isfinite(room)
     distance = jnp.where(is_finite, jnp.maximum(room, 0), 0)
-    most = jnp.maximum(square_root(2 * change * distance) - 0.5 * change, jnp.minimum(distance, change))
+    most = jnp.maximum(
+        square_root(2 * change * distance) - 0.5 * change, jnp.minimum(distance, change)
+    )
     return jnp.where(is_finite, most, jnp.inf)

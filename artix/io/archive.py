@@ -1,8 +1,8 @@
 """artix's own lossless file format: ``.npz`` with a JSON header.
 
-An archive is an uncompressed ZIP file: ``header.json`` describes the structure, and every array of the articulation is
-a ``.npy`` member named after its field, such as ``drive.stiffness.npy``. Reading one never executes code from the file
-and takes no more memory than the size of the file.
+An archive is an uncompressed ZIP file: ``header.json`` describes the structure, and every array of
+the articulation is a ``.npy`` member named after its field, such as ``drive.stiffness.npy``.
+Reading one never executes code from the file and takes no more memory than the size of the file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ _ADDED = frozenset({"joint_pitch"})
 #: Arrays that may be missing from the file of an articulation without geometry.
 _GEOMETRY = frozenset(f"geometry.{field.name}" for field in dataclasses.fields(Geometries))
 
-#: A header of version 1.0 of the .npy format as NumPy writes it: its length, the type of number, the shape.
+#: A header of version 1.0 of the .npy format as NumPy writes it: its length, the type of number,
+#: the shape.
 _NPY = re.compile(
     rb"\x93NUMPY\x01\x00(..)\{'descr': '(<f[248])', 'fortran_order': False, "
     rb"'shape': \(([0-9]{0,12}(?:, ?[0-9]{1,12}){0,8},?)\), \} *\n",
@@ -85,12 +86,19 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
     topology = articulation.topology
     header = write_header(topology, articulation.absent)
     if read_header(header)[0].topology != topology:
-        raise ValueError("two of its joints and degrees of freedom share a name; rename one before saving")
+        raise ValueError(
+            "two of its joints and degrees of freedom share a name; rename one before saving"
+        )
     arrays = named_arrays(articulation)
     check_values(arrays)
-    wrong = {name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES}
+    wrong = {
+        name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES
+    }
     if wrong:
-        raise TypeError(f"arrays must be of {', '.join(_DTYPES)}; found {wrong}; convert with articulation.astype(...)")
+        raise TypeError(
+            f"arrays must be of {', '.join(_DTYPES)}; found {wrong}; convert with "
+            "articulation.astype(...)"
+        )
     write_atomically(path, lambda part: _write(part, header, arrays))
     return []
 
@@ -104,20 +112,24 @@ def _write(path: Path, header: str, arrays: dict[str, np.ndarray]) -> None:
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue())
 
 
-def load_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False) -> Articulation:
+def load_archive(
+    path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False
+) -> Articulation:
     """Reads an articulation that :func:`save_archive` wrote; safe on files of unknown origin.
 
     Args:
       path: the file.
-      dtype: floating-point type of the arrays; ``None`` keeps the file's if JAX's x64 mode allows it.
-      keep_zeros: as for :func:`artix.load`; the zeros of a batch are those that all its robots have.
+      dtype: floating-point type of the arrays; ``None`` keeps the file's if JAX's x64 mode allows
+        it.
+      keep_zeros: as for :func:`artix.load`; the zeros of a batch are those that all its robots
+        have.
 
     Returns:
       The articulation.
 
     Raises:
-      DescriptionError: the file is not such an archive, is damaged or of a later version, or holds numbers that a
-        builder would refuse.
+      DescriptionError: the file is not such an archive, is damaged or of a later version, or holds
+        numbers that a builder would refuse.
       OSError: the file cannot be read.
 
     Identity: ``load_archive`` of what ``save_archive(a, path)`` wrote equals ``a``, bit for bit.
@@ -134,14 +146,18 @@ def load_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros:
         articulation = _read(Path(path))
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         fix = "write the file again with artix.save"
-        raise DescriptionError([Issue("error", os.fspath(path), 1, "archive", str(error), fix)]) from None
+        raise DescriptionError(
+            [Issue("error", os.fspath(path), 1, "archive", str(error), fix)]
+        ) from None
     for issue in _odd_names(articulation, os.fspath(path)):
         warnings.warn(str(issue), DescriptionWarning, stacklevel=2)
     robot = jax.tree.map(lambda array: device_array(array, dtype), articulation)
     return zeros.keep_zeros(robot) if keep_zeros else robot
 
 
-def check_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False) -> list[Issue]:
+def check_archive(
+    path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros: bool = False
+) -> list[Issue]:
     """Checks an archive.
 
     Args:
@@ -165,13 +181,17 @@ def check_archive(path: str | os.PathLike[str], *, dtype: Any = None, keep_zeros
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DescriptionWarning)
         try:
-            return _odd_names(load_archive(path, dtype=dtype, keep_zeros=keep_zeros), os.fspath(path))
+            return _odd_names(
+                load_archive(path, dtype=dtype, keep_zeros=keep_zeros), os.fspath(path)
+            )
         except DescriptionError as error:
             return list(error.issues)
 
 
 def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
-    """A warning if names have characters that are not printed, such as those with which terminals are commanded."""
+    """A warning if names have characters that are not printed, such as those with which terminals
+    are commanded.
+    """
     topology = articulation.topology
     names = (
         topology.name,
@@ -183,11 +203,22 @@ def _odd_names(articulation: Articulation, file: str) -> list[Issue]:
         *(joint.name for joint in topology.loop_joints),
         *(shape.name for shape in topology.geometries),
     )
-    odd = [name for name in names if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)]
+    odd = [
+        name
+        for name in names
+        if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in name)
+    ]
     if not odd:
         return []
-    message = f"names with control characters: {', '.join(map(repr, odd[:3]))}{', ...' if odd[3:] else ''}"
-    return [Issue("warning", file, 1, "archive", message, "rename them in the program that wrote the file")]
+    message = (
+        "names with control characters: "
+        f"{', '.join(map(repr, odd[:3]))}{', ...' if odd[3:] else ''}"
+    )
+    return [
+        Issue(
+            "warning", file, 1, "archive", message, "rename them in the program that wrote the file"
+        )
+    ]
 
 
 def _read(path: Path) -> Articulation:
@@ -200,7 +231,11 @@ def _read(path: Path) -> Articulation:
         if any(info.compress_type != zipfile.ZIP_STORED for info in entries):
             raise ValueError("its members must not be compressed")
         too_much = sum(info.file_size for info in members.values()) > size
-        if too_much or len(members) != len(entries) or any(info.header_offset < 0 for info in entries):
+        if (
+            too_much
+            or len(members) != len(entries)
+            or any(info.header_offset < 0 for info in entries)
+        ):
             raise ValueError("its table of contents is damaged")
         if _HEADER not in members or members[_HEADER].file_size > _LARGEST_HEADER:
             raise ValueError(f"it has no {_HEADER}, or one of more than {_LARGEST_HEADER} bytes")
@@ -230,7 +265,9 @@ def _read(path: Path) -> Articulation:
 
 
 def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """Parses one ``.npy`` member in the exact form that artix writes; NumPy's reader would evaluate the header."""
+    """Parses one ``.npy`` member in the exact form that artix writes; NumPy's reader would evaluate
+    the header.
+    """
     match = _NPY.match(content)
     if match is None or int.from_bytes(match[1], "little") != match.end() - 10:
         raise ValueError(f"{name}: it is not an array of floats in the form that artix writes")
@@ -238,13 +275,15 @@ def _array(name: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
     stored = tuple(int(size) for size in match[3].split(b",") if size.strip())
     leading = len(stored) - len(shape)
     if leading < 0 or stored[leading:] != shape:
-        raise ValueError(f"{name}: expected shape (..., {', '.join(map(str, shape))}), found {stored}")
+        raise ValueError(
+            f"{name}: expected shape (..., {', '.join(map(str, shape))}), found {stored}"
+        )
     if math.prod(stored) * dtype.itemsize != len(content) - match.end():
         raise ValueError(f"{name}: its length does not match its shape")
     return np.frombuffer(content, dtype, offset=match.end()).reshape(stored)
 
 
-# --- the structure, as JSON that is read back through the builder, which refuses what is inconsistent ---
+# --- the structure, as JSON that the builder reads, which refuses what is inconsistent ----------
 
 FORMAT, VERSION = "artix articulation", 1
 
@@ -254,7 +293,8 @@ class MalformedHeaderError(ValueError):
 
 
 def write_header(topology: Topology, absent: Sequence[str]) -> str:
-    """Encodes a topology as JSON text: links in the order of their creation, all references by name.
+    """Encodes a topology as JSON text: links in the order of their creation, all references by
+    name.
 
     ``absent`` are the names of the arrays that the robot lacks; their numbers are in the file too.
     """
@@ -280,11 +320,16 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
         "fixed_base": topology.fixed_base,
         "links": links,
         "frames": [{"name": name, "link": names[link]} for name, link in frames],
-        "mimics": [{"follower": dofs[one], "reference": dofs[other]} for one, other in topology.mimic_dofs],
+        "mimics": [
+            {"follower": dofs[one], "reference": dofs[other]} for one, other in topology.mimic_dofs
+        ],
     }
     for section in ("fixed_tendons", "spatial_tendons", "loop_joints", "geometries"):
         header[section] = [
-            {field.name: _encode(topology, field.name, getattr(part, field.name)) for field in dataclasses.fields(part)}
+            {
+                field.name: _encode(topology, field.name, getattr(part, field.name))
+                for field in dataclasses.fields(part)
+            }
             for part in getattr(topology, section)
         ]
     header["absent"] = list(absent)
@@ -293,7 +338,9 @@ def write_header(topology: Topology, absent: Sequence[str]) -> str:
 
 
 def _encode(topology: Topology, name: str, value: Any) -> Any:
-    """The value of a field as JSON has it: links and degrees of freedom by name, kinds and axes in words."""
+    """The value of a field as JSON has it: links and degrees of freedom by name, kinds and axes in
+    words.
+    """
     if isinstance(value, tuple):
         return [_encode(topology, name, entry) for entry in value]
     if name in ("link", "links", "root_link", "link_a", "link_b"):
@@ -306,12 +353,15 @@ def _encode(topology: Topology, name: str, value: Any) -> Any:
 
 
 def read_header(text: str) -> tuple[Articulation, list[str] | None]:
-    """Builds an articulation with the structure that a header describes; its numbers are placeholders.
+    """Builds an articulation with the structure that a header describes; its numbers are
+    placeholders.
 
-    Also returns the names of the arrays that the robot lacks, ``None`` in files of earlier versions.
+    Also returns the names of the arrays that the robot lacks, ``None`` in files of earlier
+    versions.
 
     Raises:
-      ValueError: the header is malformed, of another format or version, or describes an invalid structure.
+      ValueError: the header is malformed, of another format or version, or describes an invalid
+        structure.
     """
     try:
         header = json.loads(text)
@@ -321,15 +371,21 @@ def read_header(text: str) -> tuple[Articulation, list[str] | None]:
         raise MalformedHeaderError(f"the header is not of the format {FORMAT!r}")
     version = _get(header, "version", int)
     if version != VERSION:
-        raise MalformedHeaderError(f"the file has version {version}; this artix reads version {VERSION}")
+        raise MalformedHeaderError(
+            f"the file has version {version}; this artix reads version {VERSION}"
+        )
     # Files written by earlier versions have no geometries, or no pairs of them.
     shapes: dict[str, list[tuple[str | None, Geometry]]] = {}
     for record in _records(header, "geometries") if "geometries" in header else ():
-        shapes.setdefault(_get(record, "link", str), []).append((_get(record, "name", str), _geometry(record)))
+        shapes.setdefault(_get(record, "link", str), []).append(
+            (_get(record, "name", str), _geometry(record))
+        )
     pairs = _list(header, "geometry_pairs", list) if "geometry_pairs" in header else []
     for pair in pairs:
         if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
-            raise MalformedHeaderError(f"'geometry_pairs' has an entry that is not a pair of names: {pair!r:.60}")
+            raise MalformedHeaderError(
+                f"'geometry_pairs' has an entry that is not a pair of names: {pair!r:.60}"
+            )
     links: list[LinkDescription] = []
     names: set[str] = set()
     for record in _records(header, "links"):
@@ -344,7 +400,10 @@ def read_header(text: str) -> tuple[Articulation, list[str] | None]:
         name=_get(header, "name", str),
         fixed_base=_get(header, "fixed_base", bool),
         links=links,
-        frames=[Frame(_get(record, "name", str), _get(record, "link", str)) for record in _records(header, "frames")],
+        frames=[
+            Frame(_get(record, "name", str), _get(record, "link", str))
+            for record in _records(header, "frames")
+        ],
         contact_pairs=pairs,
         couplings=[
             *(_mimic(record) for record in _records(header, "mimics")),
@@ -368,7 +427,11 @@ def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:
 
 
 def _mimic(record: dict[str, Any]) -> MimicJoint:
-    return MimicJoint(follower=_get(record, "follower", str), reference=_get(record, "reference", str), gear_ratio=1.0)
+    return MimicJoint(
+        follower=_get(record, "follower", str),
+        reference=_get(record, "reference", str),
+        gear_ratio=1.0,
+    )
 
 
 def _fixed_tendon(record: dict[str, Any]) -> FixedTendon:
@@ -378,7 +441,9 @@ def _fixed_tendon(record: dict[str, Any]) -> FixedTendon:
         TendonJoint(dof=dof, coefficient=1.0, recip_coefficient=1.0, parent=parent)
         for dof, parent in _pairs(record, dofs, parents)
     ]
-    return FixedTendon(name=_get(record, "name", str), joints=joints, root_link=_get(record, "root_link", str))
+    return FixedTendon(
+        name=_get(record, "name", str), joints=joints, root_link=_get(record, "root_link", str)
+    )
 
 
 def _spatial_tendon(record: dict[str, Any]) -> SpatialTendon:
@@ -387,9 +452,15 @@ def _spatial_tendon(record: dict[str, Any]) -> SpatialTendon:
     names = _list(record, "attachment_names", (str, type(None)))
     points = [
         Attachment(
-            link=link, position=(0.0, 0.0, 0.0), parent=parent, name=name, rest_length=None if k in parents else 0.0
+            link=link,
+            position=(0.0, 0.0, 0.0),
+            parent=parent,
+            name=name,
+            rest_length=None if k in parents else 0.0,
         )
-        for k, ((link, parent), name) in enumerate(_pairs(record, list(_pairs(record, links, parents)), names))
+        for k, ((link, parent), name) in enumerate(
+            _pairs(record, list(_pairs(record, links, parents)), names)
+        )
     ]
     return SpatialTendon(name=_get(record, "name", str), attachments=points)
 
@@ -405,21 +476,29 @@ def _loop_joint(record: dict[str, Any]) -> LoopJoint:
         locked_axes=axes if kind is LoopJointType.D6 else None,
     )
     if tuple(joint.locked_axes or ()) != axes:
-        raise MalformedHeaderError(f"loop joint {joint.name!r}: its locked axes are not those of its type")
+        raise MalformedHeaderError(
+            f"loop joint {joint.name!r}: its locked axes are not those of its type"
+        )
     return joint
 
 
 def _geometry(record: dict[str, Any]) -> Geometry:
     kind = GeometryType(_get(record, "type", str))
     count = _get(record, "num_points", int)
-    # A damaged count must not allocate memory; one point too many is enough for the builder to refuse it.
+    # A damaged count must not allocate memory; one point too many is enough for the builder to
+    # refuse it.
     points = [[0.0, 0.0, 0.0]] * min(count, LARGEST_HULL + 1) if kind is GeometryType.HULL else None
     if count and points is None:
         raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: only a hull has points")
-    return Geometry(type=kind, size=(1.0,) * SIZE_NUMBERS[kind], points=points, sensor=_get(record, "sensor", bool))
+    return Geometry(
+        type=kind,
+        size=(1.0,) * SIZE_NUMBERS[kind],
+        points=points,
+        sensor=_get(record, "sensor", bool),
+    )
 
 
-# --- typed access --------------------------------------------------------------------------------
+# --- typed access -------------------------------------------------------------------------------
 
 
 def _get(record: dict[str, Any], key: str, kind: Any, *, optional: bool = False) -> Any:
@@ -427,7 +506,9 @@ def _get(record: dict[str, Any], key: str, kind: Any, *, optional: bool = False)
     if value is None and optional:
         return None
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
-        raise MalformedHeaderError(f"{key!r} must be of type {getattr(kind, '__name__', kind)}; found {value!r:.60}")
+        raise MalformedHeaderError(
+            f"{key!r} must be of type {getattr(kind, '__name__', kind)}; found {value!r:.60}"
+        )
     return value
 
 

@@ -1,4 +1,6 @@
-"""``load``, ``load_world``, ``check`` and ``save``: the reader or writer follows from the file's suffix."""
+"""``load``, ``load_world``, ``check`` and ``save``: the reader or writer follows from the file's
+suffix.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class Format:
       read_world: reads a scene and its state from a path.
       check: lists the issues of the file at a path.
       write: writes an articulation to a path; ``None`` for a format that is only read.
-      visuals: reads what the file at a path draws. This does not need the rest of the file to be without errors.
+      visuals: reads what the file at a path draws. This does not need the rest of the file to be
+        without errors.
       suffixes: the suffixes of its files.
     """
 
@@ -64,13 +67,34 @@ def _xacro_visuals(path: Path, options: ReadOptions) -> list[Surface]:
     return urdf_visuals(expand_xacro(path, packages=options.packages))
 
 
-URDF = Format(load_urdf, _alone(load_urdf), check_urdf, save_urdf, lambda path, _: urdf_visuals(path), (".urdf",))
-XACRO = Format(load_xacro, _alone(load_xacro), check_xacro, None, _xacro_visuals, (".xacro",))
-MJCF = Format(load_mjcf, load_mjcf_world, check_mjcf, save_mjcf, lambda path, _: mjcf_visuals(path), (".xml", ".mjcf"))
-USD = Format(
-    load_usd, load_usd_world, check_usd, save_usd, lambda path, options: usd_visuals(path, options.root), USD_SUFFIXES
+URDF = Format(
+    load_urdf,
+    _alone(load_urdf),
+    check_urdf,
+    save_urdf,
+    lambda path, _: urdf_visuals(path),
+    (".urdf",),
 )
-ARCHIVE = Format(load_archive, _alone(load_archive), check_archive, save_archive, lambda path, _: [], (".npz",))
+XACRO = Format(load_xacro, _alone(load_xacro), check_xacro, None, _xacro_visuals, (".xacro",))
+MJCF = Format(
+    load_mjcf,
+    load_mjcf_world,
+    check_mjcf,
+    save_mjcf,
+    lambda path, _: mjcf_visuals(path),
+    (".xml", ".mjcf"),
+)
+USD = Format(
+    load_usd,
+    load_usd_world,
+    check_usd,
+    save_usd,
+    lambda path, options: usd_visuals(path, options.root),
+    USD_SUFFIXES,
+)
+ARCHIVE = Format(
+    load_archive, _alone(load_archive), check_archive, save_archive, lambda path, _: [], (".npz",)
+)
 
 FORMATS = {suffix: each for each in (URDF, XACRO, MJCF, USD, ARCHIVE) for suffix in each.suffixes}
 
@@ -82,40 +106,43 @@ BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     """Reads a robot description with the reader for its suffix.
 
-    :func:`artix.load_urdf` reads ``.urdf``, :func:`artix.load_xacro` ``.xacro``, :func:`artix.load_mjcf` ``.xml`` and
-    ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``, ``.usdc`` and ``.usdz``, :func:`artix.load_archive` ``.npz``.
+    :func:`artix.load_urdf` reads ``.urdf``, :func:`artix.load_xacro` ``.xacro``,
+    :func:`artix.load_mjcf` ``.xml`` and ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``,
+    ``.usdc`` and ``.usdz``, :func:`artix.load_archive` ``.npz``.
 
-    Options have one meaning in all formats. Each reader says what its format adds to it, and has further options;
-    xacro has URDF's.
-    A :class:`~artix.DescriptionWarning` names what is read otherwise than it is written; :func:`artix.check` lists the
-    same before loading.
+    Options have one meaning in all formats. Each reader says what its format adds to it, and has
+    further options; xacro has URDF's. A :class:`~artix.DescriptionWarning` names what is read
+    otherwise than it is written; :func:`artix.check` lists the same before loading.
 
     Args:
       path: the file.
       **options: keywords of the reader, among them these.
 
-        - ``fixed_base`` (URDF, MJCF, USD): whether the root is fixed to the world; ``None`` follows the file.
-        - ``merge_fixed_joints`` (URDF, MJCF, USD): whether links on fixed joints become part of their parent; each
-          stays as a named frame.
-        - ``repair`` (URDF, MJCF, USD): names of repairs to apply to invalid numbers, each with a warning.
-          ``"inertia"`` raises principal moments just enough to make an inertia physically possible, and drops the
-          inertia of links without mass. Without it, impossible inertias are used as they are, with one warning for all
-          links, and negative moments are refused.
-        - ``strict`` (URDF, MJCF, USD): whether to refuse what is otherwise read with a warning that says how: what is
-          left out or assumed, and physically impossible inertias.
-        - ``meshes`` (URDF, MJCF, USD): replacement for collision meshes: a ``"hull"`` of at most 64 of their vertices,
-          or the enclosing ``"capsule"``; ``None`` leaves them out. The checkers report the distance of these shapes
-          from the mesh.
-        - ``self_contact`` (MJCF, USD): whether shapes of links touch each other wherever the filters of the file
-          allow it.
-        - ``packages`` (URDF): folders of ROS packages by name, for ``package://NAME/...`` and ``$(find NAME)``.
-        - ``gravity`` (URDF, USD): acceleration of gravity in world axes [m/s^2], shape [3]; ``None`` takes the
-          stage's, or 9.81 m/s^2 downwards in a URDF. An MJCF has its own.
-        - ``dtype`` (URDF, MJCF, USD, npz): floating-point type of the arrays; when ``None``, JAX's default, or that
-          of the archive.
-        - ``keep_zeros`` (URDF, MJCF, USD, npz): whether zeros, such as those of axes along coordinate axes, belong to
-          the structure of the articulation: :func:`artix.keep_zeros`. A robot that is an argument of a compiled
-          function, or one of a batch of different robots, then costs about what a known robot costs.
+        - ``fixed_base`` (URDF, MJCF, USD): whether the root is fixed to the world; ``None`` follows
+          the file.
+        - ``merge_fixed_joints`` (URDF, MJCF, USD): whether links on fixed joints become part of
+          their parent; each stays as a named frame.
+        - ``repair`` (URDF, MJCF, USD): names of repairs to apply to invalid numbers, each with a
+          warning. ``"inertia"`` raises principal moments just enough to make an inertia physically
+          possible, and drops the inertia of links without mass. Without it, impossible inertias are
+          used as they are, with one warning for all links, and negative moments are refused.
+        - ``strict`` (URDF, MJCF, USD): whether to refuse what is otherwise read with a warning that
+          says how: what is left out or assumed, and physically impossible inertias.
+        - ``meshes`` (URDF, MJCF, USD): replacement for collision meshes: a ``"hull"`` of at most 64
+          of their vertices, or the enclosing ``"capsule"``; ``None`` leaves them out. The checkers
+          report the distance of these shapes from the mesh.
+        - ``self_contact`` (MJCF, USD): whether shapes of links touch each other wherever the
+          filters of the file allow it.
+        - ``packages`` (URDF): folders of ROS packages by name, for ``package://NAME/...`` and
+          ``$(find NAME)``.
+        - ``gravity`` (URDF, USD): acceleration of gravity in world axes [m/s^2], shape [3];
+          ``None`` takes the stage's, or 9.81 m/s^2 downwards in a URDF. An MJCF has its own.
+        - ``dtype`` (URDF, MJCF, USD, npz): floating-point type of the arrays; when ``None``, JAX's
+          default, or that of the archive.
+        - ``keep_zeros`` (URDF, MJCF, USD, npz): whether zeros, such as those of axes along
+          coordinate axes, belong to the structure of the articulation: :func:`artix.keep_zeros`. A
+          robot that is an argument of a compiled function, or one of a batch of different robots,
+          then costs about what a known robot costs.
 
     Returns:
       The articulation.
@@ -136,19 +163,20 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
 def load_world(path: Any, **options: Any) -> World:
     """Reads all robots and objects of a file, the ground under them, and their state.
 
-    From MJCF, everything with a free joint is a robot of its own, called after its body, and everything else that
-    moves is one called ``world``. They touch each other where MuJoCo lets them, as far as artix has such pairs of
-    shapes. Planes and height fields of the world are the ground. A plane is unbounded, whatever its size; a height
-    field interpolates bilinearly, whereas MuJoCo's consists of triangles. Friction is MuJoCo's for the geoms of the
-    file: the larger of two coefficients or, with ``priority``, only that of the ground or of the robot. ``solref`` and
-    ``solimp`` do not define a stiffness (MuJoCo scales them by the masses in contact), so surfaces are rigid. The state
-    is MuJoCo's ``qpos0``.
+    From MJCF, everything with a free joint is a robot of its own, called after its body, and
+    everything else that moves is one called ``world``. They touch each other where MuJoCo lets
+    them, as far as artix has such pairs of shapes. Planes and height fields of the world are the
+    ground. A plane is unbounded, whatever its size; a height field interpolates bilinearly, whereas
+    MuJoCo's consists of triangles. Friction is MuJoCo's for the geoms of the file: the larger of
+    two coefficients or, with ``priority``, only that of the ground or of the robot. ``solref`` and
+    ``solimp`` do not define a stiffness (MuJoCo scales them by the masses in contact), so surfaces
+    are rigid. The state is MuJoCo's ``qpos0``.
 
-    From USD, every articulation is a robot, and planes with ``PhysicsCollisionAPI`` that belong to no body are the
-    ground. Contacts between articulations are left out, with a warning. Joint positions and velocities come from
-    ``PhysicsJointStateAPI``; they are zero where it is not applied, as in PhysX. The root link's pose is that of its
-    body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of its centre of mass, in the axes of the prim
-    above it.
+    From USD, every articulation is a robot, and planes with ``PhysicsCollisionAPI`` that belong to
+    no body are the ground. Contacts between articulations are left out, with a warning. Joint
+    positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not
+    applied, as in PhysX. The root link's pose is that of its body. The velocities in the root's
+    ``PhysicsRigidBodyAPI`` are those of its centre of mass, in the axes of the prim above it.
 
     Other formats have one robot, without a ground, in its neutral state.
 
@@ -157,12 +185,14 @@ def load_world(path: Any, **options: Any) -> World:
       **options: keywords of :func:`load`.
 
     Returns:
-      The scene and its state: the plain state of a file's only robot, or the states of several by name.
+      The scene and its state: the plain state of a file's only robot, or the states of several by
+      name.
 
     Raises:
       ValueError: as :func:`load`.
       OSError: the file cannot be read.
-      DescriptionError: its content is refused, or a height field is not aligned with the world axes.
+      DescriptionError: its content is refused, or a height field is not aligned with the world
+        axes.
 
     Examples:
       >>> model = '''
@@ -179,7 +209,7 @@ def load_world(path: Any, **options: Any) -> World:
       >>> end = artix.step(scene, state, None, 0.005)
       >>> print(end["ball"].root_velocity[2])
       -0.04905
-    """
+    """  # noqa: E501
     if not isinstance(path, str | os.PathLike) or is_usd_text(path):
         return load_usd_world(path, **options)
     if isinstance(path, str) and path.lstrip().startswith("<"):
@@ -208,15 +238,18 @@ def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
     return _function(path, "check", "checker")(Path(path), **options)
 
 
-def save(articulation: Articulation | Scene, path: str | os.PathLike[str], **options: Any) -> list[Issue]:
+def save(
+    articulation: Articulation | Scene, path: str | os.PathLike[str], **options: Any
+) -> list[Issue]:
     """Writes a robot with the writer for the file's suffix.
 
-    :func:`artix.save_archive` writes ``.npz``, which is lossless; :func:`artix.save_urdf` ``.urdf``,
-    :func:`artix.save_mjcf` ``.xml`` and ``.mjcf``, :func:`artix.save_usd` ``.usda``, ``.usdc``, ``.usd`` and ``.usdz``,
-    each as far as its format allows.
+    :func:`artix.save_archive` writes ``.npz``, which is lossless; :func:`artix.save_urdf`
+    ``.urdf``, :func:`artix.save_mjcf` ``.xml`` and ``.mjcf``, :func:`artix.save_usd` ``.usda``,
+    ``.usdc``, ``.usd`` and ``.usdz``, each as far as its format allows.
 
     Args:
-      articulation: a single articulation, or a scene of one, of which MJCF has the planes of the ground, too.
+      articulation: a single articulation, or a scene of one, of which MJCF has the planes of the
+        ground, too.
       path: the file.
       **options: passed to the writer.
 
@@ -224,7 +257,8 @@ def save(articulation: Articulation | Scene, path: str | os.PathLike[str], **opt
       One warning for each thing that the format cannot express.
 
     Raises:
-      ValueError: there is no writer for this suffix; the message lists the known ones. Or the scene has several robots.
+      ValueError: there is no writer for this suffix; the message lists the known ones. Or the scene
+        has several robots.
       OSError: the file cannot be written.
       DescriptionError: the format cannot describe the articulation at all; see the writer.
 
@@ -233,7 +267,6 @@ def save(articulation: Articulation | Scene, path: str | os.PathLike[str], **opt
       >>> path = pathlib.Path(tempfile.mkdtemp()) / "arm7.urdf"
       >>> for warning in artix.save(artix.robots.load("arm7"), path):
       ...     print(warning.message)
-      ...
       URDF does not say whether the base is fixed
       >>> print(artix.load(path).topology.dof_names == artix.robots.load("arm7").topology.dof_names)
       True
@@ -243,21 +276,31 @@ def save(articulation: Articulation | Scene, path: str | os.PathLike[str], **opt
         return write(articulation, Path(path), **options)
     if articulation.names:
         name = articulation.names[0]
-        raise ValueError(f"{path}: the file holds one robot; save each of a scene, such as scene[{name!r}]")
+        raise ValueError(
+            f"{path}: the file holds one robot; save each of a scene, such as scene[{name!r}]"
+        )
     issues = write(articulation.articulations[0], Path(path), **options)
     if articulation.ground is not None:
         fix = "save it as MJCF, or make it again: artix.Scene(robot, ground=...)"
-        issues = [*issues, Issue("warning", os.fspath(path), 1, "ground", "the format has no ground", fix)]
+        issues = [
+            *issues,
+            Issue("warning", os.fspath(path), 1, "ground", "the format has no ground", fix),
+        ]
     return issues
 
 
 def _function(
     path: str | os.PathLike[str], action: Literal["read", "read_world", "check", "write"], name: str
 ) -> Callable[..., Any]:
-    """What the format of a file has for an action; ``name`` is its name in the message if there is none."""
+    """What the format of a file has for an action; ``name`` is its name in the message if there is
+    none.
+    """
     functions = {suffix: getattr(each, action) for suffix, each in FORMATS.items()}
     known = [suffix for suffix, function in functions.items() if function is not None]
     suffix = Path(path).suffix.lower()
     if suffix not in known:
-        raise ValueError(f"{os.fspath(path)}: no {name} for the suffix {suffix!r}; choose from: {', '.join(known)}")
+        raise ValueError(
+            f"{os.fspath(path)}: no {name} for the suffix {suffix!r}; choose from: "
+            f"{', '.join(known)}"
+        )
     return functions[suffix]

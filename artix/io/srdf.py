@@ -33,7 +33,9 @@ class Srdf:
         those of ``artix.editing.possible_geometry_pairs`` on other links.
 
     Examples:
-      >>> posture = '<group_state name="bent" group="all"><joint name="elbow" value="1"/></group_state>'
+      >>> posture = (
+      ...     '<group_state name="bent" group="all"><joint name="elbow" value="1"/></group_state>'
+      ... )
       >>> text = f'<robot name="double_pendulum">{posture}</robot>'
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> print(list(artix.load_srdf(pendulum, text).states))
@@ -87,13 +89,20 @@ def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
         name = read_name(report, element)
         if name is not None:
             identity = IDENTITY.copy()
-            _read_posture(topology, element, report, *poses.setdefault(name, (identity, np.zeros(topology.num_dofs))))
+            _read_posture(
+                topology,
+                element,
+                report,
+                *poses.setdefault(name, (identity, np.zeros(topology.num_dofs))),
+            )
     disabled = _read_disabled(topology, root, report)
     report.finish()
     neutral = neutral_state(articulation)
     dtype = articulation.dtype
     states = {
-        name: neutral.replace(root_pose=device_array(pose, dtype), joint_position=device_array(position, dtype))
+        name: neutral.replace(
+            root_pose=device_array(pose, dtype), joint_position=device_array(position, dtype)
+        )
         for name, (pose, position) in poses.items()
     }
     links = {frozenset(pair) for pair in disabled}
@@ -104,7 +113,11 @@ def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
 
 
 def _read_posture(
-    topology: Topology, element: Element, report: Report, root_pose: np.ndarray, position: np.ndarray
+    topology: Topology,
+    element: Element,
+    report: Report,
+    root_pose: np.ndarray,
+    position: np.ndarray,
 ) -> None:
     """Writes the values of a ``<group_state>`` into arrays [7] and [n]."""
     for joint in element.all("joint"):
@@ -114,10 +127,16 @@ def _read_posture(
         if name == _ROOT_JOINT and name not in topology.joint_names:
             pose = read_numbers(report, joint, "value", IDENTITY_POSE, required=True)
             if abs(np.linalg.norm(pose[3:]) - 1) > 1e-3:
-                report.error(joint, "its quaternion xyzw has not length 1", "correct the last four numbers")
+                report.error(
+                    joint, "its quaternion xyzw has not length 1", "correct the last four numbers"
+                )
             root_pose[:] = pose
         elif name not in topology.joint_names:
-            report.left_out(joint, f"{topology.name!r} has no joint of this name", "correct the name, or delete it")
+            report.left_out(
+                joint,
+                f"{topology.name!r} has no joint of this name",
+                "correct the name, or delete it",
+            )
         else:
             dofs = topology.dofs(name)
             count = dofs.stop - dofs.start
@@ -125,7 +144,9 @@ def _read_posture(
                 position[dofs] = read_numbers(report, joint, "value", (0.0,) * count, required=True)
 
 
-def _read_disabled(topology: Topology, root: Element, report: Report) -> tuple[tuple[str, str], ...]:
+def _read_disabled(
+    topology: Topology, root: Element, report: Report
+) -> tuple[tuple[str, str], ...]:
     """The pairs of ``<disable_collisions>`` whose links the robot has."""
     pairs = []
     for element in root.all("disable_collisions"):
@@ -134,7 +155,9 @@ def _read_disabled(topology: Topology, root: Element, report: Report) -> tuple[t
         if unknown:
             message = f"{topology.name!r} has no link {listed(map(repr, unknown))}"
             fix = "correct the name, or read the URDF with merge_fixed_joints=False"
-            report.warning(element, f"left out: {message}", fix, "left out: the robot has not both links")
+            report.warning(
+                element, f"left out: {message}", fix, "left out: the robot has not both links"
+            )
         elif None not in names:
             pairs.append((str(names[0]), str(names[1])))
     return tuple(pairs)

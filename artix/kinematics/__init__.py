@@ -20,18 +20,34 @@ from artix.kinematics.configuration import joint_velocity_from_rate as joint_vel
 from artix.kinematics.configuration import normalize as normalize
 from artix.kinematics.configuration import squared_distance as squared_distance
 from artix.kinematics.configuration import with_generalized_velocity as with_generalized_velocity
-from artix.kinematics.configuration_derivatives import DifferenceDerivatives as DifferenceDerivatives
+from artix.kinematics.configuration_derivatives import (
+    DifferenceDerivatives as DifferenceDerivatives,
+)
 from artix.kinematics.configuration_derivatives import IntegrateDerivatives as IntegrateDerivatives
-from artix.kinematics.configuration_derivatives import configuration_rate_map as configuration_rate_map
-from artix.kinematics.configuration_derivatives import difference_derivatives as difference_derivatives
-from artix.kinematics.configuration_derivatives import integrate_derivatives as integrate_derivatives
+from artix.kinematics.configuration_derivatives import (
+    configuration_rate_map as configuration_rate_map,
+)
+from artix.kinematics.configuration_derivatives import (
+    difference_derivatives as difference_derivatives,
+)
+from artix.kinematics.configuration_derivatives import (
+    integrate_derivatives as integrate_derivatives,
+)
 from artix.kinematics.configuration_derivatives import transport as transport
-from artix.kinematics.frame_derivatives import FrameAccelerationDerivatives as FrameAccelerationDerivatives
+from artix.kinematics.frame_derivatives import (
+    FrameAccelerationDerivatives as FrameAccelerationDerivatives,
+)
 from artix.kinematics.frame_derivatives import FrameVelocityDerivatives as FrameVelocityDerivatives
-from artix.kinematics.frame_derivatives import frame_acceleration_derivatives as frame_acceleration_derivatives
+from artix.kinematics.frame_derivatives import (
+    frame_acceleration_derivatives as frame_acceleration_derivatives,
+)
 from artix.kinematics.frame_derivatives import frame_kinematic_hessian as frame_kinematic_hessian
-from artix.kinematics.frame_derivatives import frame_kinematic_regressor as frame_kinematic_regressor
-from artix.kinematics.frame_derivatives import frame_velocity_derivatives as frame_velocity_derivatives
+from artix.kinematics.frame_derivatives import (
+    frame_kinematic_regressor as frame_kinematic_regressor,
+)
+from artix.kinematics.frame_derivatives import (
+    frame_velocity_derivatives as frame_velocity_derivatives,
+)
 from artix.kinematics.frames import LinkStates as LinkStates
 from artix.kinematics.frames import forward_kinematics as forward_kinematics
 from artix.kinematics.frames import frame_acceleration as frame_acceleration

@@ -1,4 +1,5 @@
-"""The configuration manifold: integrate, difference, interpolate, distances, normalisation; and its tangents.
+"""The configuration manifold: integrate, difference, interpolate, distances, normalisation; and its
+tangents.
 
 A tangent is a generalised velocity, which is not always the rate of the joint positions.
 """
@@ -29,14 +30,17 @@ def generalized_velocity(articulation: Articulation, state: State) -> Array:
     Generalised forces, rows of matrices and columns of Jacobians are in the same order.
 
     Returns:
-      Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the root's angular
-      velocity [rad/s] in world axes, then the joint velocities [rad/s or m/s]; for a fixed base only the latter.
+      Shape [nv]: for a floating base the linear velocity of the root's centre of mass [m/s] and the
+      root's angular velocity [rad/s] in world axes, then the joint velocities [rad/s or m/s]; for a
+      fixed base only the latter.
 
     Identity: ``frame_jacobian(a, s) @ generalized_velocity(a, s)`` is ``frame_velocity(a, s)``.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
-      >>> moving = artix.neutral_state(robot).replace(root_velocity=jnp.array([0.5, 0.0, 0.0, 0.0, 0.0, 1.0]))
+      >>> moving = artix.neutral_state(robot).replace(
+      ...     root_velocity=jnp.array([0.5, 0.0, 0.0, 0.0, 0.0, 1.0])
+      ... )
       >>> print(artix.generalized_velocity(robot, moving)[:7])
       [0.5 0.  0.  0.  0.  1.  0. ]
     """
@@ -60,7 +64,9 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
-      >>> state = artix.with_generalized_velocity(robot, artix.neutral_state(robot), jnp.arange(18.0))
+      >>> state = artix.with_generalized_velocity(
+      ...     robot, artix.neutral_state(robot), jnp.arange(18.0)
+      ... )
       >>> print(state.root_velocity, state.joint_velocity[0])
       [0. 1. 2. 3. 4. 5.] 6.0
     """
@@ -76,9 +82,9 @@ def with_generalized_velocity(articulation: Articulation, state: State, velocity
 def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Array) -> Array:
     """Joint velocities from the rates of change of the joint positions.
 
-    They differ for spherical joints only, whose velocity is the angular velocity in the child joint frame: ``J_r(q)``
-    times the rate of the rotation vector, with the right Jacobian J_r of SO(3). With one or two free axes it is the
-    inverse of the map of :func:`joint_rate_from_velocity`.
+    They differ for spherical joints only, whose velocity is the angular velocity in the child joint
+    frame: ``J_r(q)`` times the rate of the rotation vector, with the right Jacobian J_r of SO(3).
+    With one or two free axes it is the inverse of the map of :func:`joint_rate_from_velocity`.
 
     Args:
       rate: dq/dt, shape [n] [rad/s or m/s].
@@ -93,9 +99,13 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
       >>> root = builder.add_link()
       >>> _ = builder.add_link(root, artix.Joint.spherical(), mass=1.0, inertia=(0.1, 0.1, 0.1))
       >>> ball = builder.build()
-      >>> turned = artix.neutral_state(ball).replace(joint_position=jnp.array([0.0, 0.0, jnp.pi / 2]))
+      >>> turned = artix.neutral_state(ball).replace(
+      ...     joint_position=jnp.array([0.0, 0.0, jnp.pi / 2])
+      ... )
       >>> rate = jnp.array([0.0, 0.0, 1.0])
-      >>> print(artix.kinematics.joint_velocity_from_rate(ball, turned, rate))  # along its rotation vector: the same
+      >>> print(
+      ...     artix.kinematics.joint_velocity_from_rate(ball, turned, rate)
+      ... )  # along its rotation vector: the same
       [0. 0. 1.]
       >>> across = jnp.array([1.0, 0.0, 0.0])
       >>> print(artix.kinematics.joint_velocity_from_rate(ball, turned, across))
@@ -111,9 +121,11 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
 
 @quantity
 def joint_rate_from_velocity(articulation: Articulation, state: State, velocity: Array) -> Array:
-    """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical joints.
+    """Rates of change of the joint positions, ``J_r(q)^-1`` times the velocity for spherical
+    joints.
 
-    With two free axes, the rate's component along the locked axis is dropped, as PhysX does when it reads a position.
+    With two free axes, the rate's component along the locked axis is dropped, as PhysX does when it
+    reads a position.
 
     Args:
       velocity: joint velocities, shape [n] [rad/s or m/s].
@@ -144,7 +156,7 @@ def rate_matrix(tree: Topology, q: Array) -> Array:
     return jnp.where(free[:, None] & free[None], matrix, eye)
 
 
-# --- the manifold ---------------------------------------------------------------------------------
+# --- the manifold -------------------------------------------------------------------------------
 
 
 #: Angles this far apart are the same where they are a circle [rad], as in PhysX.
@@ -153,12 +165,14 @@ CIRCUMFERENCE = 4 * np.pi
 
 @quantity
 def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
-    """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are kept.
+    """Moves the configuration along a tangent vector, the ``(+)`` of the manifold; velocities are
+    kept.
 
-    The root's centre of mass moves by the linear part and the root rotates by ``exp`` of the angular part, both in
-    world axes. Revolute and prismatic positions add, and count turns; only the angles of wheels, whose turns nothing
-    counts, stay within [-2 pi, 2 pi] by steps of 4 pi (see *Angles* in the conventions). A spherical joint rotates by
-    ``exp`` of its part in the child joint frame. Mirrors Pinocchio's ``integrate`` in artix's tangent space.
+    The root's centre of mass moves by the linear part and the root rotates by ``exp`` of the
+    angular part, both in world axes. Revolute and prismatic positions add, and count turns; only
+    the angles of wheels, whose turns nothing counts, stay within [-2 pi, 2 pi] by steps of 4 pi
+    (see *Angles* in the conventions). A spherical joint rotates by ``exp`` of its part in the child
+    joint frame. Mirrors Pinocchio's ``integrate`` in artix's tangent space.
 
     Args:
       state: where to start.
@@ -167,12 +181,15 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     Returns:
       The moved state.
 
-    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t, but for spherical joints of two axes.
+    Identity: ``integrate(a, s, difference(a, s, t))`` is the configuration of t, but for spherical
+    joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
       >>> state = artix.neutral_state(robot)
-      >>> step = jnp.zeros(18).at[0].set(0.2).at[5].set(jnp.pi / 2)  # 0.2 m along x and a quarter turn about z
+      >>> step = (
+      ...     jnp.zeros(18).at[0].set(0.2).at[5].set(jnp.pi / 2)
+      ... )  # 0.2 m along x and a quarter turn about z
       >>> moved = artix.integrate(robot, state, step)
       >>> print(moved.root_pose)
       [0.2   0.    0.    0.    0.    0.707 0.707]
@@ -184,7 +201,9 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
 
 
 def move(articulation: Articulation, state: State, dnu: Array) -> State:
-    """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old ones."""
+    """The same as :func:`integrate`, but no angle is wrapped: the new positions are near the old
+    ones.
+    """
     check_state(articulation, state)
     tree = articulation.topology
     base = tree.num_base_dofs
@@ -202,7 +221,8 @@ def move(articulation: Articulation, state: State, dnu: Array) -> State:
         old = spatial.normalize(root[3:, None])
         turn = spatial.quaternion_exp(move[3:, None])
         new = spatial.normalize(spatial.quaternion_product(turn, old))
-        # As a difference of rotated centres, it would not vanish at rest, and a robot would creep by rounding errors.
+        # As a difference of rotated centres, it would not vanish at rest, and a robot would creep
+        # by rounding errors.
         shift = spatial.displacement(turn, spatial.rotate(old, center))
         root = jnp.concatenate([root[:3] + (move[:3] - shift[:, 0]), new[:, 0]])
     return state.replace(root_pose=root, joint_position=q)
@@ -210,26 +230,29 @@ def move(articulation: Articulation, state: State, dnu: Array) -> State:
 
 @quantity
 def difference(articulation: Articulation, start: State, end: State) -> Array:
-    """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the manifold.
+    """The shortest tangent vector that moves one configuration to another, the ``(-)`` of the
+    manifold.
 
-    Angles of wheels that differ by 4 pi are the same, so that this is at most 2 pi for them. Other angles count turns,
-    and subtract (see *Angles* in the conventions).
+    Angles of wheels that differ by 4 pi are the same, so that this is at most 2 pi for them. Other
+    angles count turns, and subtract (see *Angles* in the conventions).
 
     Args:
       start: where to start.
       end: where to arrive.
 
     Returns:
-      The displacement, shape [nv] [m, rad]. It is discontinuous at half turns, but its derivatives are finite
-      everywhere.
+      The displacement, shape [nv] [m, rad]. It is discontinuous at half turns, but its derivatives
+      are finite everywhere.
 
-    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn, but for spherical
-    joints of two axes.
+    Identity: ``difference(a, s, integrate(a, s, d)) == d`` for rotations of less than a half turn,
+    but for spherical joints of two axes.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> start = artix.neutral_state(robot)
-      >>> end = start.replace(root_pose=jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]))  # 1 m on, half turned about z
+      >>> end = start.replace(
+      ...     root_pose=jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0])
+      ... )  # 1 m on, half turned about z
       >>> print(artix.difference(robot, start, end)[:6])
       [1.    0.    0.    0.    0.    3.142]
     """
@@ -238,7 +261,9 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     tree = articulation.topology
     joints = wrap_angles(articulation, end.joint_position - start.joint_position)
     if tree.has_spherical:
-        first, last = (spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end))
+        first, last = (
+            spatial.quaternion_exp(by_body(tree, s.joint_position)) for s in (start, end)
+        )
         vector = spatial.quaternion_log(spatial.quaternion_product(spatial.conjugate(first), last))
         joints = where_spherical(tree, vector, joints)
     if tree.num_base_dofs == 0:
@@ -247,17 +272,22 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     old, new = (spatial.normalize(s.root_pose[3:, None]) for s in (start, end))
     angular = spatial.quaternion_log(spatial.quaternion_product(new, spatial.conjugate(old)))
     linear = (
-        end.root_pose[:3, None] - start.root_pose[:3, None] + spatial.rotate(new, center) - spatial.rotate(old, center)
+        end.root_pose[:3, None]
+        - start.root_pose[:3, None]
+        + spatial.rotate(new, center)
+        - spatial.rotate(old, center)
     )
     return jnp.concatenate([jnp.concatenate([linear, angular])[:, 0], joints])
 
 
 @one_operation
-def interpolate(articulation: Articulation, start: State, end: State, fraction: float | Array) -> State:
+def interpolate(
+    articulation: Articulation, start: State, end: State, fraction: float | Array
+) -> State:
     """A configuration on the shortest path between two others, Pinocchio's ``interpolate``.
 
-    Joints move at constant velocity; the root rotates about an axis fixed in the world while its centre of mass moves
-    on a straight line (Pinocchio moves a free-flyer's frame on a screw).
+    Joints move at constant velocity; the root rotates about an axis fixed in the world while its
+    centre of mass moves on a straight line (Pinocchio moves a free-flyer's frame on a screw).
 
     Args:
       start: the configuration at fraction 0.
@@ -276,7 +306,9 @@ def interpolate(articulation: Articulation, start: State, end: State, fraction: 
     """
     check_type("articulation", articulation, Articulation)
     # A Python number would be static, and each one compiled.
-    part: Any = fraction if isinstance(fraction, jax.Array) else np.asarray(fraction, articulation.dtype)
+    part: Any = (
+        fraction if isinstance(fraction, jax.Array) else np.asarray(fraction, articulation.dtype)
+    )
     return _interpolate(articulation, start, end, part)
 
 
@@ -296,8 +328,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
       end: the other.
 
     Returns:
-      Shape [L]: the root's (squared displacement of its centre of mass [m^2] plus squared angle [rad^2]; zero for a
-      fixed base), then of the inbound joint of each other link [rad^2 or m^2].
+      Shape [L]: the root's (squared displacement of its centre of mass [m^2] plus squared angle
+      [rad^2]; zero for a fixed base), then of the inbound joint of each other link [rad^2 or m^2].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -317,7 +349,8 @@ def squared_distance(articulation: Articulation, start: State, end: State) -> Ar
 def distance(articulation: Articulation, start: State, end: State) -> Array:
     """Length of :func:`difference`, Pinocchio's ``distance``; its gradient is finite everywhere.
 
-    Metres and radians have equal weight; for other weights, sum the parts of :func:`squared_distance` yourself.
+    Metres and radians have equal weight; for other weights, sum the parts of
+    :func:`squared_distance` yourself.
 
     Args:
       start: one configuration.
@@ -341,8 +374,9 @@ def distance(articulation: Articulation, start: State, end: State) -> Array:
 def normalize(articulation: Articulation, state: State) -> State:
     """The same configuration in normal form, Pinocchio's ``normalize``.
 
-    The root's quaternion gets unit length, rotation vectors of spherical joints with three free axes get a length of at
-    most pi, and angles of wheels, whose turns nothing counts, return to [-2 pi, 2 pi]. Velocities are kept.
+    The root's quaternion gets unit length, rotation vectors of spherical joints with three free
+    axes get a length of at most pi, and angles of wheels, whose turns nothing counts, return to
+    [-2 pi, 2 pi]. Velocities are kept.
 
     Args:
       state: its state; the quaternion may have any non-zero length.
@@ -368,7 +402,8 @@ def normalize(articulation: Articulation, state: State) -> State:
 
 
 def is_normalized(articulation: Articulation, state: State, tolerance: float = 1e-6) -> Array:
-    """Whether :func:`normalize` would change no number by more than ``tolerance``, Pinocchio's ``isNormalized``.
+    """Whether :func:`normalize` would change no number by more than ``tolerance``, Pinocchio's
+    ``isNormalized``.
 
     Args:
       tolerance: largest change [m, rad, or of a quaternion's components].
@@ -380,21 +415,29 @@ def is_normalized(articulation: Articulation, state: State, tolerance: float = 1
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)
       >>> long = state.replace(root_pose=state.root_pose.at[6].set(1.1))
-      >>> print(artix.kinematics.is_normalized(robot, state), artix.kinematics.is_normalized(robot, long))
+      >>> print(
+      ...     artix.kinematics.is_normalized(robot, state),
+      ...     artix.kinematics.is_normalized(robot, long),
+      ... )
       True False
     """
     normal = normalize(articulation, state)
-    changes = jnp.concatenate([normal.root_pose - state.root_pose, normal.joint_position - state.joint_position])
+    changes = jnp.concatenate(
+        [normal.root_pose - state.root_pose, normal.joint_position - state.joint_position]
+    )
     return jnp.all(jnp.abs(changes) <= tolerance)
 
 
 @quantity
 @any_quaternion
-def is_same_configuration(articulation: Articulation, start: State, end: State, tolerance: float = 1e-6) -> Array:
-    """Whether no entry of :func:`difference` exceeds ``tolerance``, Pinocchio's ``isSameConfiguration``.
+def is_same_configuration(
+    articulation: Articulation, start: State, end: State, tolerance: float = 1e-6
+) -> Array:
+    """Whether no entry of :func:`difference` exceeds ``tolerance``, Pinocchio's
+    ``isSameConfiguration``.
 
-    Unlike in Pinocchio, the two quaternions of one rotation are the same, and so are rotation vectors a full turn
-    apart. The poses of fixed bases are compared too.
+    Unlike in Pinocchio, the two quaternions of one rotation are the same, and so are rotation
+    vectors a full turn apart. The poses of fixed bases are compared too.
 
     Args:
       start: one configuration.
@@ -407,14 +450,18 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)
-      >>> twin = state.replace(root_pose=state.root_pose.at[3:].multiply(-1))  # the other quaternion of the rotation
+      >>> twin = state.replace(
+      ...     root_pose=state.root_pose.at[3:].multiply(-1)
+      ... )  # the other quaternion of the rotation
       >>> print(artix.kinematics.is_same_configuration(robot, state, twin))
       True
     """
     turn = spatial.quaternion_product(
         _unit(end.root_pose[3:])[:, None], spatial.conjugate(_unit(start.root_pose[3:])[:, None])
     )
-    root = jnp.concatenate([end.root_pose[:3] - start.root_pose[:3], spatial.quaternion_log(turn)[:, 0]])
+    root = jnp.concatenate(
+        [end.root_pose[:3] - start.root_pose[:3], spatial.quaternion_log(turn)[:, 0]]
+    )
     changes = jnp.concatenate([root, difference(articulation, start, end)])
     return jnp.all(jnp.abs(changes) <= tolerance)
 
@@ -422,9 +469,9 @@ def is_same_configuration(articulation: Articulation, start: State, end: State, 
 def wrap_angles(articulation: Articulation, q: Array) -> Array:
     """Brings the positions [n] of wheels back into [-2 pi, 2 pi] by steps of 4 pi, as PhysX does.
 
-    A wheel is a joint of type ``REVOLUTE`` whose turns nothing counts: it has no drive stiffness, no
-    limit, no mimic joint and no fixed tendon. All other positions count turns and stay as they are.
-    Without wrapping, the angle of a wheel would lose its digits in float32.
+    A wheel is a joint of type ``REVOLUTE`` whose turns nothing counts: it has no drive stiffness,
+    no limit, no mimic joint and no fixed tendon. All other positions count turns and stay as they
+    are. Without wrapping, the angle of a wheel would lose its digits in float32.
     """
     wraps = articulation.topology.dof_wraps
     if not np.any(wraps):

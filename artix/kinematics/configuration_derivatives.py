@@ -1,7 +1,8 @@
-"""Closed-form Jacobians on the configuration manifold: of integrate, of difference, and of the position rates.
+"""Closed-form Jacobians on the configuration manifold: of integrate, of difference, and of the
+position rates.
 
-All are identities except for one block per rotation: the root's, about the world's axes, and the spherical joints',
-about the axes of the child joint frame.
+All are identities except for one block per rotation: the root's, about the world's axes, and the
+spherical joints', about the axes of the child joint frame.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ Array = jax.Array
 
 
 class IntegrateDerivatives(NamedTuple):
-    """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space, [nv, nv] each.
+    """Derivatives of the configuration that :func:`artix.integrate` reaches, in its tangent space,
+    [nv, nv] each.
 
     Attributes:
       start: with respect to the configuration at the start, along tangent vectors there.
@@ -33,7 +35,9 @@ class IntegrateDerivatives(NamedTuple):
 
     Examples:
       >>> arm = artix.robots.load("arm7")
-      >>> derivatives = artix.kinematics.integrate_derivatives(arm, artix.neutral_state(arm), jnp.zeros(7))
+      >>> derivatives = artix.kinematics.integrate_derivatives(
+      ...     arm, artix.neutral_state(arm), jnp.zeros(7)
+      ... )
       >>> print([array.shape for array in derivatives])
       [(7, 7), (7, 7)]
     """
@@ -43,7 +47,8 @@ class IntegrateDerivatives(NamedTuple):
 
 
 class DifferenceDerivatives(NamedTuple):
-    """Derivatives of :func:`artix.difference` in the tangent spaces of its two configurations, [nv, nv] each.
+    """Derivatives of :func:`artix.difference` in the tangent spaces of its two configurations,
+    [nv, nv] each.
 
     Attributes:
       start: with respect to the configuration at the start.
@@ -62,7 +67,9 @@ class DifferenceDerivatives(NamedTuple):
 
 
 @quantity
-def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) -> IntegrateDerivatives:
+def integrate_derivatives(
+    articulation: Articulation, state: State, dnu: Array
+) -> IntegrateDerivatives:
     """Derivatives of :func:`artix.integrate`, Pinocchio's ``dIntegrate``.
 
     Args:
@@ -70,9 +77,9 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
       dnu: displacement, shape [nv] [m, rad].
 
     Returns:
-      The derivatives of the end with respect to the start and to the displacement, each from the tangent space of the
-      start to the tangent space of the end, shape [nv, nv]. Both are identities except for the blocks of a floating
-      root's rotation and of spherical joints.
+      The derivatives of the end with respect to the start and to the displacement, each from the
+      tangent space of the start to the tangent space of the end, shape [nv, nv]. Both are
+      identities except for the blocks of a floating root's rotation and of spherical joints.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -105,7 +112,9 @@ def integrate_derivatives(articulation: Articulation, state: State, dnu: Array) 
 
 
 @quantity
-def difference_derivatives(articulation: Articulation, start: State, end: State) -> DifferenceDerivatives:
+def difference_derivatives(
+    articulation: Articulation, start: State, end: State
+) -> DifferenceDerivatives:
     """Derivatives of :func:`artix.difference`, Pinocchio's ``dDifference``.
 
     Args:
@@ -113,10 +122,12 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
       end: where to arrive.
 
     Returns:
-      The derivatives with respect to the start and the end, each moving along tangent vectors of its own (see
-      :func:`artix.integrate`), shape [nv, nv] each. At a half turn they belong to the branch taken.
+      The derivatives with respect to the start and the end, each moving along tangent vectors of
+      its own (see :func:`artix.integrate`), shape [nv, nv] each. At a half turn they belong to the
+      branch taken.
 
-    Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start, end)).displacement``.
+    Identity: ``.end`` is the inverse of ``integrate_derivatives(a, start, difference(a, start,
+    end)).displacement``.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -138,10 +149,14 @@ def difference_derivatives(articulation: Articulation, start: State, end: State)
         return DifferenceDerivatives(-by_start, by_end)
     first, last = (spherical_vectors(tree, state.joint_position) for state in (start, end))
     inverse = spatial.conjugate(spatial.quaternion_exp(first))
-    vector = spatial.quaternion_log(spatial.quaternion_product(inverse, spatial.quaternion_exp(last)))
+    vector = spatial.quaternion_log(
+        spatial.quaternion_product(inverse, spatial.quaternion_exp(last))
+    )
     at_start = spatial.multiply(_inverse_jacobian(-vector), _drop_locked(tree, first))
     at_end = spatial.multiply(_inverse_jacobian(vector), _drop_locked(tree, last))
-    return DifferenceDerivatives(-_tangent_matrix(tree, roots[0], at_start), _tangent_matrix(tree, roots[1], at_end))
+    return DifferenceDerivatives(
+        -_tangent_matrix(tree, roots[0], at_start), _tangent_matrix(tree, roots[1], at_end)
+    )
 
 
 @quantity
@@ -154,15 +169,19 @@ def transport(articulation: Articulation, state: State, dnu: Array, tangents: Ar
       tangents: tangent vectors at the start as columns, shape [nv, k], or one, shape [nv].
 
     Returns:
-      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape and units of ``tangents``: the first
-      matrix of :func:`integrate_derivatives` times them.
+      The tangent vectors at ``integrate(articulation, state, dnu)``, in the shape and units of
+      ``tangents``: the first matrix of :func:`integrate_derivatives` times them.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.random_state(robot, jax.random.key(0))
       >>> step, tangents = jnp.full(18, 0.1), jnp.eye(18)
       >>> carried = artix.kinematics.transport(robot, state, step, tangents)
-      >>> print(jnp.allclose(carried, artix.kinematics.integrate_derivatives(robot, state, step)[0], atol=1e-5))
+      >>> print(
+      ...     jnp.allclose(
+      ...         carried, artix.kinematics.integrate_derivatives(robot, state, step)[0], atol=1e-5
+      ...     )
+      ... )
       True
     """
     shape = (articulation.topology.nv, *getattr(tangents, "shape", ())[1:2])
@@ -175,14 +194,19 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
     """The matrix T of ``dq/dt = T(q) nu``, Pinocchio's ``tangentMap``.
 
     Returns:
-      Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only), then of
-      ``joint_position`` (n). Rows of spherical joints are as in :func:`artix.joint_rate_from_velocity`.
+      Shape [nq, nv] [m or 1]: rows are the rates of ``root_pose`` (7, for a floating base only),
+      then of ``joint_position`` (n). Rows of spherical joints are as in
+      :func:`artix.joint_rate_from_velocity`.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.random_state(robot, jax.random.key(0))
-      >>> rates = artix.kinematics.configuration_rate_map(robot, state) @ artix.generalized_velocity(robot, state)
-      >>> print(rates.shape, jnp.abs(rates[3:7] @ state.root_pose[3:]) < 1e-5)  # the quaternion keeps its length
+      >>> rates = artix.kinematics.configuration_rate_map(
+      ...     robot, state
+      ... ) @ artix.generalized_velocity(robot, state)
+      >>> print(
+      ...     rates.shape, jnp.abs(rates[3:7] @ state.root_pose[3:]) < 1e-5
+      ... )  # the quaternion keeps its length
       (19,) True
     """
     check_state(articulation, state)
@@ -208,9 +232,11 @@ def _inverse_jacobian(vector: Array) -> Array:
 
 
 def _drop_locked(tree: Topology, vector: Array) -> Array:
-    """Effect on angular velocities of dropping the locked components of rotation vectors [3, B-1]: [3, 3, B-1].
+    """Effect on angular velocities of dropping the locked components of rotation vectors [3, B-1]:
+    [3, 3, B-1].
 
-    It is the identity if three axes are free; with two, dropping the third component also rotates the joint.
+    It is the identity if three axes are free; with two, dropping the third component also rotates
+    the joint.
     """
     free = tree.body_dofs[:, 1:] < tree.num_dofs
     all_free = np.all(free, axis=0)
@@ -222,7 +248,9 @@ def _drop_locked(tree: Topology, vector: Array) -> Array:
 
 
 def _tangent_matrix(tree: Topology, root: Array, blocks: Array | None) -> Array:
-    """A map of tangent vectors [nv, nv], from blocks for the root's rotation [3, 3, 1] and for spherical joints."""
+    """A map of tangent vectors [nv, nv], from blocks for the root's rotation [3, 3, 1] and for
+    spherical joints.
+    """
     joints = _joint_matrix(tree, blocks, root.dtype)
     if tree.num_base_dofs == 0:
         return joints

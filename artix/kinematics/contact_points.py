@@ -25,8 +25,8 @@ class Contacts(struct.PyTreeNode):
       point: the points in the links' frames, [K, 3] [m].
       normal: unit vectors from the surface towards the link, in world axes, [K, 3].
       friction: coefficients of friction, [K].
-      gap: distances to the surface, [K] [m]; a contact may close its gap within a step. Zero or negative for touching
-        contacts; penetration is not corrected.
+      gap: distances to the surface, [K] [m]; a contact may close its gap within a step. Zero or
+        negative for touching contacts; penetration is not corrected.
       restitution: ratios of the normal speeds after and before an impact, [K]; ``None`` for zero.
       compliance: penetration per force, [K] [m/N]; ``None`` or 0 for rigid contacts.
       relaxation_time: damping over stiffness of compliant contacts, [K] [s]; ``None`` for zero.
@@ -67,8 +67,12 @@ def contact_frames(normal: Array) -> Array:
     return jnp.stack([first, second, normal], axis=1)
 
 
-def contact_points(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
-    """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes, [3, K]."""
+def contact_points(
+    articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array
+) -> Array:
+    """Points [K, 3] in the links' frames, relative to the root's centre of mass in world axes,
+    [3, K].
+    """
     body = articulation.topology.link_body[links]
     placements = kin.placements.take(links)
     in_body = placements.position + spatial.rotate(placements.rotation, point.T)
@@ -89,12 +93,16 @@ def contact_jacobian(
     Returns:
       Shape [K, 3, nv].
     """
-    linear = motions_at(articulation, kin, links, contact_points(articulation, kin, links, point))[:3]
+    linear = motions_at(articulation, kin, links, contact_points(articulation, kin, links, point))[
+        :3
+    ]
     # A sum instead of a matrix product: batched products of many small matrices are slow.
     return jnp.sum(frames[:, :, :, None] * jnp.moveaxis(linear, 0, 1)[:, None], axis=2)
 
 
-def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array) -> Array:
+def motions_at(
+    articulation: Articulation, kin: Kinematics, links: np.ndarray, point: Array
+) -> Array:
     """Velocities of points of links per generalised velocity.
 
     Args:
@@ -109,7 +117,9 @@ def motions_at(articulation: Articulation, kin: Kinematics, links: np.ndarray, p
 
 
 def motions_by(articulation: Articulation, kin: Kinematics, moves: Any, point: Array) -> Array:
-    """The same for points that the entries of the generalised velocity move by the factors ``moves`` [K, nv]."""
+    """The same for points that the entries of the generalised velocity move by the factors
+    ``moves`` [K, nv].
+    """
     motions = generalized_motions(articulation, kin)[:, None]
     moves = jnp.asarray(moves, point.dtype)
     linear = moves[None] * (motions[:3] + spatial.cross(motions[3:], point[..., None]))

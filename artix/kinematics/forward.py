@@ -1,7 +1,9 @@
-"""Forward kinematics: where all bodies are, how their DOFs move them, their velocities and accelerations.
+"""Forward kinematics: where all bodies are, how their DOFs move them, their velocities and
+accelerations.
 
-The frame of a body is the child frame of the joint that moves it; the frame of body 0 is the root link's.
-The first half depends on parameters only: where the links lie in their bodies and how the joints attach the bodies.
+The frame of a body is the child frame of the joint that moves it; the frame of body 0 is the root
+link's. The first half depends on parameters only: where the links lie in their bodies and how the
+joints attach the bodies.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ Array = jax.Array
 class JointGeometry(NamedTuple):
     """How bodies 1 .. B-1 are attached to their parents.
 
-    ``basis`` holds right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is ``basis[0] cos(angle / 2) +
-    basis[1 + k] sin(angle / 2)`` for a rotation about the k-th axis of a spherical joint, or with k = 0 about the only
-    axis of another. ``offset`` [3, B-1] is the joint's origin in the parent's frame and ``slide`` [3, B-1] its
-    translation there per unit of its position.
+    ``basis`` holds right-product matrices [2 or 4, 4, 4, B-1]: the joint's quaternion is
+    ``basis[0] cos(angle / 2) + basis[1 + k] sin(angle / 2)`` for a rotation about the k-th axis of
+    a spherical joint, or with k = 0 about the only axis of another. ``offset`` [3, B-1] is the
+    joint's origin in the parent's frame and ``slide`` [3, B-1] its translation there per unit of
+    its position.
     """
 
     basis: Array
@@ -45,10 +48,14 @@ def link_placements(articulation: Articulation) -> Transforms:
     child = jnp.concatenate([unit, child[1:]])
     root = Transforms(unit[:, 3:].T, unit[:, :3].T)
     parent = Transforms.from_poses(articulation.joint_parent_pose)
-    joint = Transforms(*(jnp.where(tree.link_is_rigid, *pair) for pair in zip(parent, root, strict=True)))
+    joint = Transforms(
+        *(jnp.where(tree.link_is_rigid, *pair) for pair in zip(parent, root, strict=True))
+    )
     placement = joint.times_inverse(Transforms.from_poses(child))
     for pointer in tree.rigid_pointers:
-        with_root = Transforms(*(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True)))
+        with_root = Transforms(
+            *(jnp.concatenate(pair, axis=-1) for pair in zip(root, placement, strict=True))
+        )
         placement = with_root.take(pointer) @ placement
     return placement
 
@@ -78,23 +85,29 @@ def screw_pitches(articulation: Articulation) -> Array:
 
 
 def joint_efforts(articulation: Articulation, wrench: Array) -> Array:
-    """The power of wrenches through the joints per velocity of each DOF: the sum of drives, limits and loads, [n].
+    """The power of wrenches through the joints per velocity of each DOF: the sum of drives, limits
+    and loads, [n].
 
     Args:
-      wrench: force [N], then torque [N m], that each link's joint transmits, in the joint's frame, [L, 6].
+      wrench: force [N], then torque [N m], that each link's joint transmits, in the joint's frame,
+        [L, 6].
     """
     tree = articulation.topology
     torque_first = jnp.roll(wrench, 3, axis=1)
     efforts = torque_first[tree.dof_link, tree.dof_axis]
     if not tree.has_helical:
         return efforts
-    return efforts + screw_pitches(articulation) * torque_first[tree.dof_link, tree.dof_axis % 3 + 3]
+    return (
+        efforts + screw_pitches(articulation) * torque_first[tree.dof_link, tree.dof_axis % 3 + 3]
+    )
 
 
 class Kinematics(NamedTuple):
-    """The configuration of all bodies, relative to the root link's centre of mass and in world axes.
+    """The configuration of all bodies, relative to the root link's centre of mass and in world
+    axes.
 
-    Positions relative to the root make float32 results as accurate a kilometre from the world's origin as at it.
+    Positions relative to the root make float32 results as accurate a kilometre from the world's
+    origin as at it.
     """
 
     placements: Transforms
@@ -115,14 +128,17 @@ class Kinematics(NamedTuple):
 def kinematics(articulation: Articulation, state: State) -> Kinematics:
     """Solves forward kinematics for all bodies; every other function starts here.
 
-    Functions call it again rather than pass its result around: a program carries out equal operations once.
+    Functions call it again rather than pass its result around: a program carries out equal
+    operations once.
     """
     check_state(articulation, state)
     tree = articulation.topology
     placements = link_placements(articulation)
     geometry = joint_geometry(articulation, placements)
     root_rotation = spatial.normalize(state.root_pose[3:, None])
-    root_center = spatial.apply(spatial.rotation_matrix(root_rotation), articulation.link_com_pose[0, :3, None])
+    root_center = spatial.apply(
+        spatial.rotation_matrix(root_rotation), articulation.link_com_pose[0, :3, None]
+    )
     weights, offset = joint_transforms(tree, geometry, state.joint_position)
     local = joint_quaternions(geometry.basis, weights)
     quaternion, rotation, position = body_frames(tree, root_rotation, -root_center, local, offset)
@@ -132,7 +148,9 @@ def kinematics(articulation: Articulation, state: State) -> Kinematics:
 
 
 def joint_transforms(tree: Topology, geometry: JointGeometry, q: Array) -> tuple[Array, Array]:
-    """The weights of ``geometry.basis``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 .. B-1."""
+    """The weights of ``geometry.basis``, [2 or 4, B-1], and the origins [3, B-1] of bodies 1 ..
+    B-1.
+    """
     values = by_body(tree, q)
     first = values[0]
     revolute = jnp.asarray(tree.body_is_revolute[1:], q.dtype)
@@ -141,14 +159,21 @@ def joint_transforms(tree: Topology, geometry: JointGeometry, q: Array) -> tuple
     weights = [jnp.cos(half), jnp.sin(half)]
     if tree.has_spherical:
         x, y, z, w = spatial.quaternion_exp(values * spherical[None])
-        weights = [jnp.where(spherical > 0, w, weights[0]), jnp.where(spherical > 0, x, weights[1]), y, z]
+        weights = [
+            jnp.where(spherical > 0, w, weights[0]),
+            jnp.where(spherical > 0, x, weights[1]),
+            y,
+            z,
+        ]
     slides = tree.has_prismatic or tree.has_helical
     offset = geometry.offset + geometry.slide * first[None] if slides else geometry.offset
     return jnp.stack(weights), jnp.broadcast_to(offset, (3, *first.shape))
 
 
 def dof_motions(tree: Topology, kin: Kinematics) -> Motion:
-    """The motion that a unit velocity of each DOF gives to everything below it, linear and angular part [3, n]."""
+    """The motion that a unit velocity of each DOF gives to everything below it, linear and angular
+    part [3, n].
+    """
     axis = spatial.apply(kin.rotation, jnp.asarray(tree.body_axis, kin.rotation.dtype))
     if tree.has_spherical:
         columns = jnp.concatenate([axis, kin.rotation[:, 1], kin.rotation[:, 2]], axis=1)
@@ -165,7 +190,9 @@ def dof_motions(tree: Topology, kin: Kinematics) -> Motion:
 
 
 def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
-    """The unit motions S_j of the generalised velocity about the reference point, linear part first, [6, nv]."""
+    """The unit motions S_j of the generalised velocity about the reference point, linear part
+    first, [6, nv].
+    """
     tree = articulation.topology
     motions = jnp.concatenate(dof_motions(tree, kin))
     if tree.num_base_dofs == 0:
@@ -182,23 +209,35 @@ def root_motion(tree: Topology, root: Array) -> Motion:
 
 def body_velocities(tree: Topology, motions: Motion, root: Motion, qd: Array) -> Motion:
     """Velocities of all bodies about the reference point, [3, B] each."""
-    return Motion.from_rows(jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None]))
+    return Motion.from_rows(
+        jnp.concatenate(root) + path_sum(tree, jnp.concatenate(motions) * qd[None])
+    )
 
 
 def state_velocities(tree: Topology, kin: Kinematics, state: State) -> Motion:
     """Velocities of all bodies in a state about the reference point, [3, B] each."""
-    return body_velocities(tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity)
+    return body_velocities(
+        tree, dof_motions(tree, kin), root_motion(tree, state.root_velocity), state.joint_velocity
+    )
 
 
-def center_velocities(tree: Topology, motions: Motion, root: Motion, qd: Array, centers: Array) -> Array:
-    """Velocities of the links' centres of mass (see :func:`link_centers`), then angular velocities, [6, L]."""
+def center_velocities(
+    tree: Topology, motions: Motion, root: Motion, qd: Array, centers: Array
+) -> Array:
+    """Velocities of the links' centres of mass (see :func:`link_centers`), then angular velocities,
+    [6, L].
+    """
     linear, angular = body_velocities(tree, motions, root, qd).take(tree.link_body)
     return jnp.concatenate([linear + spatial.cross(angular, centers), angular])
 
 
 def motion_cross(velocity: Motion, motion: Motion) -> Motion:
-    """Rate of change of a motion carried along by a velocity: the spatial cross product ``velocity x motion``."""
-    linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(velocity.linear, motion.angular)
+    """Rate of change of a motion carried along by a velocity: the spatial cross product
+    ``velocity x motion``.
+    """
+    linear = spatial.cross(velocity.angular, motion.linear) + spatial.cross(
+        velocity.linear, motion.angular
+    )
     return Motion(linear, spatial.cross(velocity.angular, motion.angular))
 
 
@@ -212,9 +251,9 @@ def body_accelerations(
 ) -> tuple[Motion, Motion]:
     """Velocities and spatial accelerations of all bodies about the reference point, [3, B] each.
 
-    Both are relative to the inertial frame that moves with the root's centre of mass, as Galilean invariance allows.
-    The reference point is then at rest, and float32 loses no digits when the whole articulation moves fast. An
-    acceleration of ``None`` is zero.
+    Both are relative to the inertial frame that moves with the root's centre of mass, as Galilean
+    invariance allows. The reference point is then at rest, and float32 loses no digits when the
+    whole articulation moves fast. An acceleration of ``None`` is zero.
     """
     root = root_motion(tree, state.root_velocity)
     root = Motion(jnp.zeros_like(root.linear), root.angular)

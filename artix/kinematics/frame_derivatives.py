@@ -1,7 +1,9 @@
-"""Closed-form derivatives of the motion of frames with respect to the configuration and the velocity.
+"""Closed-form derivatives of the motion of frames with respect to the configuration and the
+velocity.
 
-The frame, the point and the axes are as in :func:`artix.frame_velocity`. The rows of a matrix are the six numbers
-that the differentiated function returns, so they include the motion of ``"local"`` axes.
+The frame, the point and the axes are as in :func:`artix.frame_velocity`. The rows of a matrix are
+the six numbers that the differentiated function returns, so they include the motion of ``"local"``
+axes.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ Array = jax.Array
 
 
 class FrameVelocityDerivatives(NamedTuple):
-    """Derivatives of the velocity of a frame [m/s, rad/s]: [6, nv] each, or [L, 6, nv] for every link.
+    """Derivatives of the velocity of a frame [m/s, rad/s]: [6, nv] each, or [L, 6, nv] for every
+    link.
 
     Attributes:
       configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
@@ -73,7 +76,8 @@ class FrameVelocityDerivatives(NamedTuple):
 
 
 class FrameAccelerationDerivatives(NamedTuple):
-    """Derivatives of the acceleration of a frame [m/s^2, rad/s^2]: [6, nv] each, or [L, 6, nv] for every link.
+    """Derivatives of the acceleration of a frame [m/s^2, rad/s^2]: [6, nv] each, or [L, 6, nv] for
+    every link.
 
     Attributes:
       configuration: with respect to the configuration along :func:`artix.integrate`, per m or rad.
@@ -83,7 +87,9 @@ class FrameAccelerationDerivatives(NamedTuple):
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> derivatives = artix.kinematics.frame_acceleration_derivatives(arm, state, jnp.zeros(7), "tool")
+      >>> derivatives = artix.kinematics.frame_acceleration_derivatives(
+      ...     arm, state, jnp.zeros(7), "tool"
+      ... )
       >>> print([array.shape for array in derivatives])
       [(6, 7), (6, 7), (6, 7)]
     """
@@ -94,7 +100,8 @@ class FrameAccelerationDerivatives(NamedTuple):
 
 
 class PointMotions(NamedTuple):
-    """Motions of the unit displacements about the reference point, [3, 1 or k, c], and of points they move, [3, k, 1].
+    """Motions of the unit displacements about the reference point, [3, 1 or k, c], and of points
+    they move, [3, k, 1].
 
     All are relative to the inertial frame that moves with the root's centre of mass.
     """
@@ -114,7 +121,9 @@ class PointMotions(NamedTuple):
 
 
 class _Frames(NamedTuple):
-    """k frames, the motions that the derivatives at their points consist of, and the velocities of the points."""
+    """k frames, the motions that the derivatives at their points consist of, and the velocities of
+    the points.
+    """
 
     placement: Transforms
     points: PointMotions
@@ -146,8 +155,8 @@ def frame_velocity_derivatives(
       axes: which axes; see :func:`artix.frame_velocity`.
 
     Returns:
-      The derivatives with respect to the configuration (along :func:`artix.integrate`) and the generalised velocity,
-      [6, nv] each; [L, 6, nv] for every link, [k, 6, nv] for several frames.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`) and the
+      generalised velocity, [6, nv] each; [L, 6, nv] for every link, [k, 6, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -157,7 +166,11 @@ def frame_velocity_derivatives(
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
       >>> derivatives = artix.kinematics.frame_velocity_derivatives(arm, state, "tool")
-      >>> print(jnp.allclose(derivatives.velocity, artix.frame_jacobian(arm, state, "tool"), atol=1e-5))
+      >>> print(
+      ...     jnp.allclose(
+      ...         derivatives.velocity, artix.frame_jacobian(arm, state, "tool"), atol=1e-5
+      ...     )
+      ... )
       True
     """
     frames = _locate(articulation, state, None, frame, offset, axes)
@@ -180,7 +193,8 @@ def frame_acceleration_derivatives(
     axes: Axes = "world_aligned",
     classical: bool = False,
 ) -> FrameAccelerationDerivatives:
-    """Derivatives of :func:`artix.frame_acceleration`, Pinocchio's ``getFrameAccelerationDerivatives``.
+    """Derivatives of :func:`artix.frame_acceleration`, Pinocchio's
+    ``getFrameAccelerationDerivatives``.
 
     For classical accelerations the first three rows are ``getPointClassicAccelerationDerivatives``.
 
@@ -189,11 +203,13 @@ def frame_acceleration_derivatives(
       frame: which frame, every link by default; see :func:`artix.frame_velocity`.
       offset: which point; see :func:`artix.frame_velocity`.
       axes: which axes; see :func:`artix.frame_velocity`.
-      classical: whether to differentiate classical accelerations, see :func:`artix.frame_acceleration`.
+      classical: whether to differentiate classical accelerations, see
+        :func:`artix.frame_acceleration`.
 
     Returns:
-      The derivatives with respect to the configuration (along :func:`artix.integrate`), the generalised velocity and
-      the generalised acceleration, [6, nv] each; [L, 6, nv] for every link, [k, 6, nv] for several frames.
+      The derivatives with respect to the configuration (along :func:`artix.integrate`), the
+      generalised velocity and the generalised acceleration, [6, nv] each; [L, 6, nv] for every
+      link, [k, 6, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -202,8 +218,14 @@ def frame_acceleration_derivatives(
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> derivatives = artix.kinematics.frame_acceleration_derivatives(arm, state, jnp.zeros(7), "tool")
-      >>> print(jnp.allclose(derivatives.acceleration, artix.frame_jacobian(arm, state, "tool"), atol=1e-5))
+      >>> derivatives = artix.kinematics.frame_acceleration_derivatives(
+      ...     arm, state, jnp.zeros(7), "tool"
+      ... )
+      >>> print(
+      ...     jnp.allclose(
+      ...         derivatives.acceleration, artix.frame_jacobian(arm, state, "tool"), atol=1e-5
+      ...     )
+      ... )
       True
     """
     frames = _locate(articulation, state, acceleration, frame, offset, axes)
@@ -242,8 +264,8 @@ def frame_kinematic_hessian(
     """Derivative of :func:`artix.frame_jacobian` with respect to the configuration.
 
     Its product with nu over the last axis is :func:`artix.frame_jacobian_rate`. Pinocchio's
-    ``getFrameKinematicHessian``; Haviland and Corke, *Manipulator differential kinematics*, Robotics and Automation
-    Magazine 2023.
+    ``getFrameKinematicHessian``; Haviland and Corke, *Manipulator differential kinematics*,
+    Robotics and Automation Magazine 2023.
 
     Args:
       frame: which frame, every link by default; see :func:`artix.frame_velocity`.
@@ -251,8 +273,8 @@ def frame_kinematic_hessian(
       axes: which axes; see :func:`artix.frame_velocity`.
 
     Returns:
-      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape [6, nv, nv]
-      [m or 1]; [L, 6, nv, nv] for every link, [k, 6, nv, nv] for several frames.
+      ``[:, i, j]`` is the derivative of column i while the configuration moves along entry j, shape
+      [6, nv, nv] [m or 1]; [L, 6, nv, nv] for every link, [k, 6, nv, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -275,7 +297,9 @@ def frame_kinematic_hessian(
     support = jnp.pad(support, ((0, 0), (tree.num_base_dofs, 0)), constant_values=1)
     motions = generalized_motions(articulation, kin)[:, None] * support[None]
     columns = hessian_columns(tree, Motion.from_rows(motions))
-    jacobian = jnp.concatenate([motions[:3] + spatial.cross(motions[3:], point[..., None]), motions[3:]])
+    jacobian = jnp.concatenate(
+        [motions[:3] + spatial.cross(motions[3:], point[..., None]), motions[3:]]
+    )
     linear = columns[:3] + spatial.cross(columns[3:], point[..., None, None])
     if axes != "world":
         linear = linear + spatial.cross(motions[3:, ..., None], jacobian[:3, :, None])
@@ -299,14 +323,15 @@ def frame_kinematic_regressor(
     Pinocchio's ``computeFrameKinematicRegressor`` and ``computeJointKinematicRegressor``.
 
     Args:
-      frame: the name of a link or additional frame, or a link's index; see :func:`artix.frame_pose`.
+      frame: the name of a link or additional frame, or a link's index; see
+        :func:`artix.frame_pose`.
       offset: a pose [m, quaternion xyzw] in that frame, shape [7]; the frame itself when ``None``.
       axes: axes of the frame's displacement, see :func:`artix.frame_jacobian`.
 
     Returns:
-      Shape [6, 6 (L - 1)] [m or 1], six columns per link 1 .. L-1: the displacement of the frame (linear, then angular)
-      per displacement of the link's placement at joint position zero, in the axes of that placement; zero for links
-      that do not carry the frame.
+      Shape [6, 6 (L - 1)] [m or 1], six columns per link 1 .. L-1: the displacement of the frame
+      (linear, then angular) per displacement of the link's placement at joint position zero, in the
+      axes of that placement; zero for links that do not carry the frame.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -317,7 +342,9 @@ def frame_kinematic_regressor(
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> regressor = artix.kinematics.frame_kinematic_regressor(arm, state, "tool")
-      >>> lift = regressor[2].reshape(-1, 6)[:, 2]  # by how much the tool rises if a joint sits higher
+      >>> lift = regressor[2].reshape(-1, 6)[
+      ...     :, 2
+      ... ]  # by how much the tool rises if a joint sits higher
       >>> print(regressor.shape, lift)
       (6, 48) [1. 1. 1. 1. 1. 1. 1. 1.]
     """
@@ -340,7 +367,7 @@ def frame_kinematic_regressor(
     return to_axes(placement, rows.reshape(6, -1), axes)
 
 
-# --- internals ------------------------------------------------------------------------------------------------------
+# --- internals ----------------------------------------------------------------------------------
 
 
 def _locate(
@@ -354,10 +381,14 @@ def _locate(
     axes = check_axes(axes)
     kin = kinematics(articulation, state)
     body, placement = locate_frame(articulation, kin, frame, offset)
-    points = point_motions(articulation, kin, state, acceleration, origin(kin, placement, axes), body)
+    points = point_motions(
+        articulation, kin, state, acceleration, origin(kin, placement, axes), body
+    )
     flight = root_motion(articulation.topology, state.root_velocity).linear
     jacobian = _columns(articulation, points, moved_points(points), translation=True)
-    return _Frames(placement, points, jacobian, points.velocity + flight[..., None], points.angular, axes)
+    return _Frames(
+        placement, points, jacobian, points.velocity + flight[..., None], points.angular, axes
+    )
 
 
 def _velocity_by_configuration(articulation: Articulation, frames: _Frames) -> Array:
@@ -370,7 +401,9 @@ def _velocity_by_configuration(articulation: Articulation, frames: _Frames) -> A
 
 
 def _in_axes(frames: _Frames, rows: Array, linear: Array, angular: Array) -> Array:
-    """From derivatives of vectors in world axes to derivatives of their components in the axes, which may move."""
+    """From derivatives of vectors in world axes to derivatives of their components in the axes,
+    which may move.
+    """
     if frames.axes != "local":
         return rows
     rotation = frames.jacobian[3:]
@@ -384,33 +417,49 @@ def _cross_change(change: Array, linear: Array, angular: Array) -> Array:
 
 
 def point_motions(
-    articulation: Articulation, kin: Kinematics, state: State, acceleration: Array | None, point: Array, body
+    articulation: Articulation,
+    kin: Kinematics,
+    state: State,
+    acceleration: Array | None,
+    point: Array,
+    body,
 ) -> PointMotions:
-    """The motions that derivatives at points [3, k] consist of; the points are fixed in the bodies ``body`` [k]."""
+    """The motions that derivatives at points [3, k] consist of; the points are fixed in the bodies
+    ``body`` [k].
+    """
     tree = articulation.topology
     if acceleration is not None:
         check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     joints = dof_motions(tree, kin)
     velocities, accelerations = body_accelerations(tree, joints, state, acceleration)
-    motions, first, second, rate = moving_displacements(articulation, kin, joints, velocities, accelerations)
+    motions, first, second, rate = moving_displacements(
+        articulation, kin, joints, velocities, accelerations
+    )
     v, omega = velocities.take(body)
     a, alpha = accelerations.take(body)
     velocity = v + spatial.cross(omega, point)
     linear = a + spatial.cross(alpha, point) + spatial.cross(omega, velocity)
     moves = take(jnp.asarray(tree.dof_moves_body), body)
     moved = jnp.concatenate([jnp.ones_like(moves, shape=(NUM_ROOT, moves.shape[1])), moves]).T[None]
-    point, velocity, omega, linear, alpha = (x[..., None] for x in (point, velocity, omega, linear, alpha))
+    point, velocity, omega, linear, alpha = (
+        x[..., None] for x in (point, velocity, omega, linear, alpha)
+    )
     moved = moved.astype(point.dtype)
     return PointMotions(motions, first, second, rate, point, velocity, omega, linear, alpha, moved)
 
 
 def moving_displacements(
-    articulation: Articulation, kin: Kinematics, joints: Motion, velocities: Motion, accelerations: Motion
+    articulation: Articulation,
+    kin: Kinematics,
+    joints: Motion,
+    velocities: Motion,
+    accelerations: Motion,
 ) -> list[Motion]:
-    """Motions S of the root's rotations and the DOFs, then ``first``, ``second`` and ``rate``, [3, 1, 3 + n] each.
+    """Motions S of the root's rotations and the DOFs, then ``first``, ``second`` and ``rate``,
+    [3, 1, 3 + n] each.
 
-    Seen from the links, unit displacements change the velocities by ``first`` and the accelerations by
-    ``second - v x first``; unit velocities change the accelerations by ``rate - v x S``.
+    Seen from the links, unit displacements change the velocities by ``first`` and the accelerations
+    by ``second - v x first``; unit velocities change the accelerations by ``rate - v x S``.
     """
     tree = articulation.topology
     count = NUM_ROOT + tree.num_dofs
@@ -428,12 +477,18 @@ def moved_points(points: PointMotions) -> Array:
 def velocity_changes(points: PointMotions) -> Array:
     """How unit displacements change the velocities of points that they carry along, [6, k, c]."""
     motions, first = points.motions, points.first
-    linear = first.linear + spatial.cross(first.angular, points.point) + spatial.cross(motions.angular, points.velocity)
+    linear = (
+        first.linear
+        + spatial.cross(first.angular, points.point)
+        + spatial.cross(motions.angular, points.velocity)
+    )
     return jnp.concatenate([linear, first.angular + spatial.cross(motions.angular, points.angular)])
 
 
 def acceleration_changes(points: PointMotions) -> Array:
-    """How unit displacements change the classical accelerations of points that they carry along, [6, k, c]."""
+    """How unit displacements change the classical accelerations of points that they carry along,
+    [6, k, c].
+    """
     motions, first, second = points.motions, points.first, points.second
     linear = (
         second.linear
@@ -450,15 +505,25 @@ def acceleration_changes(points: PointMotions) -> Array:
 
 
 def acceleration_changes_by_velocity(points: PointMotions) -> Array:
-    """How unit velocities change the classical accelerations of points that they move, [6, k, c]."""
+    """How unit velocities change the classical accelerations of points that they move,
+    [6, k, c].
+    """
     angular = points.motions.angular
     rate = points.rate
-    linear = rate.linear + spatial.cross(rate.angular, points.point) + 2 * spatial.cross(angular, points.velocity)
+    linear = (
+        rate.linear
+        + spatial.cross(rate.angular, points.point)
+        + 2 * spatial.cross(angular, points.velocity)
+    )
     return jnp.concatenate([linear, rate.angular - spatial.cross(points.angular, angular)])
 
 
-def _columns(articulation: Articulation, points: PointMotions, rows: Array, translation: bool = False) -> Array:
-    """From [6, k, 3 + n] to [6, k, nv]; the columns of the root's translation are unit vectors, or zero."""
+def _columns(
+    articulation: Articulation, points: PointMotions, rows: Array, translation: bool = False
+) -> Array:
+    """From [6, k, 3 + n] to [6, k, nv]; the columns of the root's translation are unit vectors, or
+    zero.
+    """
     tree = articulation.topology
     columns = generalized_columns(tree, rows * points.moved)
     if translation and tree.num_base_dofs:

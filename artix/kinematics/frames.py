@@ -11,9 +11,9 @@ argument   default                             otherwise
            axes                                world's origin
 =========  ==================================  =====================================================================
 
-:func:`frame_velocity` explains them. Internally, spatial vectors are about one reference point and in world axes; the
-first functions of this module convert them.
-"""
+:func:`frame_velocity` explains them. Internally, spatial vectors are about one reference point and
+in world axes; the first functions of this module convert them.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Offset: TypeAlias = Array | Literal["com"] | None
 _PINOCCHIO_AXES = {"LOCAL": "local", "WORLD": "world", "LOCAL_WORLD_ALIGNED": "world_aligned"}
 
 
-# --- axes -----------------------------------------------------------------------------------------------------------
+# --- axes ---------------------------------------------------------------------------------------
 
 
 def check_axes(axes: Axes) -> Axes:
@@ -66,7 +66,9 @@ def check_axes(axes: Axes) -> Axes:
 
 
 def origin(kin: Kinematics, frames: Transforms, axes: Axes) -> Array:
-    """The point that ``axes`` refers to, relative to the reference point: [3, k], or [3, 1] if it is common."""
+    """The point that ``axes`` refers to, relative to the reference point: [3, k], or [3, 1] if it
+    is common.
+    """
     return -kin.reference[:, None] if axes == "world" else frames.position
 
 
@@ -93,20 +95,24 @@ def force_in_axes(kin: Kinematics, frames: Transforms, force: Array, axes: Axes)
     return to_axes(frames, jnp.concatenate([force[:3], torque]), axes)
 
 
-# --- poses ----------------------------------------------------------------------------------------------------------
+# --- poses --------------------------------------------------------------------------------------
 
 
 @quantity
-def frame_pose(articulation: Articulation, state: State, frame: Frames = None, offset: Offset = None) -> Array:
-    """World poses of frames: Pinocchio's ``oMi`` and ``oMf``, PhysX's actor frames, URDF's link frames.
+def frame_pose(
+    articulation: Articulation, state: State, frame: Frames = None, offset: Offset = None
+) -> Array:
+    """World poses of frames: Pinocchio's ``oMi`` and ``oMf``, PhysX's actor frames, URDF's link
+    frames.
 
     Args:
       frame: which frame, every link by default; see :func:`frame_velocity`.
-      offset: which pose in it; with ``"com"`` the position of the centre of mass, in the orientation of the frame.
+      offset: which pose in it; with ``"com"`` the position of the centre of mass, in the
+        orientation of the frame.
 
     Returns:
-      Position [m] and quaternion xyzw, shape [7]; [L, 7] for every link, [k, 7] for several frames. Quaternions follow
-      the joint positions continuously, so their sign is not normalised.
+      Position [m] and quaternion xyzw, shape [7]; [L, 7] for every link, [k, 7] for several frames.
+      Quaternions follow the joint positions continuously, so their sign is not normalised.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -156,7 +162,8 @@ class LinkStates(struct.PyTreeNode):
 
     Attributes:
       pose: world poses of the link frames: position [m], quaternion xyzw, shape [L, 7].
-      velocity: velocities of the links' centres of mass [m/s] and angular velocities [rad/s], world axes, shape [L, 6].
+      velocity: velocities of the links' centres of mass [m/s] and angular velocities [rad/s], world
+        axes, shape [L, 6].
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -174,7 +181,8 @@ def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
     """Poses of all link frames and velocities of their centres of mass, by one program.
 
     Returns:
-      ``frame_pose(a, s)`` [m, quaternion xyzw] and ``frame_velocity(a, s, offset="com")`` [m/s, rad/s].
+      ``frame_pose(a, s)`` [m, quaternion xyzw] and ``frame_velocity(a, s, offset="com")``
+      [m/s, rad/s].
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -185,10 +193,12 @@ def forward_kinematics(articulation: Articulation, state: State) -> LinkStates:
       >>> print(links.velocity[:, 0])  # of the centres of mass along x [m/s]
       [ 0. -1. -3.]
     """
-    return LinkStates(frame_pose(articulation, state), frame_velocity(articulation, state, offset="com"))
+    return LinkStates(
+        frame_pose(articulation, state), frame_velocity(articulation, state, offset="com")
+    )
 
 
-# --- motions --------------------------------------------------------------------------------------------------------
+# --- motions ------------------------------------------------------------------------------------
 
 
 @quantity
@@ -202,23 +212,25 @@ def frame_velocity(
 ) -> Array:
     """Velocity of any frame, at any point of it, in any axes: ``frame_jacobian(...) @ nu``.
 
-    Pinocchio's ``getFrameVelocity``, and ``v`` and ``ov`` for all links; PhysX's ``eLINK_VELOCITY`` with
-    ``offset="com"``.
+    Pinocchio's ``getFrameVelocity``, and ``v`` and ``ov`` for all links; PhysX's ``eLINK_VELOCITY``
+    with ``offset="com"``.
 
     Args:
-      frame: ``None`` for every link. The name of a link or of an additional frame (such as a link that a reader merged
-        into another), or the index of a link, which may be traced. Several frames as a list of names and indices or an
-        integer array [k].
-      offset: ``None`` for the origin of the frame. ``"com"`` for the centre of mass of the frame's link, as in PhysX. A
-        pose [m, quaternion xyzw] in the frame, shape [7], whose origin is the point; one for each of several frames is
-        [k, 7].
-      axes: ``"world_aligned"`` for the velocity of the point in world axes (Pinocchio's ``LOCAL_WORLD_ALIGNED``),
-        ``"local"`` for the same in the axes of the frame (``LOCAL``), ``"world"`` for the spatial velocity about the
-        world's origin (``WORLD``), which loses digits in float32 far away from it. Pinocchio's names and its
-        ``ReferenceFrame`` mean the same.
+      frame: ``None`` for every link. The name of a link or of an additional frame (such as a link
+        that a reader merged into another), or the index of a link, which may be traced. Several
+        frames as a list of names and indices or an integer array [k].
+      offset: ``None`` for the origin of the frame. ``"com"`` for the centre of mass of the frame's
+        link, as in PhysX. A pose [m, quaternion xyzw] in the frame, shape [7], whose origin is the
+        point; one for each of several frames is [k, 7].
+      axes: ``"world_aligned"`` for the velocity of the point in world axes (Pinocchio's
+        ``LOCAL_WORLD_ALIGNED``), ``"local"`` for the same in the axes of the frame (``LOCAL``),
+        ``"world"`` for the spatial velocity about the world's origin (``WORLD``), which loses
+        digits in float32 far away from it. Pinocchio's names and its ``ReferenceFrame`` mean the
+        same.
 
     Returns:
-      Linear [m/s], then angular [rad/s] velocity, shape [6]; [L, 6] for every link, [k, 6] for several frames.
+      Linear [m/s], then angular [rad/s] velocity, shape [6]; [L, 6] for every link, [k, 6] for
+      several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -228,11 +240,17 @@ def frame_velocity(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
-      >>> print(artix.frame_velocity(pendulum, swinging, "lower"))  # the elbow, a metre below the shoulder
+      >>> print(
+      ...     artix.frame_velocity(pendulum, swinging, "lower")
+      ... )  # the elbow, a metre below the shoulder
       [-2.  0.  0.  0.  2.  0.]
-      >>> print(artix.frame_velocity(pendulum, swinging)[:, 0])  # the origin of every link's frame, along x [m/s]
+      >>> print(
+      ...     artix.frame_velocity(pendulum, swinging)[:, 0]
+      ... )  # the origin of every link's frame, along x [m/s]
       [ 0.  0. -2.]
-      >>> print(artix.frame_velocity(pendulum, swinging, offset="com")[:, 0])  # their centres of mass
+      >>> print(
+      ...     artix.frame_velocity(pendulum, swinging, offset="com")[:, 0]
+      ... )  # their centres of mass
       [ 0. -1. -3.]
     """
     axes = check_axes(axes)
@@ -255,20 +273,22 @@ def frame_acceleration(
 ) -> Array:
     """Acceleration of a frame without gravity, ``J nu' + dJ/dt nu`` of its Jacobian J.
 
-    Pinocchio's ``getFrameAcceleration``, ``a`` and ``oa``, and with ``classical`` ``getFrameClassicalAcceleration``.
-    The sum is spatial in ``"local"`` and ``"world"`` axes and classical in ``"world_aligned"`` axes.
+    Pinocchio's ``getFrameAcceleration``, ``a`` and ``oa``, and with ``classical``
+    ``getFrameClassicalAcceleration``. The sum is spatial in ``"local"`` and ``"world"`` axes and
+    classical in ``"world_aligned"`` axes.
 
     Args:
       acceleration: generalised acceleration nu', shape [nv] [m/s^2, rad/s^2].
       frame: which frame, every link by default; see :func:`frame_velocity`.
       offset: which point; see :func:`frame_velocity`.
       axes: which axes; see :func:`frame_velocity`.
-      classical: whether the linear part is the acceleration of the link's material point at the origin of the ``axes``,
-        which an accelerometer there measures except for gravity. The linear part of a spatial acceleration is smaller
-        by ``omega x v``.
+      classical: whether the linear part is the acceleration of the link's material point at the
+        origin of the ``axes``, which an accelerometer there measures except for gravity. The linear
+        part of a spatial acceleration is smaller by ``omega x v``.
 
     Returns:
-      Linear [m/s^2], then angular [rad/s^2] acceleration, shape [6]; [L, 6] for every link, [k, 6] for several frames.
+      Linear [m/s^2], then angular [rad/s^2] acceleration, shape [6]; [L, 6] for every link, [k, 6]
+      for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -278,7 +298,9 @@ def frame_acceleration(
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
       >>> spatial = artix.frame_acceleration(pendulum, turning, jnp.zeros(2), "lower")
-      >>> classical = artix.frame_acceleration(pendulum, turning, jnp.zeros(2), "lower", classical=True)
+      >>> classical = artix.frame_acceleration(
+      ...     pendulum, turning, jnp.zeros(2), "lower", classical=True
+      ... )
       >>> print(spatial[:3], classical[:3])  # the elbow itself is pulled up by (2 rad/s)^2 1 m
       [0. 0. 0.] [0. 0. 4.]
     """
@@ -287,7 +309,8 @@ def frame_acceleration(
     check_vector("acceleration", acceleration, (tree.nv,), articulation.dtype, "nv")
     kin = kinematics(articulation, state)
     body, frames = locate_frame(articulation, kin, frame, offset)
-    # Relative to an inertial frame that moves with the root's centre of mass; classical accelerations are the same.
+    # Relative to an inertial frame that moves with the root's centre of mass; classical
+    # accelerations are the same.
     velocities, rates = body_accelerations(tree, dof_motions(tree, kin), state, acceleration)
     v, omega = velocities.take(body)
     a, alpha = rates.take(body)
@@ -309,9 +332,11 @@ def frame_jacobian(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Jacobian J of :func:`frame_velocity`, which is ``J nu``; ``J.T`` maps a wrench at the point to joint forces.
+    """Jacobian J of :func:`frame_velocity`, which is ``J nu``; ``J.T`` maps a wrench at the point
+    to joint forces.
 
-    Pinocchio's ``getFrameJacobian``. With ``offset="com"``, the rows of PhysX's ``computeDenseJacobian``.
+    Pinocchio's ``getFrameJacobian``. With ``offset="com"``, the rows of PhysX's
+    ``computeDenseJacobian``.
 
     Args:
       frame: which frame, every link by default; see :func:`frame_velocity`.
@@ -319,8 +344,8 @@ def frame_jacobian(
       axes: which axes; see :func:`frame_velocity`.
 
     Returns:
-      Shape [6, nv], linear rows first [m/s, rad/s per unit of velocity]; [L, 6, nv] for every link, [k, 6, nv] for
-      several frames.
+      Shape [6, nv], linear rows first [m/s, rad/s per unit of velocity]; [L, 6, nv] for every link,
+      [k, 6, nv] for several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -354,7 +379,8 @@ def frame_jacobian_rate(
     *,
     axes: Axes = "world_aligned",
 ) -> Array:
-    """Rate of change dJ/dt of :func:`frame_jacobian`, Pinocchio's ``getFrameJacobianTimeVariation``.
+    """Rate of change dJ/dt of :func:`frame_jacobian`, Pinocchio's
+    ``getFrameJacobianTimeVariation``.
 
     Args:
       frame: which frame, every link by default; see :func:`frame_velocity`.
@@ -362,7 +388,8 @@ def frame_jacobian_rate(
       axes: which axes; see :func:`frame_velocity`.
 
     Returns:
-      Shape [6, nv] [m/s or 1/s], linear rows first; [L, 6, nv] for every link, [k, 6, nv] for several frames.
+      Shape [6, nv] [m/s or 1/s], linear rows first; [L, 6, nv] for every link, [k, 6, nv] for
+      several frames.
 
     Raises:
       KeyError: no link or frame has this name.
@@ -403,20 +430,27 @@ def frame_jacobian_rate(
     return per_frame(to_axes(frames, jacobian_rate, axes), frame)
 
 
-# --- internals ------------------------------------------------------------------------------------------------------
+# --- internals ----------------------------------------------------------------------------------
 
 
 def is_single(frame: Frames) -> bool:
     """Whether this is one frame, rather than every link or several frames."""
     if isinstance(frame, str):
         return True
-    return frame is not None and not isinstance(frame, (list, tuple)) and np.ndim(cast(Any, frame)) == 0
+    return (
+        frame is not None
+        and not isinstance(frame, (list, tuple))
+        and np.ndim(cast(Any, frame)) == 0
+    )
 
 
 def check_single(frame: Frames, name: str = "frame") -> None:
     """Raises ``TypeError`` unless this is one frame."""
     if not is_single(frame):
-        raise TypeError(f"{name}: expected one name or index, found {frame!r}; use jax.vmap over indices of links")
+        raise TypeError(
+            f"{name}: expected one name or index, found {frame!r}; use jax.vmap over indices of "
+            "links"
+        )
 
 
 def per_frame(rows: Array, frame: Frames) -> Array:
@@ -424,7 +458,9 @@ def per_frame(rows: Array, frame: Frames) -> Array:
     return rows[:, 0] if is_single(frame) else jnp.moveaxis(rows, 0, 1)
 
 
-def locate_frame(articulation: Articulation, kin: Kinematics, frame: Frames, offset: Offset) -> tuple[Any, Transforms]:
+def locate_frame(
+    articulation: Articulation, kin: Kinematics, frame: Frames, offset: Offset
+) -> tuple[Any, Transforms]:
     """The bodies [k] of frames, and the frames relative to the reference point (k items)."""
     tree = articulation.topology
     link, local = link_of_frame(articulation, frame)
@@ -445,7 +481,9 @@ def locate_frame(articulation: Articulation, kin: Kinematics, frame: Frames, off
 
 
 def link_of_frame(articulation: Articulation, frame: Frames) -> tuple[Any, Transforms | None]:
-    """The links [k] that frames are fixed to, and the frames in the links' frames, ``None`` if they coincide."""
+    """The links [k] that frames are fixed to, and the frames in the links' frames, ``None`` if they
+    coincide.
+    """
     tree = articulation.topology
     if frame is None:
         return np.arange(tree.num_links), None
@@ -454,13 +492,21 @@ def link_of_frame(articulation: Articulation, frame: Frames) -> tuple[Any, Trans
     if not isinstance(frame, str):
         return _link(tree, frame).reshape(-1), None
     link, index = frame_index(tree, frame)
-    local = None if index is None else Transforms.from_poses(articulation.frame_local_pose[index : index + 1])
+    local = (
+        None
+        if index is None
+        else Transforms.from_poses(articulation.frame_local_pose[index : index + 1])
+    )
     return jnp.asarray(link).reshape(1), local
 
 
-def _links_of_several(articulation: Articulation, frames: Sequence[Any]) -> tuple[Array, Transforms | None]:
+def _links_of_several(
+    articulation: Articulation, frames: Sequence[Any]
+) -> tuple[Array, Transforms | None]:
     if not frames:
-        raise ValueError("frame: expected one frame or more, found none; leave it out for every link")
+        raise ValueError(
+            "frame: expected one frame or more, found none; leave it out for every link"
+        )
     located = [link_of_frame(articulation, frame) for frame in frames]
     links = jnp.concatenate([link for link, _ in located])
     if all(local is None for _, local in located):
@@ -473,20 +519,28 @@ def _link(tree: Topology, index: Any) -> Array:
     """The index of a link, which is checked where it is not data."""
     if is_index(index):
         if not 0 <= index < tree.num_links:
-            raise IndexError(f"frame: there is no link {index}; links are numbered from 0 to {tree.num_links - 1}")
+            raise IndexError(
+                f"frame: there is no link {index}; links are numbered from 0 to "
+                f"{tree.num_links - 1}"
+            )
     elif not (hasattr(index, "dtype") and jnp.issubdtype(index.dtype, jnp.integer)):
         raise TypeError(f"frame: expected a name or the index of a link, found {index!r}")
     elif index.ndim > 1:
-        raise ValueError(f"frame: expected an index or a vector of indices, found shape {index.shape}")
+        raise ValueError(
+            f"frame: expected an index or a vector of indices, found shape {index.shape}"
+        )
     return jnp.asarray(index)
 
 
 def link_frames(tree: Topology, kin: Kinematics) -> Transforms:
     """Frames of the links relative to the reference point."""
-    rotation, quaternion, position = (take(x, tree.link_body) for x in (kin.rotation, kin.quaternion, kin.position))
+    rotation, quaternion, position = (
+        take(x, tree.link_body) for x in (kin.rotation, kin.quaternion, kin.position)
+    )
     local = kin.placements
     return Transforms(
-        spatial.quaternion_product(quaternion, local.rotation), position + spatial.apply(rotation, local.position)
+        spatial.quaternion_product(quaternion, local.rotation),
+        position + spatial.apply(rotation, local.position),
     )
 
 
@@ -508,7 +562,9 @@ def point_jacobian(tree: Topology, motions: Array, points: Array, moves: Any) ->
     """
     moved = jnp.asarray(moves, points.dtype).T
     if tree.num_base_dofs:
-        moved = jnp.concatenate([jnp.ones((len(moved), tree.num_base_dofs), moved.dtype), moved], axis=1)
+        moved = jnp.concatenate(
+            [jnp.ones((len(moved), tree.num_base_dofs), moved.dtype), moved], axis=1
+        )
     angular = motions[3:]
     linear = motions[:3] + spatial.cross(angular, points[..., None])
     return jnp.concatenate([linear, jnp.broadcast_to(angular, linear.shape)]) * moved[None]

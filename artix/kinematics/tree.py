@@ -1,8 +1,8 @@
 """The tree operations from which every algorithm is built.
 
-*Propagate*: compose transforms from the root outwards. *Path sum*: add up over the DOFs above each body. *Subtree sum*:
-add up over the bodies below each DOF. Only transforms recurse; both sums are products with a constant 0/1 matrix, so no
-algorithm loops over links.
+*Propagate*: compose transforms from the root outwards. *Path sum*: add up over the DOFs above each
+body. *Subtree sum*: add up over the bodies below each DOF. Only transforms recurse; both sums are
+products with a constant 0/1 matrix, so no algorithm loops over links.
 """
 
 from __future__ import annotations
@@ -35,37 +35,48 @@ def link_subtree_sums(tree: Topology, x: Array) -> Array:
 
 
 def by_body(tree: Topology, q: Array) -> Array:
-    """Joint values [n] sorted by body, see :attr:`~artix.Topology.body_dofs`; zero where there is no DOF.
+    """Joint values [n] sorted by body, see :attr:`~artix.Topology.body_dofs`; zero where there is
+    no DOF.
 
     Shape [3, B-1], or [1, B-1] where no joint has several DOFs.
     """
     values = jnp.concatenate([q, jnp.zeros_like(q, shape=(1,))])
-    return jnp.stack([take(values, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]])
+    return jnp.stack(
+        [take(values, row[1:]) for row in tree.body_dofs[: 3 if tree.has_spherical else 1]]
+    )
 
 
 def where_spherical(tree: Topology, vectors: Array, other: Array) -> Array:
-    """Joint values [n]: for spherical joints from vectors [3, B-1], for all others from ``other`` [n]."""
+    """Joint values [n]: for spherical joints from vectors [3, B-1], for all others from ``other``
+    [n].
+    """
     width = tree.num_bodies - 1
     values = take(vectors.reshape(-1), tree.dof_column * width + tree.dof_body - 1)
     return jnp.where(tree.dof_is_spherical, values, other)
 
 
 def spherical_vectors(tree: Topology, q: Array) -> Array:
-    """The rotation vectors of spherical joints, from joint values [n]; zero for other joints, [3, B-1]."""
+    """The rotation vectors of spherical joints, from joint values [n]; zero for other joints,
+    [3, B-1].
+    """
     values = by_body(tree, q)
     return jnp.where(tree.body_is_spherical[1:], values, jnp.zeros_like(values))
 
 
-# --- propagation ----------------------------------------------------------------------------------------------------
+# --- propagation --------------------------------------------------------------------------------
 
 
 def joint_quaternions(basis: Array, weights: Array) -> Array:
-    """Quaternions as right-product matrices [4, 4, n]: sums of basis matrices [k, 4, 4, n] with weights [k, n]."""
+    """Quaternions as right-product matrices [4, 4, n]: sums of basis matrices [k, 4, 4, n] with
+    weights [k, n].
+    """
     return jnp.sum(basis * weights[:, None, None], axis=0)
 
 
 def _by_levels(tree: Topology, root: Array, local: Array) -> Array:
-    """Quaternions [4, B] of all bodies, level by level from the root [4, 1] and local right-product matrices."""
+    """Quaternions [4, B] of all bodies, level by level from the root [4, 1] and local right-product
+    matrices.
+    """
     levels = [root]
     parents = root
     parent_bodies = np.array([0])
@@ -89,7 +100,8 @@ def body_frames(
       tree: the tree.
       root_rotation: unit quaternion of body 0, [4, 1].
       root_position: origin of body 0, [3, 1].
-      local: unit quaternions of bodies 1 .. B-1 in their parents' frames, as right-product matrices [4, 4, B-1].
+      local: unit quaternions of bodies 1 .. B-1 in their parents' frames, as right-product matrices
+        [4, 4, B-1].
       offset: origins of bodies 1 .. B-1 in their parents' frames, [3, B-1].
 
     Returns:

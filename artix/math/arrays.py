@@ -1,7 +1,8 @@
-"""Matrix products in full float32 precision, indexing without bounds checks, arrays made and functions run as a whole.
+"""Matrix products in full float32 precision, indexing without bounds checks, arrays made and
+functions run as a whole.
 
-Outside ``jax.jit`` JAX compiles each operation for each shape; here arrays that are known are made by NumPy, and small
-functions are compiled as a whole.
+Outside ``jax.jit`` JAX compiles each operation for each shape; here arrays that are known are made
+by NumPy, and small functions are compiled as a whole.
 """
 
 from __future__ import annotations
@@ -19,13 +20,23 @@ Tree = TypeVar("Tree")
 
 
 def is_known(*arrays: Any) -> bool:
-    """Whether NumPy may compute with all the arrays: none is traced, and none has been placed on devices of its own."""
-    return not any(isinstance(x, jax.core.Tracer) or (isinstance(x, Array) and x.committed) for x in arrays)
+    """Whether NumPy may compute with all the arrays: none is traced, and none has been placed on
+    devices of its own.
+    """
+    return not any(
+        isinstance(x, jax.core.Tracer) or (isinstance(x, Array) and x.committed) for x in arrays
+    )
 
 
 def one_array(x: Any) -> Any:
-    """Sequences of numbers of which some are traced as one traced array; everything else as it is."""
-    return jnp.asarray(x) if any(isinstance(number, jax.core.Tracer) for number in jax.tree.leaves(x)) else x
+    """Sequences of numbers of which some are traced as one traced array; everything else as it
+    is.
+    """
+    return (
+        jnp.asarray(x)
+        if any(isinstance(number, jax.core.Tracer) for number in jax.tree.leaves(x))
+        else x
+    )
 
 
 def check_floating(dtype: Any) -> None:
@@ -35,10 +46,13 @@ def check_floating(dtype: Any) -> None:
 
 
 def unmasked(x: Any) -> Any:
-    """The argument; raises ``TypeError`` if it is a masked array of NumPy, whose mask every conversion drops."""
+    """The argument; raises ``TypeError`` if it is a masked array of NumPy, whose mask every
+    conversion drops.
+    """
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
-            "masked arrays are refused, as their masks would be lost; convert them with array.filled(value)"
+            "masked arrays are refused, as their masks would be lost; convert them with "
+            "array.filled(value)"
         )
     return x
 
@@ -46,8 +60,9 @@ def unmasked(x: Any) -> Any:
 def device_array(x: Any, dtype: Any = None) -> Array:
     """``jnp.asarray`` of a copy, without compiling anything for values that are known.
 
-    JAX compiles a program for each shape to convert a value to another dtype, or a NumPy array of which it is not told
-    the dtype. A robot has some 70 arrays: loading one took ten times as long with ``jnp.asarray``.
+    JAX compiles a program for each shape to convert a value to another dtype, or a NumPy array of
+    which it is not told the dtype. A robot has some 70 arrays: loading one took ten times as long
+    with ``jnp.asarray``.
 
     Args:
       x: an array of JAX (traced or not) or NumPy, a number, or nested sequences of numbers.
@@ -58,14 +73,18 @@ def device_array(x: Any, dtype: Any = None) -> Array:
     """
     if not is_known(unmasked(x)) or (isinstance(x, Array) and dtype in (None, x.dtype)):
         return jnp.asarray(x, dtype)
-    with np.errstate(over="ignore"):  # What is beyond the range of dtype becomes infinite, as in JAX.
+    with np.errstate(
+        over="ignore"
+    ):  # What is beyond the range of dtype becomes infinite, as in JAX.
         known = np.array(x, dtype)  # A copy, which JAX may keep without another one.
         known = known.astype(jax.dtypes.canonicalize_dtype(known.dtype), copy=False)
     return jnp.asarray(known, known.dtype if dtype is None else dtype)
 
 
 def host_arrays(tree: Tree) -> Tree:
-    """The same tree with NumPy arrays, of which single entries can be read without compiling anything."""
+    """The same tree with NumPy arrays, of which single entries can be read without compiling
+    anything.
+    """
     return jax.tree.map(np.asarray, tree)
 
 
@@ -94,8 +113,14 @@ def block_matrix(a: Array, b: Array, c: Array, d: Array) -> Array:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Concatenates arrays, or pytrees of them, along their first axes; a single part is returned unchanged."""
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    """Concatenates arrays, or pytrees of them, along their first axes; a single part is returned
+    unchanged.
+    """
+    return (
+        parts[0]
+        if len(parts) == 1
+        else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    )
 
 
 def chosen(condition: Array, yes: Tree, no: Tree) -> Tree:
@@ -110,7 +135,8 @@ def square_root(square: Array) -> Array:
 
 
 def matmul(a: Array, b: Array) -> Array:
-    """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with 3 digits.
+    """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with
+    3 digits.
 
     Examples:
       >>> a, b = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.eye(2)
@@ -122,18 +148,28 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def masked_sum(x: Array, mask) -> Array:
-    """Sums of the columns of ``x`` [..., m] that a mask [m, n] selects, ``matmul(x, mask)``: [..., n]."""
+    """Sums of the columns of ``x`` [..., m] that a mask [m, n] selects, ``matmul(x, mask)``:
+    [..., n].
+    """
     return matmul(x, jnp.asarray(mask, x.dtype))
 
 
 def take(x: Array, index, axis: int = -1) -> Array:
-    """``jnp.take`` for indices in bounds and not negative; becomes a slice, or ``x`` itself, where that suffices."""
+    """``jnp.take`` for indices in bounds and not negative; becomes a slice, or ``x`` itself, where
+    that suffices.
+    """
     before = (slice(None),) * (axis % x.ndim)
     if isinstance(index, np.ndarray) and index.ndim == 1:
         first = int(index[0]) if len(index) else 0
         if np.array_equal(index, np.arange(first, first + len(index))):
-            return x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
-    return jnp.asarray(x).at[(*before, index)].get(mode="promise_in_bounds", wrap_negative_indices=False)
+            return (
+                x if len(index) == x.shape[axis] else x[(*before, slice(first, first + len(index)))]
+            )
+    return (
+        jnp.asarray(x)
+        .at[(*before, index)]
+        .get(mode="promise_in_bounds", wrap_negative_indices=False)
+    )
 
 
 P = ParamSpec("P")
@@ -143,10 +179,10 @@ R = TypeVar("R")
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compiles a function as a whole; inside an outer trace it is inlined.
 
-    Run operation by operation, a function of many small operations takes seconds on its first call and milliseconds
-    afterwards (a Jacobian of SE(3): 11 s and 0.1 s). An outer trace takes its operations from the trace of the first
-    call with arguments of these shapes: the step of a quadruped makes 45 rotation matrices, and is traced in half the
-    time, 0.26 s.
+    Run operation by operation, a function of many small operations takes seconds on its first call
+    and milliseconds afterwards (a Jacobian of SE(3): 11 s and 0.1 s). An outer trace takes its
+    operations from the trace of the first call with arguments of these shapes: the step of a
+    quadruped makes 45 rotation matrices, and is traced in half the time, 0.26 s.
     """
     program = jax.jit(function, inline=True)
 

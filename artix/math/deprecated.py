@@ -22,9 +22,13 @@ _SOLVER_NAMES = (
     "with_joint_drift",
 )
 _COMPILER_NAMES = ("Explanation", "OperationCost", "explain", "quantity", "use_kernels")
-_NO_PADDING = "trees are not data any more; artix.Fleet(members) takes any robots and evaluates them kind by kind"
+_NO_PADDING = (
+    "trees are not data any more; artix.Fleet(members) takes any robots and evaluates them kind "
+    "by kind"
+)
 
-#: Old functions of one kind of point -> the function of any point, and the arguments that the old one fixed.
+#: Old functions of one kind of point -> the function of any point, and the arguments that the old
+#: one fixed.
 _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "link_poses": ("frame_pose", {}),
     "link_velocities": ("frame_velocity", {"offset": "com"}),
@@ -32,7 +36,10 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "link_accelerations": ("frame_acceleration", {"offset": "com", "classical": True}),
     "link_frame_accelerations": ("frame_acceleration", {}),
     "link_velocity_derivatives": ("frame_velocity_derivatives", {"offset": "com"}),
-    "link_acceleration_derivatives": ("frame_acceleration_derivatives", {"offset": "com", "classical": True}),
+    "link_acceleration_derivatives": (
+        "frame_acceleration_derivatives",
+        {"offset": "com", "classical": True},
+    ),
     "LinkVelocityDerivatives": ("FrameVelocityDerivatives", {}),
     "LinkAccelerationDerivatives": ("FrameAccelerationDerivatives", {}),
 }
@@ -41,8 +48,14 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 RENAMED = (
     {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES}
     | {f"artix.evaluation.{name}": f"artix.compiler.{name}" for name in _COMPILER_NAMES}
-    | {f"{module}.dense_jacobian": "artix.physx.dense_jacobian" for module in ("artix", "artix.kinematics")}
-    | {f"{module}.link_body_regressors": f"{module}.frame_body_regressor" for module in ("artix", "artix.dynamics")}
+    | {
+        f"{module}.dense_jacobian": "artix.physx.dense_jacobian"
+        for module in ("artix", "artix.kinematics")
+    }
+    | {
+        f"{module}.link_body_regressors": f"{module}.frame_body_regressor"
+        for module in ("artix", "artix.dynamics")
+    }
     | {
         f"{module}.{old}": f"{module}.{new}"
         for module in ("artix", "artix.kinematics")
@@ -79,7 +92,10 @@ _FORMER_MEMORIES = {
 _FORMER_READERS = {
     "load_mjcf_all": (f"{_MJCF}.load_mjcf_all", "artix.load_world reads all robots of a file"),
     "load_mjcf_ground": (f"{_MJCF}.load_mjcf_ground", "write artix.load_world(path)[0].ground"),
-    "load_usd_with_state": ("artix.io.usd.reader.load_usd_with_state", "artix.load_world(path) returns the state, too"),
+    "load_usd_with_state": (
+        "artix.io.usd.reader.load_usd_with_state",
+        "artix.load_world(path) returns the state, too",
+    ),
 }
 
 #: Old name -> where it still works for one release, and what to write instead.
@@ -94,7 +110,9 @@ REPLACED |= {
     for room in ("artix", "artix.simulation")
 }
 REPLACED["artix.physx.solver.FrictionAnchors"] = REPLACED["artix.FrictionAnchors"]
-REPLACED |= {f"{room}.{name}": old for name, old in _FORMER_READERS.items() for room in ("artix", "artix.io")}
+REPLACED |= {
+    f"{room}.{name}": old for name, old in _FORMER_READERS.items() for room in ("artix", "artix.io")
+}
 REPLACED["artix.optimal_control.inverse_kinematics"] = (
     "artix.inverse_kinematics.former.inverse_kinematics",
     "write artix.inverse_kinematics.solve(robot, [FrameTask(frame, target), ...], seeds)",
@@ -122,28 +140,39 @@ REMOVED = {
     "artix.Padding": _NO_PADDING,
     "artix.model.PaddedTopology": _NO_PADDING,
     "artix.model.Padding": _NO_PADDING,
-    "artix.physx.common_init": "nothing goes stale, so there is nothing to prepare: leave the call out",
-    "artix.physx.get_stabilization_threshold": "artix has no stabilisation, so there is no threshold",
+    "artix.physx.common_init": (
+        "nothing goes stale, so there is nothing to prepare: leave the call out"
+    ),
+    "artix.physx.get_stabilization_threshold": (
+        "artix has no stabilisation, so there is no threshold"
+    ),
     "artix.physx.set_stabilization_threshold": "artix has no stabilisation: leave the call out",
 }
 
 
 def exports(module: str) -> tuple[list[str], Callable[[str], Any]]:
-    """The ``__all__`` and the ``__getattr__`` of a room: all that its ``__init__`` imports as itself, and old names.
+    """The ``__all__`` and the ``__getattr__`` of a room: all that its ``__init__`` imports as
+    itself, and old names.
 
-    End the ``__init__`` with ``if not TYPE_CHECKING: __all__, __getattr__ = _exports(__name__)``. Type checkers know by
-    ``from artix.room.module import name as name`` that a name is public, so that a room lists its names once.
+    End the ``__init__`` with ``if not TYPE_CHECKING: __all__, __getattr__ = _exports(__name__)``.
+    Type checkers know by ``from artix.room.module import name as name`` that a name is public, so
+    that a room lists its names once.
     """
     names = vars(sys.modules[module])
-    public = [name for name, value in names.items() if name[0] != "_" and not isinstance(value, types.ModuleType)]
+    public = [
+        name
+        for name, value in names.items()
+        if name[0] != "_" and not isinstance(value, types.ModuleType)
+    ]
     return sorted({*public} - {"TYPE_CHECKING"}), old_names(module)
 
 
 def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module, which finds its old names in these tables.
 
-    Write it as ``if not TYPE_CHECKING: __getattr__ = old_names(__name__)``, so that type checkers go on refusing names
-    that a module does not have. ``stacklevel`` counts the frames up to the user's line.
+    Write it as ``if not TYPE_CHECKING: __getattr__ = old_names(__name__)``, so that type checkers
+    go on refusing names that a module does not have. ``stacklevel`` counts the frames up to the
+    user's line.
     """
 
     def __getattr__(name: str) -> Any:
@@ -152,7 +181,8 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
             new, fixed = CALLS.get(path, (RENAMED.get(path, ""), {}))
             call = "".join(f", {key}={value!r}" for key, value in fixed.items())
             warnings.warn(
-                f"{path} is now {new}{f'(...{call})' if fixed else ''}; the old name leaves with the next release",
+                f"{path} is now {new}{f'(...{call})' if fixed else ''}; the old name leaves with "
+                "the next release",
                 DeprecationWarning,
                 stacklevel=stacklevel,
             )
@@ -160,7 +190,8 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
         if path in ATTRIBUTES:
             attribute = ATTRIBUTES[path]
             warnings.warn(
-                f"{path}(simulation) is now simulation.{attribute}; the old name leaves with the next release",
+                f"{path}(simulation) is now simulation.{attribute}; the old name leaves with the "
+                "next release",
                 DeprecationWarning,
                 stacklevel=stacklevel,
             )
@@ -168,7 +199,11 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
         if path in REPLACED:
             path_of_former, advice = REPLACED[path]
             home, _, former = path_of_former.rpartition(".")
-            warnings.warn(f"{path} leaves with the next release: {advice}", DeprecationWarning, stacklevel=stacklevel)
+            warnings.warn(
+                f"{path} leaves with the next release: {advice}",
+                DeprecationWarning,
+                stacklevel=stacklevel,
+            )
             return getattr(importlib.import_module(home), former)
         if path in REMOVED:
             raise AttributeError(f"{module} no longer has {name}: {REMOVED[path]}")
@@ -179,7 +214,9 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
 
 @functools.cache
 def _call(path: str, **fixed: Any) -> Any:
-    """A public name; with ``fixed`` arguments always the same function of the others, which JAX traces once."""
+    """A public name; with ``fixed`` arguments always the same function of the others, which JAX
+    traces once.
+    """
     home, _, name = path.rpartition(".")
     value = getattr(importlib.import_module(home), name)
     return functools.partial(value, **fixed) if fixed else value

@@ -1,6 +1,8 @@
-"""Small unsymmetric linear systems, solved by plain operations that a robot's scalar program can contain.
+"""Small unsymmetric linear systems, solved by plain operations that a robot's scalar program can
+contain.
 
-LU factors without pivoting, for matrices with a dominant symmetric part, and an inverse with pivoting.
+LU factors without pivoting, for matrices with a dominant symmetric part, and an inverse with
+pivoting.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class LuFactors(NamedTuple):
             values.append(right[0])
             right = right[1:] - column * right[0]
         x = jnp.zeros_like(right)
-        for value, row, inverse in zip(values[::-1], self.upper_rows[::-1], self.inverse_pivots[::-1], strict=True):
+        for value, row, inverse in zip(
+            values[::-1], self.upper_rows[::-1], self.inverse_pivots[::-1], strict=True
+        ):
             x = jnp.concatenate([((value - jnp.sum(row * x)) * inverse)[None], x])
         return x
 
@@ -60,8 +64,12 @@ def lu_factorize(matrix: Array) -> LuFactors:
     return LuFactors(lower_columns, upper_rows, inverse_pivots)
 
 
-def refined(apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X, iterations: int = 3) -> _X:
-    """The solution x of ``apply(x) = right`` by proximal iterations, for a ``solve`` of regularised equations."""
+def refined(
+    apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X, iterations: int = 3
+) -> _X:
+    """The solution x of ``apply(x) = right`` by proximal iterations, for a ``solve`` of regularised
+    equations.
+    """
     x = solve(right)
     for _ in range(iterations - 1):
         missing = jax.tree.map(jnp.subtract, right, apply(x))

@@ -1,12 +1,13 @@
-"""Exponential, logarithm and their Jacobians on SO(3) and SE(3), for one element; use ``jax.vmap`` over batches.
+"""Exponential, logarithm and their Jacobians on SO(3) and SE(3), for one element; use ``jax.vmap``
+over batches.
 
-Rotations are unit quaternions xyzw, poses ``[7]`` position then quaternion, twists ``[6]`` linear then angular part.
-Rotation vectors are in rad; positions and linear parts have a common unit, such as m.
-The *right* Jacobian maps the rate of v to the velocity of ``exp(v)`` in the moving frame, the *left* Jacobian to the
-velocity in the fixed frame; the right one at v is the left one at -v. Everything is smooth at zero. Chirikjian,
-*Stochastic Models, Information Theory, and Lie Groups* (2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie
-theory* (2018). An array of another shape raises ``ValueError``. Outside ``jax.jit`` each function is compiled as a
-whole.
+Rotations are unit quaternions xyzw, poses ``[7]`` position then quaternion, twists ``[6]`` linear
+then angular part. Rotation vectors are in rad; positions and linear parts have a common unit, such
+as m. The *right* Jacobian maps the rate of v to the velocity of ``exp(v)`` in the moving frame, the
+*left* Jacobian to the velocity in the fixed frame; the right one at v is the left one at -v.
+Everything is smooth at zero. Chirikjian, *Stochastic Models, Information Theory, and Lie Groups*
+(2011), section 10.7; Sola, Deray and Atchuthan, *A micro Lie theory* (2018). An array of another
+shape raises ``ValueError``. Outside ``jax.jit`` each function is compiled as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def so3_exp(vector: Array) -> Array:
     Identity: ``so3_log(so3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
-      >>> print(artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2])))  # a quarter turn about z, xyzw
+      >>> print(
+      ...     artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2]))
+      ... )  # a quarter turn about z, xyzw
       [0.    0.    0.707 0.707]
     """
     _check("vector", vector, 3)
@@ -38,12 +41,15 @@ def so3_exp(vector: Array) -> Array:
 
 @compiled
 def so3_log(quaternion: Array) -> Array:
-    """Shortest rotation vector [3] [rad] of a quaternion [4] (xyzw) of either sign; Pinocchio's ``log3``.
+    """Shortest rotation vector [3] [rad] of a quaternion [4] (xyzw) of either sign; Pinocchio's
+    ``log3``.
 
     The vector is discontinuous at a half turn; its derivatives are finite even there.
 
     Examples:
-      >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))  # a quarter turn about z
+      >>> print(
+      ...     artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0))
+      ... )  # a quarter turn about z
       [0.    0.    1.571]
     """
     _check("quaternion", quaternion, 4)
@@ -52,7 +58,8 @@ def so3_log(quaternion: Array) -> Array:
 
 @compiled
 def so3_right_jacobian(vector: Array) -> Array:
-    """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``; Pinocchio's ``Jexp3``.
+    """J_r [3, 3]: angular velocity in the moving frame = J_r(v) dv/dt for ``so3_exp(v)``;
+    Pinocchio's ``Jexp3``.
 
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
@@ -66,7 +73,8 @@ def so3_right_jacobian(vector: Array) -> Array:
 
 @compiled
 def so3_left_jacobian(vector: Array) -> Array:
-    """J_l [3, 3]: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``; Chirikjian (2011).
+    """J_l [3, 3]: angular velocity in the fixed frame = J_l(v) dv/dt for ``so3_exp(v)``; Chirikjian
+    (2011).
 
     Identity: ``so3_left_jacobian(v) == so3_right_jacobian(v).T == so3_right_jacobian(-v)``.
 
@@ -83,7 +91,8 @@ def so3_left_jacobian(vector: Array) -> Array:
 
 @compiled
 def so3_right_jacobian_inverse(vector: Array) -> Array:
-    """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a full turn.
+    """The inverse [3, 3] of :func:`so3_right_jacobian`, Pinocchio's ``Jlog3``; singular at a full
+    turn.
 
     Examples:
       >>> vector = jnp.array([0.3, -0.2, 0.5])
@@ -113,14 +122,18 @@ def so3_left_jacobian_inverse(vector: Array) -> Array:
 
 @compiled
 def se3_exp(twist: Array) -> Array:
-    """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches; Pinocchio's ``exp6``.
+    """Pose [7] that a constant twist [6] (linear, then angular, in the moving frame) reaches;
+    Pinocchio's ``exp6``.
 
-    The twist acts for a unit of time: its linear part is in the unit of the position, its angular part in rad.
+    The twist acts for a unit of time: its linear part is in the unit of the position, its angular
+    part in rad.
 
     Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
-      >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2])  # forwards, turning left by a quarter
+      >>> twist = jnp.array(
+      ...     [1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2]
+      ... )  # forwards, turning left by a quarter
       >>> print(artix.lie.se3_exp(twist))  # on a quarter of a circle of radius 2 / pi
       [0.637 0.637 0.    0.    0.    0.707 0.707]
     """
@@ -131,10 +144,11 @@ def se3_exp(twist: Array) -> Array:
 
 @compiled
 def se3_log(pose: Array) -> Array:
-    """Twist [6] (linear, then angular part) whose :func:`se3_exp` is a pose [7]; Pinocchio's ``log6``.
+    """Twist [6] (linear, then angular part) whose :func:`se3_exp` is a pose [7]; Pinocchio's
+    ``log6``.
 
-    The linear part is in the unit of the position, the angular part in rad. The rotation is the shortest one, and
-    discontinuous at a half turn.
+    The linear part is in the unit of the position, the angular part in rad. The rotation is the
+    shortest one, and discontinuous at a half turn.
 
     Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
@@ -150,11 +164,14 @@ def se3_log(pose: Array) -> Array:
 
 @compiled
 def se3_right_jacobian(twist: Array) -> Array:
-    """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's ``Jexp6``.
+    """J_r [6, 6]: twist in the moving frame = J_r(v) dv/dt for ``se3_exp(v)``; Pinocchio's
+    ``Jexp6``.
 
     Examples:
       >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-      >>> print(artix.lie.se3_right_jacobian(twist)[:3, 3:])  # half of the translation's cross product
+      >>> print(
+      ...     artix.lie.se3_right_jacobian(twist)[:3, 3:]
+      ... )  # half of the translation's cross product
       [[ 0.   0.   0. ]
        [ 0.   0.   0.5]
        [ 0.  -0.5  0. ]]
@@ -184,7 +201,8 @@ def se3_left_jacobian(twist: Array) -> Array:
 
 @compiled
 def se3_right_jacobian_inverse(twist: Array) -> Array:
-    """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a full turn.
+    """The inverse [6, 6] of :func:`se3_right_jacobian`, Pinocchio's ``Jlog6``; singular at a full
+    turn.
 
     Examples:
       >>> twist = jnp.array([0.1, 0.2, 0.3, 0.4, 0.0, 0.5])
@@ -195,7 +213,9 @@ def se3_right_jacobian_inverse(twist: Array) -> Array:
     _check("twist", twist, 6)
     _, coupling = _blocks(twist)
     inverse = so3_right_jacobian_inverse(twist[3:])
-    return jnp.block([[inverse, -matmul(inverse, matmul(coupling, inverse))], [jnp.zeros_like(inverse), inverse]])
+    return jnp.block(
+        [[inverse, -matmul(inverse, matmul(coupling, inverse))], [jnp.zeros_like(inverse), inverse]]
+    )
 
 
 @compiled
@@ -228,9 +248,15 @@ def _blocks(twist: Array) -> tuple[Array, Array]:
 def _check(name: str, value: Array, length: int) -> None:
     shape = getattr(value, "shape", None)
     if shape is None:
-        raise TypeError(f"{name}: expected an array, found {type(value).__name__}; make it one with jnp.asarray(...)")
+        raise TypeError(
+            f"{name}: expected an array, found {type(value).__name__}; make it one with "
+            "jnp.asarray(...)"
+        )
     if shape != (length,):
-        raise ValueError(f"{name} has shape {shape}, expected ({length},): one element; use jax.vmap over batches")
+        raise ValueError(
+            f"{name} has shape {shape}, expected ({length},): one element; use jax.vmap over "
+            "batches"
+        )
 
 
 def _single(function: Callable[[Array], Array], value: Array) -> Array:

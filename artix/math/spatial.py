@@ -1,7 +1,8 @@
-"""Three-dimensional algebra on structures of arrays: component axes first, the item (link, body, DOF) axis last.
+"""Three-dimensional algebra on structures of arrays: component axes first, the item (link, body,
+DOF) axis last.
 
-A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. :class:`Transforms` and :class:`Motion`
-are n rigid transforms and n spatial vectors.
+A vector is ``[3, n]``, a quaternion ``[4, n]`` (xyzw), a matrix ``[3, 3, n]``. :class:`Transforms`
+and :class:`Motion` are n rigid transforms and n spatial vectors.
 """
 
 from __future__ import annotations
@@ -31,21 +32,25 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b, axis=0)
 
 
+@compiled
 def apply(matrix: Array, vector: Array) -> Array:
     """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
     return jnp.sum(matrix * vector[None], axis=1)
 
 
+@compiled
 def apply_transposed(matrix: Array, vector: Array) -> Array:
     """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
     return jnp.sum(matrix * vector[:, None], axis=0)
 
 
+@compiled
 def multiply(a: Array, b: Array) -> Array:
     """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
     return jnp.sum(a[:, :, None] * b[None], axis=1)
 
 
+@compiled
 def multiply_transposed(a: Array, b: Array) -> Array:
     """Matrix times transposed matrix: [i, k, n], [j, k, n] -> [i, j, n]."""
     return multiply(a, b.swapaxes(0, 1))
@@ -66,7 +71,10 @@ def rotate_symmetric(rotation: Array, matrix: Array) -> Array:
 def symmetric_from_upper(matrix: Array) -> Array:
     """Symmetric matrices [k, k, ...] from their upper triangles."""
     ones = np.ones((*matrix.shape[:2], *(1,) * (matrix.ndim - 2)), matrix.dtype)
-    upper, strict = (np.moveaxis(np.triu(np.moveaxis(ones, (0, 1), (-2, -1)), k), (-2, -1), (0, 1)) for k in (0, 1))
+    upper, strict = (
+        np.moveaxis(np.triu(np.moveaxis(ones, (0, 1), (-2, -1)), k), (-2, -1), (0, 1))
+        for k in (0, 1)
+    )
     return upper * matrix + (strict * matrix).swapaxes(0, 1)
 
 
@@ -92,8 +100,12 @@ def trace(matrix: Array) -> Array:
 
 @compiled
 def axial(matrix: Array) -> Array:
-    """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products ``sum f r^T``."""
-    return jnp.stack([matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]])
+    """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products
+    ``sum f r^T``.
+    """
+    return jnp.stack(
+        [matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]]
+    )
 
 
 def identity_like(x: Array) -> Array:
@@ -113,13 +125,16 @@ def right_product_matrix(b: Array) -> Array:
     return jnp.sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], axis=2)
 
 
-# The right-product matrix of b (x) e_k is a signed row permutation of b's: row i is SIGN[k][i] * row PLACE[k][i].
+# The right-product matrix of b (x) e_k is a signed row permutation of b's: row i is SIGN[k][i] *
+# row PLACE[k][i].
 _UNIT_PLACE = ((3, 2, 1, 0), (2, 3, 0, 1), (1, 0, 3, 2))
 _UNIT_SIGN = ((1, 1, -1, -1), (-1, 1, 1, -1), (1, -1, 1, -1))
 
 
 def times_unit(matrix: Array, k: int) -> Array:
-    """The right-product matrix [4, 4, n] of the quaternion product of b and the unit e_k, from b's."""
+    """The right-product matrix [4, 4, n] of the quaternion product of b and the unit e_k, from
+    b's.
+    """
     sign = jnp.array(_UNIT_SIGN[k], matrix.dtype)[:, None, None]
     return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * sign
 
@@ -150,7 +165,11 @@ def rotation_matrix(q: Array) -> Array:
     xx, yy, zz = 2 * x * x, 2 * y * y, 2 * z * z
     xy, xz, yz = 2 * x * y, 2 * x * z, 2 * y * z
     xw, yw, zw = 2 * x * w, 2 * y * w, 2 * z * w
-    rows = [(1 - yy - zz, xy - zw, xz + yw), (xy + zw, 1 - xx - zz, yz - xw), (xz - yw, yz + xw, 1 - xx - yy)]
+    rows = [
+        (1 - yy - zz, xy - zw, xz + yw),
+        (xy + zw, 1 - xx - zz, yz - xw),
+        (xz - yw, yz + xw, 1 - xx - yy),
+    ]
     return jnp.stack([jnp.stack(row) for row in rows])
 
 
@@ -161,7 +180,9 @@ def rotate(q: Array, v: Array) -> Array:
 
 @compiled
 def displacement(q: Array, v: Array) -> Array:
-    """How far unit quaternions [4, n] move the tips of vectors [3, n]; exact for small rotations, zero for none."""
+    """How far unit quaternions [4, n] move the tips of vectors [3, n]; exact for small rotations,
+    zero for none.
+    """
     twice = 2 * cross(q[:3], v)
     return q[3:] * twice + cross(q[:3], twice)
 
@@ -171,13 +192,16 @@ def rotate_inverse(q: Array, v: Array) -> Array:
     return rotate(conjugate(q), v)
 
 
-# --- exponential and logarithm, smooth to every order at zero -------------------------------------------------------
+# --- exponential and logarithm, smooth to every order at zero -----------------------------------
 
-_SERIES_BELOW = 0.25  # square of the angle; nine terms of the series are exact to round-off there, in float64 too
+#: Square of an angle below which nine terms of the series are exact to rounding, in float64 too.
+_SERIES_BELOW = 0.25
 
 
 def _by_series(square: Array, series: list[float], closed) -> Array:
-    """Evaluates ``closed`` away from zero and a power series near it; the gradient is finite in both branches."""
+    """Evaluates ``closed`` away from zero and a power series near it; the gradient is finite in
+    both branches.
+    """
     near = square < _SERIES_BELOW
     small = jnp.where(near, square, jnp.zeros_like(square))
     total = jnp.full_like(square, series[-1])
@@ -208,7 +232,9 @@ def cosc_of_square(square: Array) -> Array:
 
 def sinc_remainder_of_square(square: Array) -> Array:
     """(x - sin(x)) / x^3 as a function of x squared."""
-    return _by_series(square, _factorials(3), lambda s: (1 - jnp.sin(jnp.sqrt(s)) / jnp.sqrt(s)) / s)
+    return _by_series(
+        square, _factorials(3), lambda s: (1 - jnp.sin(jnp.sqrt(s)) / jnp.sqrt(s)) / s
+    )
 
 
 def cos_of_square(square: Array) -> Array:
@@ -228,9 +254,11 @@ _ATAN_SERIES_BELOW = 0.05
 
 
 def quaternion_log(q: Array) -> Array:
-    """Shortest rotation vector [3, n] of a unit quaternion [4, n]; its derivatives are finite everywhere.
+    """Shortest rotation vector [3, n] of a unit quaternion [4, n]; its derivatives are finite
+    everywhere.
 
-    At a half turn the vector is discontinuous (it may point either way); its derivatives are those of the branch taken.
+    At a half turn the vector is discontinuous (it may point either way); its derivatives are those
+    of the branch taken.
     """
     q = jnp.where(q[3] < 0, -q, q)
     square = dot(q[:3], q[:3])
@@ -247,7 +275,8 @@ def quaternion_log(q: Array) -> Array:
 
 
 def right_jacobian(v: Array) -> Array:
-    """Right Jacobian [3, 3, n] of SO(3): child-frame angular velocity = J_r(v) dv/dt for the rotation vector v.
+    """Right Jacobian [3, 3, n] of SO(3): child-frame angular velocity = J_r(v) dv/dt for the
+    rotation vector v.
 
     Chirikjian, *Stochastic Models, Information Theory, and Lie Groups* (2011), eq. 10.86.
     """
@@ -260,7 +289,7 @@ def right_jacobian(v: Array) -> Array:
     )
 
 
-# --- rigid motions ----------------------------------------------------------------------------------------------------
+# --- rigid motions ------------------------------------------------------------------------------
 
 
 class Transforms(NamedTuple):
@@ -287,7 +316,9 @@ class Transforms(NamedTuple):
     def times_inverse(self, other: Transforms) -> Transforms:
         """The products with inverse transforms, ``self @ other^-1``."""
         rotation = quaternion_product(self.rotation, conjugate(other.rotation))
-        return Transforms(rotation, self.position - apply(rotation_matrix(rotation), other.position))
+        return Transforms(
+            rotation, self.position - apply(rotation_matrix(rotation), other.position)
+        )
 
     def take(self, index) -> Transforms:
         """The transforms at ``index``."""

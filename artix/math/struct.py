@@ -1,6 +1,7 @@
 """Frozen dataclasses that are JAX pytrees.
 
-The interface is as in ``flax.struct``, without importing flax, which takes as long as importing all of artix.
+The interface is as in ``flax.struct``, without importing flax, which takes as long as importing all
+of artix.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ def field(*, pytree_node: bool = True, **options: Any) -> Any:
     """A field of a :class:`PyTreeNode`.
 
     Args:
-      pytree_node: whether it holds arrays, or pytrees of them; other fields are static and must be hashable.
+      pytree_node: whether it holds arrays, or pytrees of them; other fields are static and must be
+        hashable.
       **options: passed to ``dataclasses.field``.
     """
     return dataclasses.field(metadata={"pytree_node": pytree_node}, **options)
@@ -25,12 +27,15 @@ def field(*, pytree_node: bool = True, **options: Any) -> Any:
 
 @dataclass_transform(field_specifiers=(field,), frozen_default=True)
 class PyTreeNode:
-    """Makes its subclasses frozen dataclasses and pytrees; class keywords are passed to ``dataclasses.dataclass``."""
+    """Makes its subclasses frozen dataclasses and pytrees; class keywords are passed to
+    ``dataclasses.dataclass``.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__()
         dataclasses.dataclass(frozen=True, **options)(cls)
-        is_node = {one.name: one.metadata.get("pytree_node", True) for one in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        is_node = {one.name: one.metadata.get("pytree_node", True) for one in fields}
         static = [name for name in is_node if not is_node[name]]
         jax.tree_util.register_dataclass(cls, [name for name in is_node if is_node[name]], static)
         if not static and cls.__module__.startswith("artix."):
@@ -42,8 +47,12 @@ class PyTreeNode:
 
 
 def _make_serializable(cls: type) -> None:
-    """Lets ``jax.export`` write programs that take or return this class, which has nothing but arrays."""
-    with contextlib.suppress(ValueError):  # The module was loaded again: the first class has the name.
+    """Lets ``jax.export`` write programs that take or return this class, which has nothing but
+    arrays.
+    """
+    with contextlib.suppress(
+        ValueError
+    ):  # The module was loaded again: the first class has the name.
         jax.export.register_pytree_node_serialization(
             cls,
             serialized_name=f"{cls.__module__}.{cls.__qualname__}",

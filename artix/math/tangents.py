@@ -1,4 +1,6 @@
-"""Helpers for ``custom_jvp`` rules with symbolic zeros, so that tangents known to be zero cost nothing."""
+"""Helpers for ``custom_jvp`` rules with symbolic zeros, so that tangents known to be zero cost
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,13 @@ def is_zero(tangent: Any) -> bool:
 
 
 def without_derivatives(tree: Tree) -> Tree:
-    """The same arrays as constants; those that are known while JAX traces stay known, for kernels to fold."""
-    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf, tree)
+    """The same arrays as constants; those that are known while JAX traces stay known, for kernels
+    to fold.
+    """
+    return jax.tree.map(
+        lambda leaf: jax.lax.stop_gradient(leaf) if isinstance(leaf, jax.core.Tracer) else leaf,
+        tree,
+    )
 
 
 def add(a: Array | None, b: Array | None) -> Array | None:
@@ -28,7 +35,8 @@ def add(a: Array | None, b: Array | None) -> Array | None:
 
 
 def directional_derivative(function: Callable[[Any], Any], primal: Any, tangent: Any) -> Any | None:
-    """The derivative of a function of one pytree along a tangent; ``None`` where the tangent is known to be zero.
+    """The derivative of a function of one pytree along a tangent; ``None`` where the tangent is
+    known to be zero.
 
     Leaves with zero tangents are constants of the differentiated program, which keeps it small.
     """
@@ -41,7 +49,9 @@ def directional_derivative(function: Callable[[Any], Any], primal: Any, tangent:
 
 
 def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) -> tuple[Any, Any]:
-    """A function's value and its derivative along a tangent, at least one leaf of which is not a symbolic zero."""
+    """A function's value and its derivative along a tangent, at least one leaf of which is not a
+    symbolic zero.
+    """
     structure: Any
     leaves, structure = jax.tree.flatten(primal)
     changes = structure.flatten_up_to(tangent)
@@ -49,6 +59,8 @@ def value_and_change(function: Callable[[Any], Any], primal: Any, tangent: Any) 
 
     def of_moving(*values):
         replaced = dict(zip(moving, values, strict=True))
-        return function(structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)]))
+        return function(
+            structure.unflatten([replaced.get(k, leaf) for k, leaf in enumerate(leaves)])
+        )
 
     return jax.jvp(of_moving, tuple(leaves[k] for k in moving), tuple(changes[k] for k in moving))

@@ -15,7 +15,9 @@ from artix.model.couplings import TendonJoint as TendonJoint
 from artix.model.geometry import Geometry as Geometry
 from artix.model.geometry import GeometryType as GeometryType
 from artix.model.inertial_parameters import inertia_from_log_cholesky as inertia_from_log_cholesky
-from artix.model.inertial_parameters import log_cholesky_from_articulation as log_cholesky_from_articulation
+from artix.model.inertial_parameters import (
+    log_cholesky_from_articulation as log_cholesky_from_articulation,
+)
 from artix.model.inertial_parameters import log_cholesky_from_inertia as log_cholesky_from_inertia
 from artix.model.inertial_parameters import with_log_cholesky as with_log_cholesky
 from artix.model.joints import Axis as Axis

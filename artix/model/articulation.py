@@ -35,17 +35,19 @@ from artix.model.topology import Topology
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Articulation:
-    """The parameters of one articulation: a static topology and the arrays that the robot has, its pytree leaves.
+    """The parameters of one articulation: a static topology and the arrays that the robot has, its
+    pytree leaves.
 
-    L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may be replaced
-    (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and differentiated. Nothing derived is stored,
-    so nothing can go stale.
+    L links, n joint degrees of freedom (DOFs), F additional frames, K mimic joints. Every array may
+    be replaced (``articulation.replace(link_mass=...)``), batched under ``jax.vmap`` and
+    differentiated. Nothing derived is stored, so nothing can go stale.
 
-    **What a robot lacks is absent**: friction, drives, limits, damping and so on that it does not have are no leaves,
-    and a robot that is an argument costs what it has. Reading them gives constants: zeros, infinite limits, a gravity
-    scale of one. Replacing an array gives the robot this part, ``None`` takes it away; ``absent`` lists what is
-    missing. Derivatives with respect to a robot are those with respect to what it has, ``None`` for the rest: give
-    it what else should vary.
+    **What a robot lacks is absent**: friction, drives, limits, damping and so on that it does not
+    have are no leaves, and a robot that is an argument costs what it has. Reading them gives
+    constants: zeros, infinite limits, a gravity scale of one. Replacing an array gives the robot
+    this part, ``None`` takes it away; ``absent`` lists what is missing. Derivatives with respect to
+    a robot are those with respect to what it has, ``None`` for the rest: give it what else should
+    vary.
 
     Poses are position [m], then quaternion xyzw. Build an articulation with
     :class:`~artix.ArticulationBuilder` or load one with :func:`~artix.load_urdf`.
@@ -53,13 +55,15 @@ class Articulation:
     Attributes:
       topology: the static part: tree, joint types and names.
       link_mass: mass of each link [kg], shape [L].
-      link_com_pose: mass frame in the link frame: position of the centre of mass and orientation of the axes in which
-        ``link_inertia`` is given, shape [L, 7].
-      link_inertia: rotational inertia about the centre of mass, in the axes of ``link_com_pose`` [kg m^2], shape [L,
-        3, 3].
-      joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0 unused).
+      link_com_pose: mass frame in the link frame: position of the centre of mass and orientation of
+        the axes in which ``link_inertia`` is given, shape [L, 7].
+      link_inertia: rotational inertia about the centre of mass, in the axes of ``link_com_pose``
+        [kg m^2], shape [L, 3, 3].
+      joint_parent_pose: inbound joint frame in the parent's link frame, shape [L, 7] (row 0
+        unused).
       joint_child_pose: inbound joint frame in the link's own frame, shape [L, 7] (row 0 unused).
-      joint_pitch: translation per angle of helical joints [m/rad], shape [n]; ignored by all other joints.
+      joint_pitch: translation per angle of helical joints [m/rad], shape [n]; ignored by all other
+        joints.
       armature: inertia that forward and inverse dynamics add to each DOF [kg m^2 or kg], shape [n].
       joint_lower_limit: lower position limits, ``-inf`` for none [rad or m], shape [n].
       joint_upper_limit: upper position limits, ``inf`` for none [rad or m], shape [n].
@@ -70,11 +74,15 @@ class Articulation:
       friction: friction of the joints, arrays [n].
       link_linear_damping: rate at which each link's linear velocity decays [1/s], shape [L].
       link_angular_damping: rate at which each link's angular velocity decays [1/s], shape [L].
-      max_link_linear_velocity: speed limits of the links' centres of mass, ``inf`` for none [m/s], shape [L].
-      max_link_angular_velocity: limits of the links' angular velocities, ``inf`` for none [rad/s], shape [L].
-      link_cfm_scale: PhysX's ``cfmScale``, which softens the constraints on a link's joint, shape [L].
+      max_link_linear_velocity: speed limits of the links' centres of mass, ``inf`` for none [m/s],
+        shape [L].
+      max_link_angular_velocity: limits of the links' angular velocities, ``inf`` for none [rad/s],
+        shape [L].
+      link_cfm_scale: PhysX's ``cfmScale``, which softens the constraints on a link's joint, shape
+        [L].
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
-      gravity_scale: factor on the gravity of each link (0 is PhysX's ``eDISABLE_GRAVITY``), shape [L].
+      gravity_scale: factor on the gravity of each link (0 is PhysX's ``eDISABLE_GRAVITY``), shape
+        [L].
       frame_local_pose: additional frames in their links' frames, shape [F, 7].
       mimic: relations ``q_follower + gear_ratio q_reference + offset = 0``, arrays [K].
       fixed_tendons: tendons that couple joint positions.
@@ -82,7 +90,8 @@ class Articulation:
       loop_joints: joints that close loops.
       geometry: collision shapes on links.
 
-    Limits, drives, friction, damping, couplings and geometry affect time stepping only, not the rigid-body quantities.
+    Limits, drives, friction, damping, couplings and geometry affect time stepping only, not the
+    rigid-body quantities.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -152,7 +161,9 @@ class Articulation:
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """The arrays that the robot has, by names such as ``"drive.stiffness"``, in the order of its leaves."""
+        """The arrays that the robot has, by names such as ``"drive.stiffness"``, in the order of
+        its leaves.
+        """
         known = self.__dict__["_known"]
         if not known:
             return MappingProxyType(self.__dict__["_arrays"])
@@ -167,14 +178,17 @@ class Articulation:
         """A copy with some fields replaced.
 
         Args:
-          **updates: new fields, also under names such as ``"drive.stiffness"``; ``None`` for what the robot then lacks.
+          **updates: new fields, also under names such as ``"drive.stiffness"``; ``None`` for what
+            the robot then lacks.
 
         Raises:
           TypeError: there is no such field, or every robot has it and it is ``None``.
         """
         topology = updates.pop("topology", self.topology)
         arrays, changed = _replace_arrays(topology, self.__dict__["_arrays"], updates)
-        known = {name: known for name, known in self.__dict__["_known"].items() if name not in changed}
+        known = {
+            name: known for name, known in self.__dict__["_known"].items() if name not in changed
+        }
         return _make(topology, arrays, known)
 
     def __repr__(self) -> str:
@@ -194,23 +208,33 @@ class Articulation:
         if not hasattr(mass, "dtype"):
             kind = type(mass).__name__
             raise TypeError(
-                f"articulation.link_mass: expected an array, found {kind}; make it one with jnp.asarray(...)"
+                f"articulation.link_mass: expected an array, found {kind}; make it one with "
+                "jnp.asarray(...)"
             )
         return mass.dtype
 
     def astype(self, dtype) -> Articulation:
-        """The same articulation with every array in ``dtype``: float32 or, in JAX's x64 mode, float64.
+        """The same articulation with every array in ``dtype``: float32 or, in JAX's x64 mode,
+        float64.
 
         Raises:
           TypeError: ``dtype`` is not a floating-point type.
         """
         check_floating(dtype)
-        return jax.tree.map(lambda leaf: device_array(leaf, dtype) if leaf.dtype.kind == "f" else leaf, self)
+        return jax.tree.map(
+            lambda leaf: device_array(leaf, dtype) if leaf.dtype.kind == "f" else leaf, self
+        )
 
 
 #: The names of the arrays of each field, and the place of each array among the leaves.
-_NAMES = {one.name: names_in(one.name) for one in dataclasses.fields(Articulation) if one.name != "topology"}
-_PLACES = {name: place for place, name in enumerate(name for names in _NAMES.values() for name in names)}
+_NAMES = {
+    one.name: names_in(one.name)
+    for one in dataclasses.fields(Articulation)
+    if one.name != "topology"
+}
+_PLACES = {
+    name: place for place, name in enumerate(name for names in _NAMES.values() for name in names)
+}
 
 
 def _signature() -> inspect.Signature:
@@ -218,7 +242,9 @@ def _signature() -> inspect.Signature:
     topology = inspect.Parameter("topology", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     defaults = {name: inspect.Parameter.empty if name in REQUIRED else None for name in _NAMES}
     by_name = inspect.Parameter.KEYWORD_ONLY
-    parts = [inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()]
+    parts = [
+        inspect.Parameter(name, by_name, default=default) for name, default in defaults.items()
+    ]
     return inspect.Signature([topology, *parts])
 
 
@@ -226,7 +252,10 @@ setattr(Articulation, "__signature__", _signature())  # noqa: B010  # For editor
 
 
 def _fill(
-    articulation: Articulation, topology: Topology, arrays: Mapping[str, Any], known: Mapping[str, KnownEntries]
+    articulation: Articulation,
+    topology: Topology,
+    arrays: Mapping[str, Any],
+    known: Mapping[str, KnownEntries],
 ) -> None:
     articulation.__dict__.update(topology=topology, _arrays=arrays, _known=known)
 
@@ -234,7 +263,9 @@ def _fill(
 def _make(
     topology: Topology, arrays: Mapping[str, Any], known: Mapping[str, KnownEntries] | None = None
 ) -> Articulation:
-    """An articulation of these arrays; of those that have ``known`` entries, only the others are there."""
+    """An articulation of these arrays; of those that have ``known`` entries, only the others are
+    there.
+    """
     articulation = object.__new__(Articulation)
     _fill(articulation, topology, arrays, known or {})
     return articulation
@@ -243,7 +274,9 @@ def _make(
 def _replace_arrays(
     topology: Topology, arrays: Mapping[str, Any], updates: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Collection[str]]:
-    """The arrays that an articulation has after some of its fields are replaced, and the names of these arrays."""
+    """The arrays that an articulation has after some of its fields are replaced, and the names of
+    these arrays.
+    """
     changed: dict[str, Any] = {}
     for field, value in updates.items():
         names = _NAMES.get(field, (field,))
@@ -255,11 +288,15 @@ def _replace_arrays(
             changed.update(dict.fromkeys(names, value))
     for name in changed:
         if name not in _PLACES:
-            raise TypeError(f"Articulation: there is no field {name!r}; there are {', '.join(_NAMES)}")
+            raise TypeError(
+                f"Articulation: there is no field {name!r}; there are {', '.join(_NAMES)}"
+            )
     every = {**arrays, **changed}
     # In a tree of axes, None is one.
     is_robot = hasattr(arrays.get("link_mass", changed.get("link_mass")), "dtype")
-    absent = [name for name, value in changed.items() if is_robot and is_absent(topology, name, value)]
+    absent = [
+        name for name, value in changed.items() if is_robot and is_absent(topology, name, value)
+    ]
     for name in absent:
         del every[name]
     if missing := REQUIRED - every.keys():
@@ -268,16 +305,21 @@ def _replace_arrays(
 
 
 def _is_derivative(articulation: Articulation) -> bool:
-    """Whether this is a derivative with respect to a robot rather than a robot, as far as numbers tell.
+    """Whether this is a derivative with respect to a robot rather than a robot, as far as numbers
+    tell.
 
-    A constant in place of what the robot lacks would look like a derivative that is zero. Quaternions of robots have
-    the length 1.
+    A constant in place of what the robot lacks would look like a derivative that is zero.
+    Quaternions of robots have the length 1.
     """
     memory = articulation.__dict__
     pose = memory["_arrays"]["link_com_pose"]
     if memory.get("_is_robot") or "link_com_pose" in memory["_known"]:
         return False
-    if isinstance(pose, jax.core.Tracer) or not isinstance(pose, np.ndarray | jax.Array) or pose.ndim < 2:
+    if (
+        isinstance(pose, jax.core.Tracer)
+        or not isinstance(pose, np.ndarray | jax.Array)
+        or pose.ndim < 2
+    ):
         return False
     if isinstance(pose, jax.Array) and (pose.is_deleted() or not pose.is_fully_addressable):
         return False
@@ -296,7 +338,9 @@ def _flatten_with_keys(articulation: Articulation) -> tuple[list[tuple[Any, Any]
     return list(zip(map(jax.tree_util.GetAttrKey, structure[1]), leaves, strict=True)), structure
 
 
-def _unflatten(structure: tuple[Topology, tuple[str, ...], Any], arrays: Iterable[Any]) -> Articulation:
+def _unflatten(
+    structure: tuple[Topology, tuple[str, ...], Any], arrays: Iterable[Any]
+) -> Articulation:
     topology, names, known = structure
     return _make(topology, dict(zip(names, arrays, strict=True)), dict(known))
 
@@ -310,9 +354,13 @@ def without(articulation: Articulation, names: Iterable[str]) -> Articulation:
 
 
 def without_zeros(articulation: Articulation) -> Articulation:
-    """The articulation without arrays that are known and say that there is nothing: zeros, infinite limits."""
+    """The articulation without arrays that are known and say that there is nothing: zeros, infinite
+    limits.
+    """
     arrays = articulation.__dict__["_arrays"]
-    return without(articulation, [name for name, value in arrays.items() if is_known_to_be_absent(name, value)])
+    return without(
+        articulation, [name for name, value in arrays.items() if is_known_to_be_absent(name, value)]
+    )
 
 
 def checked_leaves(articulation: Articulation) -> Iterator[tuple[str, Any, tuple[int, ...]]]:
@@ -340,16 +388,23 @@ def with_known_entries(articulation: Articulation, like: Articulation) -> Articu
     return _make(articulation.topology, arrays, known)
 
 
-def with_equal_parts(articulations: Sequence[Articulation], also: Iterable[str] = ()) -> list[Articulation]:
-    """Articulations of one topology with the same arrays, so that they can be stacked: all that one of them has.
+def with_equal_parts(
+    articulations: Sequence[Articulation], also: Iterable[str] = ()
+) -> list[Articulation]:
+    """Articulations of one topology with the same arrays, so that they can be stacked: all that one
+    of them has.
 
-    What another one lacks becomes an array of the constants that stand for it, and so do those called ``also``. Zeros
-    stay known where all know them.
+    What another one lacks becomes an array of the constants that stand for it, and so do those
+    called ``also``. Zeros stay known where all know them.
     """
     has = {*also}.union(*(one.__dict__["_arrays"] for one in articulations))
     names = sorted(has, key=_PLACES.__getitem__)
     first, *others = (one.__dict__["_known"] for one in articulations)
-    known = {name: each for name, each in first.items() if all(each == other.get(name) for other in others)}
+    known = {
+        name: each
+        for name, each in first.items()
+        if all(each == other.get(name) for other in others)
+    }
     equal = []
     for one in articulations:
         leaves = one.__dict__["_arrays"]
@@ -363,14 +418,16 @@ class State(struct.PyTreeNode):
 
     Attributes:
       root_pose: world pose of the root link's frame: position [m], quaternion xyzw, shape [7].
-      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s], world axes, shape
-        [6]; ignored for a fixed base.
-      joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a spherical joint.
-      joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative angular velocity in
-        the child joint frame, which differs from the rate of its position (``artix.joint_rate_from_velocity``).
-      contact_memory: what the solver of a step remembers of the last one, from which the next step starts;
-        ``None`` to start afresh. Make one with :func:`artix.remember_contacts`. It is opaque, belongs to one
-        solver, and has no derivatives.
+      root_velocity: velocity of the root link's centre of mass [m/s] and angular velocity [rad/s],
+        world axes, shape [6]; ignored for a fixed base.
+      joint_position: joint positions [rad or m], shape [n]; the rotation-vector components of a
+        spherical joint.
+      joint_velocity: joint velocities [rad/s or m/s], shape [n]; for a spherical joint the relative
+        angular velocity in the child joint frame, which differs from the rate of its position
+        (``artix.joint_rate_from_velocity``).
+      contact_memory: what the solver of a step remembers of the last one, from which the next step
+        starts; ``None`` to start afresh. Make one with :func:`artix.remember_contacts`. It is
+        opaque, belongs to one solver, and has no derivatives.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -397,30 +454,34 @@ class State(struct.PyTreeNode):
         order: Order = "artix",
         joints: Sequence[str] | None = None,
     ) -> State:
-        """States from the configurations and velocities of another library, in its order and its axes.
+        """States from the configurations and velocities of another library, in its order and its
+        axes.
 
-        - ``"artix"``: the root's pose (position, quaternion xyzw) if the base floats, then the joints' positions;
-          velocities as ``nu`` (:func:`artix.generalized_velocity`).
-        - ``"pinocchio"``: ``q`` and ``v`` of a URDF, with a free-flyer if the base floats: its velocity is in axes of
-          the base. Joints are depth-first, siblings by their names. Spherical joints have quaternions xyzw, and
-          continuous ones their cosine and sine, as the length of ``position`` tells.
-        - ``"mujoco"``: ``qpos`` and ``qvel`` of a model with this robot alone, quaternions wxyz. Joints are
-          depth-first, siblings as in the file. :class:`artix.MujocoCoordinates` converts those of any compiled model.
+        - ``"artix"``: the root's pose (position, quaternion xyzw) if the base floats, then the
+          joints' positions; velocities as ``nu`` (:func:`artix.generalized_velocity`).
+        - ``"pinocchio"``: ``q`` and ``v`` of a URDF, with a free-flyer if the base floats: its
+          velocity is in axes of the base. Joints are depth-first, siblings by their names.
+          Spherical joints have quaternions xyzw, and continuous ones their cosine and sine, as the
+          length of ``position`` tells.
+        - ``"mujoco"``: ``qpos`` and ``qvel`` of a model with this robot alone, quaternions wxyz.
+          Joints are depth-first, siblings as in the file. :class:`artix.MujocoCoordinates` converts
+          those of any compiled model.
 
         Args:
           articulation: the robot.
           position: configurations, shape [..., nq].
           velocity: velocities in the same order, shape [..., nv]; at rest when ``None``.
           order: whose conventions these are.
-          joints: names of all joints that move, in the order of the coordinates, such as those of a file or
-            ``list(model.names)[2:]``; the library's own order when ``None``.
+          joints: names of all joints that move, in the order of the coordinates, such as those of a
+            file or ``list(model.names)[2:]``; the library's own order when ``None``.
 
         Returns:
-          States in the articulation's dtype with the same leading axes. The root of a fixed base is at the origin.
+          States in the articulation's dtype with the same leading axes. The root of a fixed base is
+          at the origin.
 
         Raises:
-          ValueError: an array has another length, joints are missing or unknown, or one has no counterpart in the
-            library.
+          ValueError: an array has another length, joints are missing or unknown, or one has no
+            counterpart in the library.
 
         Examples:
           >>> arm = artix.robots.load("arm7")
@@ -430,29 +491,41 @@ class State(struct.PyTreeNode):
           (5, 7) [6. 5. 4. 3. 2. 1. 0.]
         """
         if order not in ORDERS:
-            raise ValueError(f"order: expected one of {', '.join(map(repr, ORDERS))}, found {order!r}")
+            raise ValueError(
+                f"order: expected one of {', '.join(map(repr, ORDERS))}, found {order!r}"
+            )
         topology = articulation.topology
         dtype = articulation.dtype
         q = device_array(position, dtype)
-        qd = jnp.zeros((*q.shape[:-1], topology.nv), dtype) if velocity is None else device_array(velocity, dtype)
+        qd = (
+            jnp.zeros((*q.shape[:-1], topology.nv), dtype)
+            if velocity is None
+            else device_array(velocity, dtype)
+        )
         if q.ndim == 0 or qd.shape != (*q.shape[:-1], topology.nv):
             raise ValueError(
                 f"velocity: expected {topology.nv} numbers for each configuration, so the shape "
                 f"{(*q.shape[:-1], topology.nv)}; found {qd.shape}"
             )
         limits = articulation.joint_lower_limit, articulation.joint_upper_limit
-        free = [np.isinf(x) if not isinstance(x, jax.core.Tracer) else np.zeros(len(x), bool) for x in limits]
+        free = [
+            np.isinf(x) if not isinstance(x, jax.core.Tracer) else np.zeros(len(x), bool)
+            for x in limits
+        ]
         is_wheel = tuple((topology.dof_wraps & free[0] & free[1]).tolist())
         places = joint_places(topology, order, joints, is_wheel, q.shape[-1])
         joint_position, joint_velocity = joints_from(order, places, topology.num_base_dofs, q, qd)
         pose = jnp.zeros((*q.shape[:-1], 7), dtype).at[..., 6].set(1)
         motion = jnp.zeros((*q.shape[:-1], 6), dtype)
         if not topology.fixed_base:
-            pose, motion = root_from(order, q[..., :7], qd[..., :6], articulation.link_com_pose[0, :3])
+            pose, motion = root_from(
+                order, q[..., :7], qd[..., :6], articulation.link_com_pose[0, :3]
+            )
         return cls(pose, motion, joint_position, joint_velocity)
 
     def astype(self, dtype) -> State:
-        """The same state, or batch of states, with every array in ``dtype``, as :meth:`artix.Articulation.astype`.
+        """The same state, or batch of states, with every array in ``dtype``, as
+        :meth:`artix.Articulation.astype`.
 
         Raises:
           TypeError: ``dtype`` is not a floating-point type.

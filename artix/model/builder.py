@@ -68,7 +68,8 @@ class LinkParameters:
     numbers: dict[str, float]
 
 
-#: Scalars of a link that become arrays [L]: argument of ``add_link``, array, lower bound, whether it may be infinite.
+#: Scalars of a link that become arrays [L]: argument of ``add_link``, array, lower bound, whether
+#: it may be infinite.
 LINK_NUMBERS = {
     "gravity_scale": ("gravity_scale", -np.inf, False),
     "linear_damping": ("link_linear_damping", 0.0, False),
@@ -84,14 +85,23 @@ def link_number(argument: str, value: float, where: str) -> float:
     _, low, infinite = LINK_NUMBERS[argument]
     result = number(value, f"{where}: {argument}")
     if not (result >= low and (infinite or np.isfinite(result))):
-        rule = "finite" if low < 0 else "not negative (inf for none)" if infinite else "finite and not negative"
+        rule = (
+            "finite"
+            if low < 0
+            else "not negative (inf for none)"
+            if infinite
+            else "finite and not negative"
+        )
         raise ValueError(f"{where}: {argument} must be {rule}; found {result}")
     return result
 
 
 def link_parameters(links: Sequence[LinkParameters]) -> dict[str, Any]:
     """The per-link arrays of an articulation, as NumPy arrays."""
-    parameters = {name: np.array([link.numbers[key] for link in links]) for key, (name, *_) in LINK_NUMBERS.items()}
+    parameters = {
+        name: np.array([link.numbers[key] for link in links])
+        for key, (name, *_) in LINK_NUMBERS.items()
+    }
     return parameters | {
         "link_mass": np.array([link.mass for link in links]),
         "link_com_pose": np.array([link.com_pose for link in links]),
@@ -128,9 +138,13 @@ def _per_dof(joints: Sequence[Joint], field: str) -> np.ndarray:
         count = len(joint.axes)
         value = np.asarray(getattr(joint, field), float)
         if value.shape not in ((), (count,)):
-            raise ValueError(f"joint {joint.name!r}: {field} must be a number or have length {count}")
+            raise ValueError(
+                f"joint {joint.name!r}: {field} must be a number or have length {count}"
+            )
         if not np.all(value >= 0.0):
-            raise ValueError(f"joint {joint.name!r}: {field} must lie in [0, inf]; found {value.tolist()}")
+            raise ValueError(
+                f"joint {joint.name!r}: {field} must lie in [0, inf]; found {value.tolist()}"
+            )
         values.append(np.broadcast_to(value, (count,)))
     return np.concatenate(values)
 
@@ -142,11 +156,13 @@ def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
         value = getattr(joint, field)
         count = len(joint.axes)
         entries = list(value) if isinstance(value, (list, tuple)) else [value] * count
-        if len(entries) != count or not all(entry is None or isinstance(entry, kinds) for entry in entries):
+        if len(entries) != count or not all(
+            entry is None or isinstance(entry, kinds) for entry in entries
+        ):
             names = " or ".join(kind.__name__ for kind in kinds)
             raise ValueError(
-                f"joint {joint.name!r}: {field} must be one {names} or a sequence with one per free axis ({count}); "
-                f"found {value!r}"
+                f"joint {joint.name!r}: {field} must be one {names} or a sequence with one per "
+                f"free axis ({count}); found {value!r}"
             )
         values += entries
     return values
@@ -155,21 +171,29 @@ def _per_axis(joints: Sequence[Joint], field: str, *kinds: type) -> list:
 def _frictions(joints: Sequence[Joint]) -> list[JointFriction]:
     values = _per_axis(joints, "friction", JointFriction, float, int)
     return [
-        value if isinstance(value, JointFriction) else JointFriction(static=value or 0.0, dynamic=value or 0.0)
+        value
+        if isinstance(value, JointFriction)
+        else JointFriction(static=value or 0.0, dynamic=value or 0.0)
         for value in values
     ]
 
 
 def _limits(joint: Joint) -> list[tuple[float, float]]:
     if joint.limits is not None and not isinstance(joint.limits, Iterable):
-        raise ValueError(f"joint {joint.name!r}: limits must have one pair per free axis; found {joint.limits!r}")
+        raise ValueError(
+            f"joint {joint.name!r}: limits must have one pair per free axis; found {joint.limits!r}"
+        )
     limits = [None] * len(joint.axes) if joint.limits is None else list(joint.limits)
     if len(limits) != len(joint.axes):
-        raise ValueError(f"joint {joint.name!r}: limits must have one entry per free axis; found {len(limits)}")
+        raise ValueError(
+            f"joint {joint.name!r}: limits must have one entry per free axis; found {len(limits)}"
+        )
     pairs = [interval(pair, f"joint {joint.name!r}") for pair in limits]
     for pair in pairs:
         if joint.type is JointType.SPHERICAL and any(np.pi + 1e-6 < abs(x) < np.inf for x in pair):
-            raise ValueError(f"joint {joint.name!r}: limits of a spherical joint must lie within [-pi, pi]")
+            raise ValueError(
+                f"joint {joint.name!r}: limits of a spherical joint must lie within [-pi, pi]"
+            )
     return pairs
 
 
@@ -178,7 +202,9 @@ def mimic_dofs(topology: Topology, mimics: Sequence[MimicJoint]) -> tuple[tuple[
     pairs: list[tuple[int, int]] = []
     for mimic in mimics:
         where = f"mimic joint {mimic.follower!r}"
-        follower, reference = (_dof(topology, name, where) for name in (mimic.follower, mimic.reference))
+        follower, reference = (
+            _dof(topology, name, where) for name in (mimic.follower, mimic.reference)
+        )
         if follower == reference:
             raise ValueError(f"{where}: a joint cannot follow itself")
         if follower in (known for known, _ in pairs):
@@ -188,20 +214,29 @@ def mimic_dofs(topology: Topology, mimics: Sequence[MimicJoint]) -> tuple[tuple[
 
 
 def fixed_tendon(topology: Topology, tendon: FixedTendon) -> FixedTendonStructure:
-    """The static part of a fixed tendon; refuses a tendon whose joints do not follow the links of the tree."""
+    """The static part of a fixed tendon; refuses a tendon whose joints do not follow the links of
+    the tree.
+    """
     where = f"fixed tendon {tendon.name!r}"
     dofs = [_dof(topology, joint.dof, where) for joint in tendon.joints]
     links = [int(topology.dof_link[dof]) for dof in dofs]
-    root = topology.parent[links[0]] if tendon.root_link is None else _link(topology, tendon.root_link, where)
+    root = (
+        topology.parent[links[0]]
+        if tendon.root_link is None
+        else _link(topology, tendon.root_link, where)
+    )
     for joint, link in zip(tendon.joints, links, strict=True):
         above = root if joint.parent < 0 else links[joint.parent]
         if topology.parent[link] != above:
             raise ValueError(
                 f"{where}: the joint of {joint.dof!r} moves link {topology.link_names[link]!r} on "
                 f"{topology.link_names[topology.parent[link]]!r}, but the tendon comes from "
-                f"{topology.link_names[above]!r}; a tendon follows the links, one joint after another"
+                f"{topology.link_names[above]!r}; a tendon follows the links, one joint after "
+                "another"
             )
-    return FixedTendonStructure(tendon.name, root, tuple(dofs), tuple(joint.parent for joint in tendon.joints))
+    return FixedTendonStructure(
+        tendon.name, root, tuple(dofs), tuple(joint.parent for joint in tendon.joints)
+    )
 
 
 def spatial_tendon(topology: Topology, tendon: SpatialTendon) -> SpatialTendonStructure:
@@ -235,15 +270,20 @@ def link_index(links: Sequence[str], link: int | str, where: str) -> int:
       ValueError: there is no such link; for a name, the message lists the links.
     """
     if isinstance(link, str) and link not in links:
-        raise ValueError(f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}")
+        raise ValueError(
+            f"{where}: there is no link {link!r}; choose from: {', '.join(links) or 'none'}"
+        )
     number = links.index(link) if isinstance(link, str) else link
     if not (is_index(number) and 0 <= number < len(links)):
         raise ValueError(f"{where}: link {link!r} is not a link; there are {len(links)}")
     return number
 
 
-def geometry_place(links: Sequence[str], known: Sequence[str], link: int | str, name: str | None) -> tuple[str, int]:
-    """The name of a new shape and the index of its link; refuses unknown links and names that are taken.
+def geometry_place(
+    links: Sequence[str], known: Sequence[str], link: int | str, name: str | None
+) -> tuple[str, int]:
+    """The name of a new shape and the index of its link; refuses unknown links and names that are
+    taken.
 
     Args:
       links: names of the links.
@@ -275,7 +315,7 @@ def _link(topology: Topology, name: str, where: str) -> int:
         raise ValueError(f"{where}: {error.args[0]}") from None
 
 
-# --- the builder ----------------------------------------------------------------------------------
+# --- the builder --------------------------------------------------------------------------------
 
 
 STANDARD_GRAVITY = (0.0, 0.0, -9.81)
@@ -290,9 +330,10 @@ class ArticulationBuilder:
       fixed_base: whether the root is fixed to the world.
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       name: the articulation's name.
-      strict: whether to refuse inertias that are physically impossible but give well-defined dynamics: one principal
-        moment above the sum of the others, or inertia without mass. File readers accept them with a warning; pass
-        ``strict=False`` for numbers that you did not choose, such as identified ones.
+      strict: whether to refuse inertias that are physically impossible but give well-defined
+        dynamics: one principal moment above the sum of the others, or inertia without mass. File
+        readers accept them with a warning; pass ``strict=False`` for numbers that you did not
+        choose, such as identified ones.
 
     Examples:
       >>> builder = artix.ArticulationBuilder(fixed_base=True, name="pendulum")
@@ -301,7 +342,9 @@ class ArticulationBuilder:
       >>> hinge = artix.Joint.revolute(artix.Axis.SWING1, child_pose=top, name="hinge")
       >>> rod = builder.add_link(base, hinge, mass=1.0, inertia=(0.083, 0.083, 0.001), name="rod")
       >>> pendulum = builder.build()
-      >>> print(artix.mass_matrix(pendulum, artix.neutral_state(pendulum)))  # 0.083 + 1 kg (0.5 m)^2
+      >>> print(
+      ...     artix.mass_matrix(pendulum, artix.neutral_state(pendulum))
+      ... )  # 0.083 + 1 kg (0.5 m)^2
       [[0.333]]
     """
 
@@ -347,16 +390,20 @@ class ArticulationBuilder:
         """Adds a link and the joint to its parent.
 
         Args:
-          parent: the parent's number as returned by this method, or its name; ``None`` for the root, which comes first.
-          joint: the joint to the parent; ``None`` for the root. A composite joint first adds massless links of its own.
+          parent: the parent's number as returned by this method, or its name; ``None`` for the
+            root, which comes first.
+          joint: the joint to the parent; ``None`` for the root. A composite joint first adds
+            massless links of its own.
           mass: mass [kg], zero for a massless link.
-          com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion xyzw, shape [7].
-          inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2], shape [3, 3], or
-            its diagonal, shape [3]; zero when ``None``.
+          com_pose: mass frame in the link frame: position of the centre of mass [m], quaternion
+            xyzw, shape [7].
+          inertia: rotational inertia about the centre of mass in the axes of ``com_pose`` [kg m^2],
+            shape [3, 3], or its diagonal, shape [3]; zero when ``None``.
           gravity_scale: factor on gravity for this link, 0 to disable it.
           linear_damping: rate at which stepping lets the linear velocity decay [1/s].
           angular_damping: rate at which stepping lets the angular velocity decay [1/s].
-          max_linear_velocity: speed limit of the centre of mass in stepping [m/s], ``inf`` for none.
+          max_linear_velocity: speed limit of the centre of mass in stepping [m/s], ``inf`` for
+            none.
           max_angular_velocity: limit of the angular velocity in stepping [rad/s], ``inf`` for none.
           cfm_scale: PhysX's ``setCfmScale``: softens the solver's rows on this link's joint.
           name: the link's name; ``link_<number>`` when ``None``.
@@ -365,9 +412,10 @@ class ArticulationBuilder:
           The link's number, counted in the order of the calls.
 
         Raises:
-          ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an inertia that is not
-            symmetric or has a negative moment (moments negative by rounding become zero), a duplicate name, an unknown
-            parent; if the builder is strict, an inertia that breaks the triangle inequality or has no mass.
+          ValueError: a wrong shape, a non-finite number, a negative mass, damping or limit, an
+            inertia that is not symmetric or has a negative moment (moments negative by rounding
+            become zero), a duplicate name, an unknown parent; if the builder is strict, an inertia
+            that breaks the triangle inequality or has no mass.
           TypeError: ``joint`` is not a joint.
         """
         name = f"link_{len(self._links)}" if name is None else name
@@ -382,7 +430,8 @@ class ArticulationBuilder:
         problem = impossible_inertia(mass, inertia)
         if problem is not None and self.strict:
             raise ValueError(
-                f"{where}: {problem}; correct it, or compute with it as given: ArticulationBuilder(strict=False)"
+                f"{where}: {problem}; correct it, or compute with it as given: "
+                "ArticulationBuilder(strict=False)"
             )
         numbers = {
             "gravity_scale": gravity_scale,
@@ -392,7 +441,11 @@ class ArticulationBuilder:
             "max_angular_velocity": max_angular_velocity,
             "cfm_scale": cfm_scale,
         }
-        inertial = {"mass": mass, "com_pose": unit_pose(com_pose, f"{where}: com_pose"), "inertia": inertia}
+        inertial = {
+            "mass": mass,
+            "com_pose": unit_pose(com_pose, f"{where}: com_pose"),
+            "inertia": inertia,
+        }
         checked = {key: link_number(key, value, where) for key, value in numbers.items()}
         count = len(self._links)
         if isinstance(parent, str):
@@ -419,21 +472,29 @@ class ArticulationBuilder:
         return index
 
     def _checked_joint(self, parent: int | None, joint: Joint | None, name: str) -> Joint:
-        """Checks a joint's place in the tree; returns it with a name and unit poses, or a fixed joint for the root."""
+        """Checks a joint's place in the tree; returns it with a name and unit poses, or a fixed
+        joint for the root.
+        """
         where = f"link {name!r}"
         count = len(self._links)
         if name in self._names:
             raise ValueError(f"{where}: the name is taken; give every link its own name")
         if (parent is None) != (count == 0) or (parent is None) != (joint is None):
             raise ValueError(
-                f"{where}: the first link is the root and has neither parent nor joint; every other link needs both"
+                f"{where}: the first link is the root and has neither parent nor joint; every "
+                "other link needs both"
             )
         if parent is not None and not (is_index(parent) and 0 <= parent < count):
-            raise ValueError(f"{where}: parent {parent!r} is not a link yet; links so far are 0 to {count - 1}")
+            raise ValueError(
+                f"{where}: parent {parent!r} is not a link yet; links so far are 0 to {count - 1}"
+            )
         if joint is None:
             return Joint.fixed()
         if not isinstance(joint, Joint):
-            raise TypeError(f"{where}: expected an artix.Joint or artix.CompositeJoint, found {type(joint).__name__}")
+            raise TypeError(
+                f"{where}: expected an artix.Joint or artix.CompositeJoint, found "
+                f"{type(joint).__name__}"
+            )
         joint = dataclasses.replace(
             joint,
             name=f"{name}_joint" if joint.name is None else joint.name,
@@ -441,7 +502,9 @@ class ArticulationBuilder:
             child_pose=unit_pose(joint.child_pose, f"{where}: joint.child_pose"),
         )
         if joint.name in self._joint_names:
-            raise ValueError(f"{where}: the joint name {joint.name!r} is taken; give every joint its own name")
+            raise ValueError(
+                f"{where}: the joint name {joint.name!r} is taken; give every joint its own name"
+            )
         return joint
 
     def add_frame(self, name: str, link: int | str, pose: npt.ArrayLike = IDENTITY_POSE) -> None:
@@ -456,13 +519,16 @@ class ArticulationBuilder:
           ValueError: the name is taken, there is no such link, or the pose is malformed.
         """
         if name in self._names:
-            raise ValueError(f"frame {name!r}: the name is taken; give every link and frame its own name")
+            raise ValueError(
+                f"frame {name!r}: the name is taken; give every link and frame its own name"
+            )
         index = link_index([each.name for each in self._links], link, f"frame {name!r}")
         self._frames.append((name, index, unit_pose(pose, f"frame {name!r}: pose")))
         self._names.add(name)
 
     def add_geometry(self, link: int | str, geometry: Geometry, name: str | None = None) -> None:
-        """Adds a shape to a link; shapes are numbered link by link, and within a link in the order of the calls.
+        """Adds a shape to a link; shapes are numbered link by link, and within a link in the order
+        of the calls.
 
         Args:
           link: the link's number as returned by :meth:`add_link`, or its name.
@@ -480,11 +546,12 @@ class ArticulationBuilder:
         self._geometries.append((*geometry_place(links, known, link, name), geometry))
 
     def add_geometry_pair(self, first: str, second: str) -> None:
-        """Lets two shapes on links that move relative to each other collide, in steps with ``solver="implicit"``.
+        """Lets two shapes on links that move relative to each other collide, in steps with
+        ``solver="implicit"``.
 
         Args:
-          first: the name of a sphere, capsule or box. A sensor, on which the ground exerts no force, collides in its
-            pairs like any other shape.
+          first: the name of a sphere, capsule or box. A sensor, on which the ground exerts no
+            force, collides in its pairs like any other shape.
           second: the name of another; normals point from it towards the first.
 
         :meth:`build` raises ``ValueError`` if a name is unknown or the two cannot collide.
@@ -511,7 +578,8 @@ class ArticulationBuilder:
           damping_ratio: of a compliant relation; 0 for a hard one.
 
         Raises:
-          ValueError: a number is not finite, or negative where it must not be, or the follower is the reference.
+          ValueError: a number is not finite, or negative where it must not be, or the follower is
+            the reference.
         """
         self._mimics.append(
             MimicJoint(
@@ -525,11 +593,15 @@ class ArticulationBuilder:
         )
 
     def add_fixed_tendon(self, tendon: FixedTendon) -> None:
-        """Adds a tendon that couples joint positions; raises ``ValueError`` if its name is taken."""
+        """Adds a tendon that couples joint positions; raises ``ValueError`` if its name is
+        taken.
+        """
         self._add_named(self._fixed_tendons, tendon, "fixed tendon")
 
     def add_spatial_tendon(self, tendon: SpatialTendon) -> None:
-        """Adds a tendon that runs through points on links; raises ``ValueError`` if its name is taken."""
+        """Adds a tendon that runs through points on links; raises ``ValueError`` if its name is
+        taken.
+        """
         self._add_named(self._spatial_tendons, tendon, "spatial tendon")
 
     def add_loop_joint(self, joint: LoopJoint) -> None:
@@ -544,24 +616,30 @@ class ArticulationBuilder:
         """
         names = [joint.name for joint in self._loop_joints]
         if name not in names:
-            raise KeyError(f"{self.name!r}: there is no loop joint {name!r}; there are {', '.join(names) or 'none'}")
+            raise KeyError(
+                f"{self.name!r}: there is no loop joint {name!r}; there are "
+                f"{', '.join(names) or 'none'}"
+            )
         del self._loop_joints[names.index(name)]
 
     def _add_named(self, known: list, new: Any, kind: str) -> None:
         if new.name in (each.name for each in known):
-            raise ValueError(f"{kind} {new.name!r}: the name is taken; give every {kind} its own name")
+            raise ValueError(
+                f"{kind} {new.name!r}: the name is taken; give every {kind} its own name"
+            )
         known.append(new)
 
     def build(self, dtype: Any = None) -> Articulation:
         """Builds the articulation.
 
         Args:
-          dtype: floating-point type of the arrays; JAX's default (float32, or float64 in x64 mode) when ``None``.
+          dtype: floating-point type of the arrays; JAX's default (float32, or float64 in x64 mode)
+            when ``None``.
 
         Raises:
-          ValueError: no link was added; a joint's number is out of range; a mimic joint, tendon or loop joint names a
-            link, joint or DOF that does not exist, or a joint that does not have exactly one DOF; or a pair of shapes
-            cannot collide.
+          ValueError: no link was added; a joint's number is out of range; a mimic joint, tendon or
+            loop joint names a link, joint or DOF that does not exist, or a joint that does not have
+            exactly one DOF; or a pair of shapes cannot collide.
           TypeError: ``dtype`` is not a floating-point type.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
@@ -588,11 +666,17 @@ class ArticulationBuilder:
             topology,
             mimic_dofs=mimic_dofs(topology, self._mimics),
             fixed_tendons=tuple(fixed_tendon(topology, tendon) for tendon in self._fixed_tendons),
-            spatial_tendons=tuple(spatial_tendon(topology, tendon) for tendon in self._spatial_tendons),
+            spatial_tendons=tuple(
+                spatial_tendon(topology, tendon) for tendon in self._spatial_tendons
+            ),
             loop_joints=tuple(loop_joint(topology, joint) for joint in self._loop_joints),
-            geometries=tuple(geometry.structure(name, number[link]) for name, link, geometry in shapes),
+            geometries=tuple(
+                geometry.structure(name, number[link]) for name, link, geometry in shapes
+            ),
         )
-        topology = dataclasses.replace(topology, geometry_pairs=checked_pairs(topology, self._geometry_pairs))
+        topology = dataclasses.replace(
+            topology, geometry_pairs=checked_pairs(topology, self._geometry_pairs)
+        )
         parameters = link_parameters(links) | joint_parameters([link.joint for link in links])
         parameters |= {
             "gravity": self.gravity,

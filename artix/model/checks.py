@@ -1,4 +1,6 @@
-"""Checks of shapes and dtypes at the public boundary. They run while JAX traces and cost nothing at run time."""
+"""Checks of shapes and dtypes at the public boundary. They run while JAX traces and cost nothing at
+run time.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ _BATCH = "the function takes one articulation and one state; use jax.vmap over b
 
 
 _BASE = (
-    "; the base of this robot floats, and the first six numbers are the base's; if it should be fixed, read the robot "
-    "with fixed_base=True"
+    "; the base of this robot floats, and the first six numbers are the base's; if it should be "
+    "fixed, read the robot with fixed_base=True"
 )
 
 
@@ -39,8 +41,8 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
     actual = getattr(value, "shape", None)
     if actual is None:
         raise TypeError(
-            f"{name}: expected an array of shape {shape} ({meaning}), found {type(value).__name__}; make it one with "
-            "jnp.asarray(...)"
+            f"{name}: expected an array of shape {shape} ({meaning}), found "
+            f"{type(value).__name__}; make it one with jnp.asarray(...)"
         )
     if actual != shape:
         hint = f"; {_BATCH}" if len(actual) > len(shape) else ""
@@ -49,8 +51,8 @@ def check_vector(name: str, value: jax.Array, shape: tuple[int, ...], dtype, mea
         raise ValueError(f"{name}: expected shape {shape} ({meaning}), found {actual}{hint}")
     if value.dtype != dtype:
         raise TypeError(
-            f"{name}: expected dtype {dtype}, that of the articulation, found {value.dtype}; convert it, or the "
-            "articulation with articulation.astype(...)"
+            f"{name}: expected dtype {dtype}, that of the articulation, found {value.dtype}; "
+            "convert it, or the articulation with articulation.astype(...)"
         )
 
 
@@ -62,16 +64,26 @@ def check_count(name: str, value: Any, least: int = 1, hint: str = "") -> None:
       ValueError: it is smaller.
     """
     if not isinstance(value, int | np.integer):
-        text = "a traced value, which must be static" if isinstance(value, jax.core.Tracer) else repr(value)
+        text = (
+            "a traced value, which must be static"
+            if isinstance(value, jax.core.Tracer)
+            else repr(value)
+        )
         raise TypeError(f"{name}: expected a whole number, found {text}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; found {value}{hint}")
 
 
 def as_number(
-    name: str, value: Any, least: float = -math.inf, most: float = math.inf, *, positive: bool = False
+    name: str,
+    value: Any,
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    positive: bool = False,
 ) -> Any:
-    """One finite number between two bounds, as a Python number, which takes on the dtype of the arrays it meets.
+    """One finite number between two bounds, as a Python number, which takes on the dtype of the
+    arrays it meets.
 
     A number that JAX traces is returned as it is, and only its shape is checked.
 
@@ -80,25 +92,40 @@ def as_number(
     """
     is_traced = isinstance(value, jax.core.Tracer)
     is_one = np.shape(value) == () and (is_traced or np.asarray(value).dtype.kind in "fiub")
-    if is_one and (is_traced or (math.isfinite(value) and least <= value <= most and (value > 0 or not positive))):
+    if is_one and (
+        is_traced
+        or (math.isfinite(value) and least <= value <= most and (value > 0 or not positive))
+    ):
         return value if is_traced else float(value)
     rule = f"from {least:g} to {most:g}" if most < math.inf else "finite"
-    rule += " and positive" if positive else " and not negative" if (least, most) == (0, math.inf) else ""
+    rule += (
+        " and positive"
+        if positive
+        else " and not negative"
+        if (least, most) == (0, math.inf)
+        else ""
+    )
     raise ValueError(f"{name}: expected one number, {rule}; found {value}")
 
 
-#: How far the length of a quaternion may be from one: as with three digits typed by hand, or left by an ODE solver.
+#: How far the length of a quaternion may be from one: as with three digits typed by hand, or left
+#: by an ODE solver.
 _QUATERNION_TOLERANCE = 1e-3
 
 
 def known_values(value: Any) -> np.ndarray | None:
-    """The values of an array of floating-point numbers if this process can read them now; ``None`` if JAX traces it.
+    """The values of an array of floating-point numbers if this process can read them now; ``None``
+    if JAX traces it.
 
     In a function under ``jax.vmap``, they count as traced.
     """
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind == "f" else None
-    if isinstance(value, jax.core.Tracer) or not isinstance(value, jax.Array) or value.dtype.kind != "f":
+    if (
+        isinstance(value, jax.core.Tracer)
+        or not isinstance(value, jax.Array)
+        or value.dtype.kind != "f"
+    ):
         return None
     if not (value.is_fully_addressable or value.is_fully_replicated):
         return None
@@ -147,18 +174,25 @@ def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None
     lengths = np.sqrt(squares).ravel()
     for wrong, fix in (
         (lengths == 0, "no rotation is (0, 0, 0, 1)"),
-        (~(abs(lengths - 1) <= _QUATERNION_TOLERANCE), "divide it by its length, as artix.normalize does in a state"),
+        (
+            ~(abs(lengths - 1) <= _QUATERNION_TOLERANCE),
+            "divide it by its length, as artix.normalize does in a state",
+        ),
     ):
         if wrong.any() and not (any_length and lengths.all()):
             length = f"{lengths[wrong][0]:.6g}" if lengths.all() else "zero"
             raise ValueError(
-                f"{name}: expected a quaternion xyzw of length 1 in the last four entries; found one of length "
-                f"{length}; {fix}"
+                f"{name}: expected a quaternion xyzw of length 1 in the last four entries; found "
+                f"one of length {length}; {fix}"
             )
 
 
-def beyond_limits(articulation: Articulation, positions: Any, slack: float = 1e-5) -> np.ndarray | None:
-    """Which of known joint positions [S, n] are outside the limits; ``None`` if JAX traces something."""
+def beyond_limits(
+    articulation: Articulation, positions: Any, slack: float = 1e-5
+) -> np.ndarray | None:
+    """Which of known joint positions [S, n] are outside the limits; ``None`` if JAX traces
+    something.
+    """
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     values, lower, upper = map(known_values, (positions, *limits))
     if values is None or lower is None or upper is None:
@@ -173,7 +207,9 @@ def describe_beyond(articulation: Articulation, positions: Any, dof: int) -> str
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
     value, lower, upper = (np.asarray(each)[dof] for each in (positions, *limits))
     units = "; positions are in radians and metres" if abs(value) > 2 * np.pi else ""
-    return f"{topology.dof_names[dof]!r} is at {value:.6g}, outside [{lower:.6g}, {upper:.6g}]{units}"
+    return (
+        f"{topology.dof_names[dof]!r} is at {value:.6g}, outside [{lower:.6g}, {upper:.6g}]{units}"
+    )
 
 
 def warn_of_positions(name: str, articulation: Articulation, positions: Any) -> None:
@@ -185,13 +221,17 @@ def warn_of_positions(name: str, articulation: Articulation, positions: Any) -> 
 
 
 #: The likeliest reason of a state that is not finite.
-_DIVERGED = "; if a step made it, the motion diverged: find the first such state, and take shorter steps"
+_DIVERGED = (
+    "; if a step made it, the motion diverged: find the first such state, and take shorter steps"
+)
 
 
 def check_known_state(name: str, state: Any, *, any_length: bool = False) -> None:
-    """Raises ``ValueError`` if a state is known and has a number that is not finite, or a quaternion not of length 1.
+    """Raises ``ValueError`` if a state is known and has a number that is not finite, or a
+    quaternion not of length 1.
 
-    It sees the values only outside of ``jax.jit``, ``jax.vmap`` and ``jax.grad``, and takes some ten microseconds.
+    It sees the values only outside of ``jax.jit``, ``jax.vmap`` and ``jax.grad``, and takes some
+    ten microseconds.
 
     Args:
       name: what the user calls the state.
@@ -233,7 +273,9 @@ _INSTEAD = {
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out of order."""
+    """Raises ``TypeError`` unless ``value`` is of this kind, for instance where arguments are out
+    of order.
+    """
     if not isinstance(value, kind):
         actual = "an array" if isinstance(value, jax.Array) else type(value).__name__
         instead = _INSTEAD.get(actual, "") if kind is Articulation else ""
@@ -247,7 +289,9 @@ def check_one(articulation: Articulation) -> None:
 
 
 def check_parameters(articulation: Articulation) -> None:
-    """Checks the shapes and dtypes of an articulation's arrays against its topology; see :func:`check_vector`."""
+    """Checks the shapes and dtypes of an articulation's arrays against its topology; see
+    :func:`check_vector`.
+    """
     check_one(articulation)
     dtype = articulation.dtype
     for name, leaf, shape in checked_leaves(articulation):
@@ -256,7 +300,9 @@ def check_parameters(articulation: Articulation) -> None:
 
 
 def check_state(articulation: Articulation, state: State, name: str = "state") -> None:
-    """Checks the shapes and dtypes of a state, called ``name``, and of its articulation; see :func:`check_vector`."""
+    """Checks the shapes and dtypes of a state, called ``name``, and of its articulation; see
+    :func:`check_vector`.
+    """
     check_type("articulation", articulation, Articulation)
     check_type(name, state, State)
     tree = articulation.topology
@@ -274,7 +320,8 @@ def check_state(articulation: Articulation, state: State, name: str = "state") -
     check_vector(f"{name}.joint_velocity", state.joint_velocity, (n,), dtype, "n joint DOFs")
 
 
-#: Replaces a step of zero length [s]: its effects are below rounding, and division by it stays finite.
+#: Replaces a step of zero length [s]: its effects are below rounding, and division by it stays
+#: finite.
 _INSTANT = 1e-9
 
 
@@ -287,32 +334,45 @@ def check_key(key: Any) -> None:
     """
     is_typed = hasattr(key, "dtype") and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
     if not hasattr(key, "dtype") or not (is_typed or key.shape):
-        raise TypeError(f"key: expected a random key, found {type(key).__name__}; make one with jax.random.key(seed)")
+        raise TypeError(
+            f"key: expected a random key, found {type(key).__name__}; make one with "
+            "jax.random.key(seed)"
+        )
     if is_typed and key.shape:
-        raise ValueError(f"key: expected one random key, found an array of shape {key.shape}; use jax.vmap over keys")
+        raise ValueError(
+            f"key: expected one random key, found an array of shape {key.shape}; use jax.vmap "
+            "over keys"
+        )
 
 
 def as_time(articulation: Articulation, dt: float | jax.Array, *, backward: bool = False) -> Any:
-    """The length of a step in the articulation's dtype; a Python number stays a constant while JAX traces.
+    """The length of a step in the articulation's dtype; a Python number stays a constant while JAX
+    traces.
 
-    Exactly zero becomes a nanosecond, with the same derivative: the value and derivatives of a step have a limit at
-    zero, where the formulas would be ``0 / 0``.
+    Exactly zero becomes a nanosecond, with the same derivative: the value and derivatives of a step
+    have a limit at zero, where the formulas would be ``0 / 0``.
 
     Raises:
       TypeError: it is not a number.
-      ValueError: it is an array of numbers, or it is not traced and not finite or, unless the solver can step
-        ``backward`` in time, negative.
+      ValueError: it is an array of numbers, or it is not traced and not finite or, unless the
+        solver can step ``backward`` in time, negative.
     """
     if not isinstance(dt, numbers.Real | np.ndarray | jax.Array):
         raise TypeError(f"dt: expected a number of seconds, found {type(dt).__name__}")
     if np.shape(dt):
-        raise ValueError(f"dt: expected one number of seconds, found an array of shape {np.shape(dt)}")
-    if not isinstance(dt, jax.core.Tracer) and (not isinstance(dt, jax.Array) or dt.is_fully_replicated):
+        raise ValueError(
+            f"dt: expected one number of seconds, found an array of shape {np.shape(dt)}"
+        )
+    if not isinstance(dt, jax.core.Tracer) and (
+        not isinstance(dt, jax.Array) or dt.is_fully_replicated
+    ):
         known = np.asarray(dt)
         if known.dtype.kind not in "fiu" or not np.isfinite(known):
             raise ValueError(f"dt: expected a finite number of seconds, found {dt}")
         if known < 0 and not backward:
-            raise ValueError(f"dt: expected zero or more seconds, found {dt}; only artix.step's 'rk4' goes back")
+            raise ValueError(
+                f"dt: expected zero or more seconds, found {dt}; only artix.step's 'rk4' goes back"
+            )
     dtype = articulation.dtype
     xp = jnp if isinstance(dt, jax.Array) else np
     time = xp.asarray(dt, dtype)

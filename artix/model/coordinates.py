@@ -1,4 +1,6 @@
-"""Configurations and velocities as other libraries order them: joints, quaternions, and axes of the base's velocity."""
+"""Configurations and velocities as other libraries order them: joints, quaternions, and axes of the
+base's velocity.
+"""
 
 from __future__ import annotations
 
@@ -27,43 +29,58 @@ class JointPlace(NamedTuple):
     position: int
     """The first of its numbers in a configuration."""
     kind: str
-    """What these numbers are: ``"numbers"`` as in artix, a ``"quaternion"``, or a ``"cosine and sine"``."""
+    """What these numbers are: ``"numbers"`` as in artix, a ``"quaternion"``, or a
+    ``"cosine and sine"``."""
 
 
 def joint_places(
-    topology: Topology, order: Order, joints: Sequence[str] | None, is_wheel: Sequence[bool], length: int
+    topology: Topology,
+    order: Order,
+    joints: Sequence[str] | None,
+    is_wheel: Sequence[bool],
+    length: int,
 ) -> tuple[JointPlace, ...]:
     """Where the coordinates of the joints are in a configuration, joint by joint in its order.
 
     Args:
       topology: the robot's.
       order: whose coordinates they are.
-      joints: names of the joints in their order; the order that the library has by itself when ``None``.
-      is_wheel: whether each DOF turns without limits; Pinocchio has the cosine and sine of a URDF's.
+      joints: names of the joints in their order; the order that the library has by itself when
+        ``None``.
+      is_wheel: whether each DOF turns without limits; Pinocchio has the cosine and sine of a
+        URDF's.
       length: the length of the configuration, which tells whether it has cosines and sines.
 
     Raises:
-      ValueError: names are missing, unknown or repeated, a joint has no counterpart in the library, or the length is
-        not that of a configuration.
+      ValueError: names are missing, unknown or repeated, a joint has no counterpart in the library,
+        or the length is not that of a configuration.
     """
     links = _links_in_order(topology, order, joints)
     dofs = {link: tuple(np.flatnonzero(topology.dof_link == link).tolist()) for link in links}
     base = 0 if topology.fixed_base else 7
-    turned = {link: order == "pinocchio" and len(dofs[link]) == 1 and is_wheel[dofs[link][0]] for link in links}
+    turned = {
+        link: order == "pinocchio" and len(dofs[link]) == 1 and is_wheel[dofs[link][0]]
+        for link in links
+    }
     kinds = {}
     plain = base
     for link in links:
         is_ball = topology.joint_types[link] is JointType.SPHERICAL and order != "artix"
         if is_ball and len(dofs[link]) != 3:
             name = topology.joint_names[link - 1]
-            raise ValueError(f"joint {name!r}: {order} has no spherical joint of {len(dofs[link])} axes")
+            raise ValueError(
+                f"joint {name!r}: {order} has no spherical joint of {len(dofs[link])} axes"
+            )
         kinds[link] = "quaternion" if is_ball else "numbers"
         plain += 4 if is_ball else len(dofs[link])
     with_wheels = plain + sum(turned.values())
     if length not in (plain, with_wheels):
         pairs = "" if plain == with_wheels else f", or {with_wheels} with cosines and sines,"
         hint = "" if topology.fixed_base else "; seven of them are the pose of the floating base"
-        raise ValueError(f"position: expected {plain} numbers{pairs} in the order of {order}, found {length}{hint}")
+        raise ValueError(
+            f"position: expected {plain} numbers{pairs} in the order of {order}, found "
+            f"{length}{hint}"
+        )
     places = []
     start = base
     for link in links:
@@ -81,8 +98,14 @@ def _links_in_order(topology: Topology, order: Order, joints: Sequence[str] | No
         if isinstance(joints, str) or sorted(joints) != sorted(known):
             missing = sorted({*known} - {*joints})
             others = sorted({*joints} - {*known})
-            detail = f"missing {missing}, unknown {others}" if missing or others else "a name appears twice"
-            raise ValueError(f"joints: expected the names of all joints that move, each once; {detail}")
+            detail = (
+                f"missing {missing}, unknown {others}"
+                if missing or others
+                else "a name appears twice"
+            )
+            raise ValueError(
+                f"joints: expected the names of all joints that move, each once; {detail}"
+            )
         return [known[name] for name in joints]
     if order == "artix":
         return moving
@@ -136,8 +159,9 @@ def root_from(order: Order, pose: Array, velocity: Array, center: Array) -> tupl
     """Pose of the root's frame, and the velocity of its centre of mass in world axes.
 
     Args:
-      order: whose coordinates these are. MuJoCo's quaternions are wxyz. Its velocity is that of the frame's origin in
-        world axes with the angular velocity in axes of the root, Pinocchio's is in axes of the root.
+      order: whose coordinates these are. MuJoCo's quaternions are wxyz. Its velocity is that of the
+        frame's origin in world axes with the angular velocity in axes of the root, Pinocchio's is
+        in axes of the root.
       pose: position [m] and quaternion of any length but zero, shape [..., 7].
       velocity: linear [m/s], angular [rad/s], shape [..., 6].
       center: the centre of mass in the root's frame [m], shape [3].
@@ -147,7 +171,9 @@ def root_from(order: Order, pose: Array, velocity: Array, center: Array) -> tupl
     if order != "artix":
         linear = spatial.rotate(quaternion, linear) if order == "pinocchio" else linear
         angular = spatial.rotate(quaternion, angular)
-        arm = spatial.rotate(quaternion, jnp.broadcast_to(center.reshape(3, *(1,) * (linear.ndim - 1)), linear.shape))
+        arm = spatial.rotate(
+            quaternion, jnp.broadcast_to(center.reshape(3, *(1,) * (linear.ndim - 1)), linear.shape)
+        )
         linear = linear + spatial.cross(angular, arm)
     pose = jnp.concatenate([pose[..., :3], jnp.moveaxis(quaternion, 0, -1)], axis=-1)
     return pose, jnp.moveaxis(jnp.concatenate([linear, angular]), 0, -1)

@@ -1,7 +1,9 @@
-"""Mimic joints, loop joints and tendons: their descriptions for a builder, their static structure, and their arrays.
+"""Mimic joints, loop joints and tendons: their descriptions for a builder, their static structure,
+and their arrays.
 
-A *fixed tendon* (PhysX's ``PxArticulationFixedTendon``) couples joint positions; its length is a weighted sum of them.
-A *spatial tendon* (``PxArticulationSpatialTendon``) is a tree of line segments between points on links.
+A *fixed tendon* (PhysX's ``PxArticulationFixedTendon``) couples joint positions; its length is a
+weighted sum of them. A *spatial tendon* (``PxArticulationSpatialTendon``) is a tree of line
+segments between points on links.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MimicJoint:
-    """The relation ``q_follower + gear_ratio q_reference + offset = 0``, PhysX's ``PxArticulationMimicJoint``.
+    """The relation ``q_follower + gear_ratio q_reference + offset = 0``, PhysX's
+    ``PxArticulationMimicJoint``.
 
     Attributes:
       follower: name of a DOF, or of a joint with one DOF.
@@ -34,7 +37,8 @@ class MimicJoint:
       damping_ratio: of a compliant relation; 0 for a hard one.
 
     Raises:
-      ValueError: a number is not finite, or negative where it must not be, or the follower is the reference.
+      ValueError: a number is not finite, or negative where it must not be, or the follower is the
+        reference.
     """
 
     follower: str
@@ -46,12 +50,18 @@ class MimicJoint:
 
     def __post_init__(self) -> None:
         where = f"mimic joint {self.follower!r}"
-        check_fields(self, where, finite=("gear_ratio", "offset"), not_negative=("natural_frequency", "damping_ratio"))
+        check_fields(
+            self,
+            where,
+            finite=("gear_ratio", "offset"),
+            not_negative=("natural_frequency", "damping_ratio"),
+        )
         if self.follower == self.reference:
             raise ValueError(f"{where}: a joint cannot follow itself")
         if (self.natural_frequency > 0) != (self.damping_ratio > 0):
             raise ValueError(
-                f"{where}: natural_frequency and damping_ratio must both be positive (compliant) or both zero (hard)"
+                f"{where}: natural_frequency and damping_ratio must both be positive (compliant) "
+                "or both zero (hard)"
             )
 
 
@@ -107,15 +117,18 @@ class LoopJoint:
       name: the joint's name.
       link_a: name of one link; ``None`` for the world.
       link_b: name of the other link.
-      pose_a: the joint frame in the frame of ``link_a`` or in the world: position [m], quaternion xyzw, shape [7].
+      pose_a: the joint frame in the frame of ``link_a`` or in the world: position [m], quaternion
+        xyzw, shape [7].
       pose_b: the joint frame in the frame of ``link_b``, shape [7].
       type: which relative motions are locked.
-      locked_axes: the locked axes of the frame on ``link_a``; given for ``D6`` only, implied otherwise.
+      locked_axes: the locked axes of the frame on ``link_a``; given for ``D6`` only, implied
+        otherwise.
       min_distance: smallest distance between the origins [m], for ``DISTANCE``.
       max_distance: largest distance between the origins [m], for ``DISTANCE``.
 
     Raises:
-      ValueError: a pose or number is malformed, ``locked_axes`` do not suit the type, or both links are the same.
+      ValueError: a pose or number is malformed, ``locked_axes`` do not suit the type, or both links
+        are the same.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
@@ -151,13 +164,23 @@ class LoopJoint:
         check_fields(self, where, not_negative=("min_distance",), bounds=("max_distance",))
         if self.min_distance > self.max_distance:
             raise ValueError(f"{where}: min_distance must not exceed max_distance")
-        if self.type is not LoopJointType.DISTANCE and (self.min_distance > 0 or self.max_distance < np.inf):
-            raise ValueError(f"{where}: only a joint of type 'distance' has min_distance and max_distance")
+        if self.type is not LoopJointType.DISTANCE and (
+            self.min_distance > 0 or self.max_distance < np.inf
+        ):
+            raise ValueError(
+                f"{where}: only a joint of type 'distance' has min_distance and max_distance"
+            )
         if self.link_a == self.link_b:
             raise ValueError(f"{where}: link_a and link_b must differ; both are {self.link_b!r}")
         if (self.type is LoopJointType.D6) != (self.locked_axes is not None):
-            raise ValueError(f"{where}: locked_axes are given for a joint of type 'd6', and only for it")
-        axes = _LOCKED_AXES[self.type] if self.locked_axes is None else tuple(Axis(axis) for axis in self.locked_axes)
+            raise ValueError(
+                f"{where}: locked_axes are given for a joint of type 'd6', and only for it"
+            )
+        axes = (
+            _LOCKED_AXES[self.type]
+            if self.locked_axes is None
+            else tuple(Axis(axis) for axis in self.locked_axes)
+        )
         if list(axes) != sorted(set(axes)):
             raise ValueError(f"{where}: locked_axes must be in the order of artix.Axis, each once")
         object.__setattr__(self, "locked_axes", axes)
@@ -183,7 +206,9 @@ class LoopJointStructure:
 
 
 class LoopJoints(struct.PyTreeNode):
-    """The numbers of C loop joints: ``pose_a``, ``pose_b`` [C, 7], ``min_distance``, ``max_distance`` [C]."""
+    """The numbers of C loop joints: ``pose_a``, ``pose_b`` [C, 7], ``min_distance``,
+    ``max_distance`` [C].
+    """
 
     pose_a: Array
     pose_b: Array
@@ -194,15 +219,17 @@ class LoopJoints(struct.PyTreeNode):
     def of(cls, joints: Sequence[LoopJoint]) -> LoopJoints:
         """NumPy arrays from the descriptors."""
         poses = [
-            np.array([getattr(joint, name) for joint in joints], float).reshape(-1, 7) for name in ("pose_a", "pose_b")
+            np.array([getattr(joint, name) for joint in joints], float).reshape(-1, 7)
+            for name in ("pose_a", "pose_b")
         ]
         distances = [
-            np.array([getattr(joint, name) for joint in joints], float) for name in ("min_distance", "max_distance")
+            np.array([getattr(joint, name) for joint in joints], float)
+            for name in ("min_distance", "max_distance")
         ]
         return cls(*poses, *distances)  # type: ignore[arg-type]
 
 
-# --- tendons --------------------------------------------------------------------------------------
+# --- tendons ------------------------------------------------------------------------------------
 
 
 _TENDON_GAINS = ("stiffness", "damping", "limit_stiffness")
@@ -214,15 +241,20 @@ class TendonJoint:
 
     Attributes:
       dof: name of the DOF, or of a joint with one DOF.
-      coefficient: change of the tendon's length per joint position, [m/rad] for a rotation, [1] for a translation.
-      recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are to conserve energy.
-      parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next to the root link.
+      coefficient: change of the tendon's length per joint position, [m/rad] for a rotation, [1] for
+        a translation.
+      recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are
+        to conserve energy.
+      parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next
+        to the root link.
 
     Raises:
       ValueError: a coefficient is not finite.
 
     Examples:
-      >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)  # a pulley of 2 cm
+      >>> joint = artix.TendonJoint(
+      ...     dof="elbow", coefficient=0.02, recip_coefficient=0.02
+      ... )  # a pulley of 2 cm
       >>> print(joint.parent)  # next to the root link
       -1
     """
@@ -233,12 +265,15 @@ class TendonJoint:
     parent: int = -1
 
     def __post_init__(self) -> None:
-        check_fields(self, f"tendon joint on {self.dof!r}", finite=("coefficient", "recip_coefficient"))
+        check_fields(
+            self, f"tendon joint on {self.dof!r}", finite=("coefficient", "recip_coefficient")
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixedTendon:
-    """A tendon of length ``offset + sum_i coefficient_i q_i``, PhysX's ``PxArticulationFixedTendon``.
+    """A tendon of length ``offset + sum_i coefficient_i q_i``, PhysX's
+    ``PxArticulationFixedTendon``.
 
     Attributes:
       name: the tendon's name.
@@ -249,10 +284,12 @@ class FixedTendon:
       offset: added to the length [m].
       rest_length: length at which the spring exerts no force [m].
       limits: (lower, upper) length [m]; ``None`` is unlimited.
-      root_link: name of the link that takes the reaction; ``None`` for the parent link of the first joints.
+      root_link: name of the link that takes the reaction; ``None`` for the parent link of the first
+        joints.
 
     Raises:
-      ValueError: a gain is negative, a number is not finite, or the joints do not list parents first.
+      ValueError: a gain is negative, a number is not finite, or the joints do not list parents
+        first.
 
     Examples:
       >>> shoulder = artix.TendonJoint(dof="shoulder", coefficient=1.0, recip_coefficient=1.0)
@@ -284,7 +321,8 @@ class FixedTendon:
         for index, joint in enumerate(self.joints):
             if not -1 <= joint.parent < index:
                 raise ValueError(
-                    f"{where}: parent {joint.parent} of joint {index} must be -1 or the index of a joint before it"
+                    f"{where}: parent {joint.parent} of joint {index} must be -1 or the index of "
+                    "a joint before it"
                 )
 
 
@@ -295,9 +333,12 @@ class Attachment:
     Attributes:
       link: name of the link.
       position: the point in the link's frame [m], shape [3].
-      parent: index, in the tendon's list, of the parent attachment; -1 for the first, the tendon's root.
-      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's offset.
-      rest_length: for a leaf, the length of the path from the root at which it exerts no force [m]; else ``None``.
+      parent: index, in the tendon's list, of the parent attachment; -1 for the first, the tendon's
+        root.
+      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's
+        offset.
+      rest_length: for a leaf, the length of the path from the root at which it exerts no force [m];
+        else ``None``.
       limits: for a leaf, (lower, upper) length of that path [m]; ``None`` is unlimited.
       name: the attachment's name.
 
@@ -306,7 +347,9 @@ class Attachment:
 
     Examples:
       >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
-      >>> below = artix.Attachment(link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3)
+      >>> below = artix.Attachment(
+      ...     link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3
+      ... )
       >>> print(above.parent, below.parent)  # the tendon begins at the first
       -1 0
     """
@@ -321,9 +364,15 @@ class Attachment:
 
     def __post_init__(self) -> None:
         where = f"attachment on link {self.link!r}"
-        object.__setattr__(self, "position", tuple(finite_array(self.position, (3,), f"{where}: position").tolist()))
+        object.__setattr__(
+            self,
+            "position",
+            tuple(finite_array(self.position, (3,), f"{where}: position").tolist()),
+        )
         check_fields(
-            self, where, finite=("coefficient",) if self.rest_length is None else ("coefficient", "rest_length")
+            self,
+            where,
+            finite=("coefficient",) if self.rest_length is None else ("coefficient", "rest_length"),
         )
         interval(self.limits, where)
 
@@ -332,24 +381,28 @@ class Attachment:
 class SpatialTendon:
     """A tree of segments between points on links, pulling at its root and its leaves.
 
-    Every path from the root to a leaf has the length ``offset coefficient_root + sum coefficient_i |segment_i|``.
-    PhysX's ``PxArticulationSpatialTendon``.
+    Every path from the root to a leaf has the length
+    ``offset coefficient_root + sum coefficient_i |segment_i|``. PhysX's
+    ``PxArticulationSpatialTendon``.
 
     Attributes:
       name: the tendon's name.
-      attachments: its points, parents first; the first is the root, those without children are the leaves.
+      attachments: its points, parents first; the first is the root, those without children are the
+        leaves.
       stiffness: spring towards each leaf's ``rest_length`` [N/m].
       damping: damper of the paths' lengths [N s/m].
       limit_stiffness: spring that pulls the lengths back into the leaves' limits [N/m].
       offset: added to the length of every path [m].
 
     Raises:
-      ValueError: a gain is negative, a number is not finite, the attachments are not a tree with parents first, a leaf
-        has no rest length, or another attachment has one, or limits.
+      ValueError: a gain is negative, a number is not finite, the attachments are not a tree with
+        parents first, a leaf has no rest length, or another attachment has one, or limits.
 
     Examples:
       >>> above = artix.Attachment(link="upper", position=(0.1, 0.0, -0.8))
-      >>> below = artix.Attachment(link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3)
+      >>> below = artix.Attachment(
+      ...     link="lower", position=(0.1, 0.0, -0.2), parent=0, rest_length=0.3
+      ... )
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
       >>> muscle = artix.SpatialTendon(name="muscle", attachments=[above, below], stiffness=500.0)
       >>> builder.add_spatial_tendon(muscle)
@@ -372,19 +425,25 @@ class SpatialTendon:
         object.__setattr__(self, "attachments", tuple(self.attachments))
         if len(self.attachments) < 2:
             raise ValueError(
-                f"{where}: it needs a root and at least one leaf; found {len(self.attachments)} attachments"
+                f"{where}: it needs a root and at least one leaf; found {len(self.attachments)} "
+                "attachments"
             )
         parents = [attachment.parent for attachment in self.attachments]
-        places = [f"{where}: attachment {k} on link {point.link!r}" for k, point in enumerate(self.attachments)]
+        places = [
+            f"{where}: attachment {k} on link {point.link!r}"
+            for k, point in enumerate(self.attachments)
+        ]
         for index, (place, parent) in enumerate(zip(places, parents, strict=True)):
             if (parent < 0) != (index == 0) or not -1 <= parent < index:
                 raise ValueError(
-                    f"{place}: parent {parent} must be -1 for the root, which comes first, and the index of one "
-                    "before it for every other"
+                    f"{place}: parent {parent} must be -1 for the root, which comes first, and "
+                    "the index of one before it for every other"
                 )
         for index, (place, point) in enumerate(zip(places, self.attachments, strict=True)):
             if index in parents and (point.rest_length is not None or point.limits is not None):
-                raise ValueError(f"{place}: only leaves have a rest_length and limits; this one has children")
+                raise ValueError(
+                    f"{place}: only leaves have a rest_length and limits; this one has children"
+                )
             if index not in parents and point.rest_length is None:
                 raise ValueError(f"{place}: a leaf needs a rest_length [m]")
 
@@ -437,9 +496,11 @@ class SpatialTendonStructure:
 
 
 class FixedTendons(struct.PyTreeNode):
-    """The numbers of T fixed tendons with J tendon joints in all, tendon after tendon; see :class:`FixedTendon`.
+    """The numbers of T fixed tendons with J tendon joints in all, tendon after tendon; see
+    :class:`FixedTendon`.
 
-    ``coefficient`` and ``recip_coefficient`` have shape [J], all others [T]; missing limits are infinite.
+    ``coefficient`` and ``recip_coefficient`` have shape [J], all others [T]; missing limits are
+    infinite.
     """
 
     stiffness: Array
@@ -455,7 +516,9 @@ class FixedTendons(struct.PyTreeNode):
     @classmethod
     def of(cls, tendons: Sequence[FixedTendon]) -> FixedTendons:
         """NumPy arrays from the descriptors."""
-        limits = np.array([interval(tendon.limits, tendon.name) for tendon in tendons], float).reshape(-1, 2)
+        limits = np.array(
+            [interval(tendon.limits, tendon.name) for tendon in tendons], float
+        ).reshape(-1, 2)
         joints = [joint for tendon in tendons for joint in tendon.joints]
         return cls(
             **{name: _column(tendons, name) for name in (*_TENDON_GAINS, "offset", "rest_length")},
@@ -467,10 +530,12 @@ class FixedTendons(struct.PyTreeNode):
 
 
 class SpatialTendons(struct.PyTreeNode):
-    """The numbers of T spatial tendons with A attachments in all, tendon after tendon; see :class:`SpatialTendon`.
+    """The numbers of T spatial tendons with A attachments in all, tendon after tendon; see
+    :class:`SpatialTendon`.
 
-    ``stiffness``, ``damping``, ``limit_stiffness`` and ``offset`` have shape [T], ``position`` [A, 3], the others [A].
-    The rest length is zero and the limits are infinite where an attachment has none.
+    ``stiffness``, ``damping``, ``limit_stiffness`` and ``offset`` have shape [T], ``position``
+    [A, 3], the others [A]. The rest length is zero and the limits are infinite where an attachment
+    has none.
     """
 
     stiffness: Array
@@ -487,7 +552,9 @@ class SpatialTendons(struct.PyTreeNode):
     def of(cls, tendons: Sequence[SpatialTendon]) -> SpatialTendons:
         """NumPy arrays from the descriptors."""
         points = [attachment for tendon in tendons for attachment in tendon.attachments]
-        limits = np.array([interval(point.limits, point.link) for point in points], float).reshape(-1, 2)
+        limits = np.array([interval(point.limits, point.link) for point in points], float).reshape(
+            -1, 2
+        )
         rest = [0.0 if point.rest_length is None else point.rest_length for point in points]
         return cls(
             **{name: _column(tendons, name) for name in (*_TENDON_GAINS, "offset")},

@@ -1,8 +1,9 @@
-"""Collision shapes on links: their descriptions for a builder, their static structure, and their arrays.
+"""Collision shapes on links: their descriptions for a builder, their static structure, and their
+arrays.
 
-Every shape makes contact through *candidates*: points fixed to its link, each with a radius. A sphere has one, a
-capsule two, a box eight, a cylinder eight, a hull one per point, but at most eight; see
-:mod:`artix.contact.candidates`.
+Every shape makes contact through *candidates*: points fixed to its link, each with a radius. A
+sphere has one, a capsule two, a box eight, a cylinder eight, a hull one per point, but at most
+eight; see :mod:`artix.contact.candidates`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ Array = jax.Array
 
 #: Meshes with at most so many vertices are hulls without being asked for.
 SMALL_MESH = 16
-#: The most points of a hull that readers make of a larger mesh on request. With 16 a ball was off by a quarter of its
-#: radius; a step of a legged robot with 64 in each of its seventeen hulls takes 17 % longer than with 16.
+#: The most points of a hull that readers make of a larger mesh on request. With 16 a ball was off
+#: by a quarter of its radius; a step of a legged robot with 64 in each of its seventeen hulls takes
+#: 17 % longer than with 16.
 MAX_HULL_POINTS = 64
 #: The most candidates for contact of a hull.
 SUPPORT_POINTS = 8
@@ -36,7 +38,8 @@ LARGEST_HULL = 4096
 
 
 class GeometryType(enum.Enum):
-    """The kinds of shapes; capsules and cylinders lie along the z axis of their frames, as in MuJoCo and URDF.
+    """The kinds of shapes; capsules and cylinders lie along the z axis of their frames, as in
+    MuJoCo and URDF.
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
@@ -47,7 +50,8 @@ class GeometryType(enum.Enum):
     SPHERE = "sphere"
     """Size: radius."""
     CAPSULE = "capsule"
-    """A cylinder with hemispherical ends. Size: radius, half the distance between the centres of the ends."""
+    """A cylinder with hemispherical ends. Size: radius, half the distance between the centres of
+    the ends."""
     BOX = "box"
     """Size: half the edge lengths along x, y and z."""
     CYLINDER = "cylinder"
@@ -83,7 +87,9 @@ class CandidatePattern(NamedTuple):
 CANDIDATE_PATTERNS = {
     GeometryType.SPHERE: CandidatePattern(np.zeros((1, 3), int), (1, 1, 1), True),
     GeometryType.CAPSULE: CandidatePattern(np.array([[0, 0, -1], [0, 0, 1]]), (1, 1, 1), True),
-    GeometryType.BOX: CandidatePattern(np.array(list(itertools.product((-1, 1), repeat=3))), (0, 1, 2), False),
+    GeometryType.BOX: CandidatePattern(
+        np.array(list(itertools.product((-1, 1), repeat=3))), (0, 1, 2), False
+    ),
     GeometryType.CYLINDER: CandidatePattern(
         np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS]), (0, 0, 1), False
     ),
@@ -94,24 +100,29 @@ CANDIDATE_PATTERNS = {
 class Geometry:
     """A collision shape fixed to a link, and the material of its surface.
 
-    The class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and :meth:`hull` create each kind.
+    The class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and
+    :meth:`hull` create each kind.
 
     Attributes:
       type: the kind of shape.
       size: its size [m]; :class:`GeometryType` lists the numbers of each kind.
       pose: its frame in the link's frame: position [m], quaternion xyzw, shape [7].
-      points: the points of a hull in the shape's frame [m], shape [P, 3]; ``None`` for every other type.
-      friction: coefficient of friction. By default a pair of surfaces uses the larger of its two coefficients, so 0
-        leaves the choice to the ground; see :class:`artix.Ground`.
-      restitution: ratio of the normal speeds after and before an impact, between 0 and 1; pairs as for friction.
+      points: the points of a hull in the shape's frame [m], shape [P, 3]; ``None`` for every other
+        type.
+      friction: coefficient of friction. By default a pair of surfaces uses the larger of its two
+        coefficients, so 0 leaves the choice to the ground; see :class:`artix.Ground`.
+      restitution: ratio of the normal speeds after and before an impact, between 0 and 1; pairs as
+        for friction.
       stiffness: normal force per penetration of each candidate [N/m], ``inf`` for a rigid surface.
       damping: normal force per speed of penetration [N s/m]; a rigid surface has none.
-      sensor: whether the shape only measures its distance from the ground and exerts no force on it. In the pairs of
-        :meth:`ArticulationBuilder.add_geometry_pair` a sensor collides like any other shape.
+      sensor: whether the shape only measures its distance from the ground and exerts no force on
+        it. In the pairs of :meth:`ArticulationBuilder.add_geometry_pair` a sensor collides like any
+        other shape.
 
     Raises:
-      ValueError: a size, coefficient or gain is negative or not finite, a quaternion is not of unit length, a hull has
-        no points or more than 4,096, a stiffness is zero, or a rigid surface has damping.
+      ValueError: a size, coefficient or gain is negative or not finite, a quaternion is not of unit
+        length, a hull has no points or more than 4,096, a stiffness is zero, or a rigid surface has
+        damping.
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
@@ -138,7 +149,9 @@ class Geometry:
         where = self.type.value
         size = tuple(number(value, f"{where}: size") for value in self.size)
         if len(size) != SIZE_NUMBERS[self.type]:
-            raise ValueError(f"{where}: its size is {SIZE_NUMBERS[self.type]} numbers; found {size}")
+            raise ValueError(
+                f"{where}: its size is {SIZE_NUMBERS[self.type]} numbers; found {size}"
+            )
         if not all(np.isfinite(value) and value >= 0.0 for value in size):
             raise ValueError(f"{where}: its size must be finite and not negative [m]; found {size}")
         object.__setattr__(self, "size", size)
@@ -148,7 +161,9 @@ class Geometry:
         if (self.points is not None) != (self.type is GeometryType.HULL):
             raise ValueError(f"{where}: points are given for a hull, and only for it")
         if self.points is not None:
-            object.__setattr__(self, "points", tuple(map(tuple, _hull_points(self.points).tolist())))
+            object.__setattr__(
+                self, "points", tuple(map(tuple, _hull_points(self.points).tolist()))
+            )
         check_material(self, where)
 
     def structure(self, name: str, link: int) -> GeometryStructure:
@@ -157,14 +172,22 @@ class Geometry:
         return GeometryStructure(name, self.type, link, num_points, self.sensor)
 
     @classmethod
-    def sphere(cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options) -> Geometry:
-        """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` are other attributes."""
+    def sphere(
+        cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options
+    ) -> Geometry:
+        """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` are
+        other attributes.
+        """
         place = finite_array(position, (3,), "sphere: position")
-        return cls(type=GeometryType.SPHERE, size=(radius,), pose=(*place, 0.0, 0.0, 0.0, 1.0), **options)
+        return cls(
+            type=GeometryType.SPHERE, size=(radius,), pose=(*place, 0.0, 0.0, 0.0, 1.0), **options
+        )
 
     @classmethod
     def capsule(cls, radius: float, half_length: float, **options) -> Geometry:
-        """A capsule along z of its ``pose``; ``half_length`` [m] is from its middle to the centre of an end."""
+        """A capsule along z of its ``pose``; ``half_length`` [m] is from its middle to the centre
+        of an end.
+        """
         return cls(type=GeometryType.CAPSULE, size=(radius, half_length), **options)
 
     @classmethod
@@ -179,7 +202,8 @@ class Geometry:
 
     @classmethod
     def hull(cls, points: npt.ArrayLike, *, radius: float = 0.0, **options) -> Geometry:
-        """The convex hull of at most 4,096 points [P, 3], or of spheres of this radius [m] about them.
+        """The convex hull of at most 4,096 points [P, 3], or of spheres of this radius [m] about
+        them.
 
         Up to eight points all may touch the ground, of more the eight extreme ones towards it.
         """
@@ -187,25 +211,37 @@ class Geometry:
 
 
 def check_material(owner: object, where: str) -> None:
-    """Checks the surface parameters ``friction``, ``restitution``, ``stiffness`` and ``damping`` of ``owner``.
+    """Checks the surface parameters ``friction``, ``restitution``, ``stiffness`` and ``damping`` of
+    ``owner``.
 
     Raises:
       ValueError: one of them is out of range; the message starts with ``where`` and its name.
     """
-    check_fields(owner, where, not_negative=("friction", "restitution", "damping"), bounds=("stiffness",))
-    restitution, stiffness, damping = (getattr(owner, name) for name in ("restitution", "stiffness", "damping"))
+    check_fields(
+        owner, where, not_negative=("friction", "restitution", "damping"), bounds=("stiffness",)
+    )
+    restitution, stiffness, damping = (
+        getattr(owner, name) for name in ("restitution", "stiffness", "damping")
+    )
     if restitution > 1.0:
         raise ValueError(f"{where}: restitution must lie in [0, 1]; found {restitution}")
     if stiffness == 0.0:
-        raise ValueError(f"{where}: a stiffness of zero would carry nothing; make it a sensor, or inf for rigid")
+        raise ValueError(
+            f"{where}: a stiffness of zero would carry nothing; make it a sensor, or inf for rigid"
+        )
     if stiffness == np.inf and damping > 0.0:
-        raise ValueError(f"{where}: a rigid surface has no damping; found {damping}; give a finite stiffness too")
+        raise ValueError(
+            f"{where}: a rigid surface has no damping; found {damping}; give a finite stiffness too"
+        )
 
 
 def _hull_points(points: npt.ArrayLike) -> np.ndarray:
     array = np.asarray(points, float)
     if array.ndim != 2 or array.shape[1] != 3 or not 1 <= len(array) <= LARGEST_HULL:
-        raise ValueError(f"hull: points must have shape [P, 3] with P from 1 to {LARGEST_HULL}; found {array.shape}")
+        raise ValueError(
+            f"hull: points must have shape [P, 3] with P from 1 to {LARGEST_HULL}; found "
+            f"{array.shape}"
+        )
     return finite_array(array, array.shape, "hull: points")
 
 
@@ -261,12 +297,19 @@ class Geometries(struct.PyTreeNode):
         materials = ("friction", "restitution", "stiffness", "damping")
         return cls(
             pose=np.array([shape.pose for shape in geometries], float).reshape(-1, 7),  # type: ignore[arg-type]
-            size=np.array([(*shape.size, 0.0, 0.0)[:3] for shape in geometries], float).reshape(-1, 3),  # type: ignore[arg-type]
+            size=np.array([(*shape.size, 0.0, 0.0)[:3] for shape in geometries], float).reshape(
+                -1, 3
+            ),  # type: ignore[arg-type]
             point=np.concatenate([np.zeros((0, 3)), *points]),  # type: ignore[arg-type]
-            **{name: np.array([getattr(shape, name) for shape in geometries], float) for name in materials},  # type: ignore[arg-type]
+            **{
+                name: np.array([getattr(shape, name) for shape in geometries], float)
+                for name in materials
+            },  # type: ignore[arg-type]
         )
 
-    def select(self, structures: Sequence[GeometryStructure], index: np.ndarray, axis: int = 0) -> Geometries:
+    def select(
+        self, structures: Sequence[GeometryStructure], index: np.ndarray, axis: int = 0
+    ) -> Geometries:
         """Some of the shapes, in the order of ``index``.
 
         Args:
@@ -275,12 +318,17 @@ class Geometries(struct.PyTreeNode):
           axis: the axis of the shapes, after any batch axes.
         """
         ends = np.cumsum([0, *(shape.num_points for shape in structures)])
-        points = np.concatenate([np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in index)]).astype(int)
+        points = np.concatenate(
+            [np.zeros(0, int), *(np.arange(ends[k], ends[k + 1]) for k in index)]
+        ).astype(int)
 
         def take(name: str, array: Array) -> Array:
             kept = points if name == "point" else np.asarray(index, int)
             return entries(array, (*(slice(None),) * axis, kept))
 
         return self.replace(
-            **{field.name: take(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)}
+            **{
+                field.name: take(field.name, getattr(self, field.name))
+                for field in dataclasses.fields(self)
+            }
         )

@@ -1,4 +1,6 @@
-"""Joints as a builder takes them: types, axes, drives, friction, and joints of several axes as joints in series."""
+"""Joints as a builder takes them: types, axes, drives, friction, and joints of several axes as
+joints in series.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ Array = jax.Array
 class Drive:
     """A spring and damper towards targets on one joint axis, PhysX's ``PxArticulationDrive``.
 
-    The effort is ``stiffness (target - q) + damping (target_velocity - qd)``, limited to ``max_force``; an acceleration
-    drive multiplies it by the inertia that the axis feels.
+    The effort is ``stiffness (target - q) + damping (target_velocity - qd)``, limited to
+    ``max_force``; an acceleration drive multiplies it by the inertia that the axis feels.
 
     Attributes:
       stiffness: spring [N m/rad or N/m; per unit of inertia for an acceleration drive].
@@ -33,7 +35,8 @@ class Drive:
       target_velocity: target velocity [rad/s or m/s].
 
     Raises:
-      ValueError: a gain or limit is negative, a number is not finite (``max_force`` may be infinite).
+      ValueError: a gain or limit is negative, a number is not finite (``max_force`` may be
+        infinite).
 
     Examples:
       >>> servo = artix.Drive(stiffness=100.0, damping=10.0, max_force=50.0, target=0.5)
@@ -64,7 +67,8 @@ class DriveEnvelope:
 
     Attributes:
       max_effort: largest effort [N m or N].
-      max_actuator_velocity: largest speed at which the actuator delivers effort [rad/s or m/s], ``inf`` for none.
+      max_actuator_velocity: largest speed at which the actuator delivers effort [rad/s or m/s],
+        ``inf`` for none.
       velocity_dependent_resistance: effort lost per speed [N m s/rad or N s/m].
       speed_effort_gradient: speed lost per effort [rad/s/(N m) or m/s/N].
 
@@ -72,7 +76,9 @@ class DriveEnvelope:
       ValueError: a number is negative, or anything but ``max_actuator_velocity`` is infinite.
 
     Examples:
-      >>> motor = artix.DriveEnvelope(max_effort=30.0, max_actuator_velocity=20.0, velocity_dependent_resistance=0.5)
+      >>> motor = artix.DriveEnvelope(
+      ...     max_effort=30.0, max_actuator_velocity=20.0, velocity_dependent_resistance=0.5
+      ... )
       >>> joint = artix.Joint.revolute(envelope=motor)  # 30 N m at rest, 25 N m at 10 rad/s
       >>> print(joint.envelope.max_effort - 10.0 * joint.envelope.velocity_dependent_resistance)
       25.0
@@ -85,7 +91,12 @@ class DriveEnvelope:
 
     def __post_init__(self) -> None:
         gradients = ("velocity_dependent_resistance", "speed_effort_gradient")
-        check_fields(self, "envelope", not_negative=("max_effort", *gradients), bounds=("max_actuator_velocity",))
+        check_fields(
+            self,
+            "envelope",
+            not_negative=("max_effort", *gradients),
+            bounds=("max_actuator_velocity",),
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +126,8 @@ class JointFriction:
         check_fields(self, "friction", not_negative=("static", "dynamic", "viscous"))
         if self.dynamic > self.static:
             raise ValueError(
-                f"friction: dynamic friction ({self.dynamic}) must not exceed static friction ({self.static})"
+                f"friction: dynamic friction ({self.dynamic}) must not exceed static friction "
+                f"({self.static})"
             )
 
 
@@ -141,12 +153,16 @@ class Drives(struct.PyTreeNode):
     @classmethod
     def of(cls, drives: Sequence[Drive | None]) -> Drives:
         """NumPy arrays from one descriptor per DOF; ``None`` means no drive."""
-        table = np.array([dataclasses.astuple(drive or Drive()) for drive in drives], float).reshape(-1, 6)
+        table = np.array(
+            [dataclasses.astuple(drive or Drive()) for drive in drives], float
+        ).reshape(-1, 6)
         return cls(*table.T)
 
 
 class DriveEnvelopes(struct.PyTreeNode):
-    """The performance envelopes of all DOFs, each array [n]; an infinite ``max_effort`` means no envelope."""
+    """The performance envelopes of all DOFs, each array [n]; an infinite ``max_effort`` means no
+    envelope.
+    """
 
     max_effort: Array
     max_actuator_velocity: Array
@@ -157,7 +173,9 @@ class DriveEnvelopes(struct.PyTreeNode):
     def of(cls, envelopes: Sequence[DriveEnvelope | None]) -> DriveEnvelopes:
         """NumPy arrays from one descriptor per DOF; ``None`` means no envelope."""
         none = (np.inf, np.inf, 0.0, 0.0)
-        rows = [none if envelope is None else dataclasses.astuple(envelope) for envelope in envelopes]
+        rows = [
+            none if envelope is None else dataclasses.astuple(envelope) for envelope in envelopes
+        ]
         table = np.array(rows, float).reshape(-1, 4)
         return cls(*table.T)
 
@@ -172,7 +190,9 @@ class JointFrictions(struct.PyTreeNode):
     @classmethod
     def of(cls, frictions: Sequence[JointFriction]) -> JointFrictions:
         """NumPy arrays from one descriptor per DOF."""
-        table = np.array([dataclasses.astuple(friction) for friction in frictions], float).reshape(-1, 3)
+        table = np.array([dataclasses.astuple(friction) for friction in frictions], float).reshape(
+            -1, 3
+        )
         return cls(*table.T)
 
 
@@ -180,7 +200,8 @@ IDENTITY_POSE = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 
 class JointType(enum.IntEnum):
-    """How a link moves relative to its parent; names and values are ``PxArticulationJointType``'s, except ``HELICAL``.
+    """How a link moves relative to its parent; names and values are ``PxArticulationJointType``'s,
+    except ``HELICAL``.
 
     Examples:
       >>> print([kind.name for kind in artix.JointType])
@@ -190,14 +211,16 @@ class JointType(enum.IntEnum):
     FIX = 0
     PRISMATIC = 1
     REVOLUTE = 2
-    """One rotation, which is that of a wheel while nothing counts its turns: no drive stiffness, limit,
-    mimic joint or fixed tendon. Its angle is kept within [-2 pi, 2 pi] by steps of 4 pi, as in PhysX."""
+    """One rotation, which is that of a wheel while nothing counts its turns: no drive stiffness,
+    limit, mimic joint or fixed tendon. Its angle is kept within [-2 pi, 2 pi] by steps of 4 pi, as
+    in PhysX."""
     REVOLUTE_UNWRAPPED = 3
     """One rotation, whose angle always counts turns."""
     SPHERICAL = 4
     """One, two or three free rotations; the position is a rotation vector."""
     HELICAL = 6
-    """A screw: one rotation, and a translation along its axis by ``pitch`` times the angle; not in PhysX."""
+    """A screw: one rotation, and a translation along its axis by ``pitch`` times the angle; not in
+    PhysX."""
 
 
 class Axis(enum.IntEnum):
@@ -230,36 +253,45 @@ TRANSLATIONS = (Axis.X, Axis.Y, Axis.Z)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Joint:
-    """The description of the joint between a link and its parent, for :class:`~artix.ArticulationBuilder`.
+    """The description of the joint between a link and its parent, for
+    :class:`~artix.ArticulationBuilder`.
 
-    The world poses of the two links satisfy ``X_child = X_parent * parent_pose * J(q) * inverse(child_pose)``
-    with ``J = translate(q e)`` for a prismatic joint, ``J = rot(e, q)`` for a revolute one and
-    ``J = exp(sum_k q_k e_k)`` (a rotation vector) for a spherical one, and ``J = translate(pitch q e) rot(e, q)`` for
-    a helical one.
+    The world poses of the two links satisfy ``X_child = X_parent * parent_pose * J(q) *
+    inverse(child_pose)`` with ``J = translate(q e)`` for a prismatic joint, ``J = rot(e, q)`` for a
+    revolute one and ``J = exp(sum_k q_k e_k)`` (a rotation vector) for a spherical one, and
+    ``J = translate(pitch q e) rot(e, q)`` for a helical one.
 
     Attributes:
       type: the kind of joint.
       axes: the free axes of the joint frame, in PhysX's order (twist, swing1, swing2, x, y, z).
       name: the joint's name; ``None`` lets the builder name it after its child link.
-      parent_pose: joint frame in the parent's link frame, position [m] and quaternion xyzw, shape [7].
-      child_pose: joint frame in the child's link frame, position [m] and quaternion xyzw, shape [7].
+      parent_pose: joint frame in the parent's link frame, position [m] and quaternion xyzw, shape
+        [7].
+      child_pose: joint frame in the child's link frame, position [m] and quaternion xyzw, shape
+        [7].
       limits: (lower, upper) per axis [rad or m]; ``None`` is unlimited.
       armature: inertia added to each degree of freedom by forward dynamics [kg m^2 or kg].
       max_velocity: largest speed per degree of freedom [rad/s or m/s].
-      max_force: largest commanded effort per degree of freedom [N m or N]; drives have a limit of their own.
+      max_force: largest commanded effort per degree of freedom [N m or N]; drives have a limit of
+        their own.
       drive: spring and damper towards targets.
       friction: friction parameters, or one number for static and dynamic friction alike [N m or N].
       envelope: what the motor can do; replaces the drive's ``max_force``.
-      pitch: translation along the axis of a helical joint per angle [m/rad]; zero for all other types.
+      pitch: translation along the axis of a helical joint per angle [m/rad]; zero for all other
+        types.
 
-    ``drive``, ``friction`` and ``envelope`` apply to every free axis, or are sequences with one entry per free axis.
+    ``drive``, ``friction`` and ``envelope`` apply to every free axis, or are sequences with one
+    entry per free axis.
 
     Raises:
-      ValueError: the axes do not suit the joint type, or the pitch is not finite, or not zero for another type.
+      ValueError: the axes do not suit the joint type, or the pitch is not finite, or not zero for
+        another type.
 
     Examples:
       >>> half = (0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0)
-      >>> hinge = artix.Joint.revolute(artix.Axis.SWING1, child_pose=half, limits=[(-1.0, 1.0)], max_force=20.0)
+      >>> hinge = artix.Joint.revolute(
+      ...     artix.Axis.SWING1, child_pose=half, limits=[(-1.0, 1.0)], max_force=20.0
+      ... )
       >>> slide = artix.Joint.prismatic(artix.Axis.X, name="rail")
       >>> ball = artix.Joint.spherical()
       >>> print([len(joint.axes) for joint in (hinge, slide, ball, artix.Joint.fixed())])
@@ -293,16 +325,25 @@ class Joint:
         }
         axes, least, most = allowed[self.type]
         free = self.axes
-        if not (least <= len(free) <= most and all(axis in axes for axis in free) and list(free) == sorted(set(free))):
+        if not (
+            least <= len(free) <= most
+            and all(axis in axes for axis in free)
+            and list(free) == sorted(set(free))
+        ):
             names = ", ".join(axis.name.lower() for axis in axes) or "no axis"
             count = str(least) if least == most else f"{least} to {most}"
             raise ValueError(
-                f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes out of ({names}), "
-                f"each once and in this order; found ({', '.join(axis.name.lower() for axis in free)})"
+                f"joint {self.name!r}: a {self.type.name.lower()} joint takes {count} free axes "
+                f"out of ({names}), each once and in this order; found "
+                f"({', '.join(axis.name.lower() for axis in free)})"
             )
         pitch = number(self.pitch, f"joint {self.name!r}: pitch")
         if not np.isfinite(pitch) or (pitch != 0.0 and self.type is not JointType.HELICAL):
-            rule = "be finite" if self.type is JointType.HELICAL else "be zero: only helical joints have one"
+            rule = (
+                "be finite"
+                if self.type is JointType.HELICAL
+                else "be zero: only helical joints have one"
+            )
             raise ValueError(f"joint {self.name!r}: pitch must {rule}; found {pitch}")
 
     @classmethod
@@ -328,14 +369,15 @@ class Joint:
     def spherical(cls, axes: Sequence[Axis] = ROTATIONS, **options) -> Joint:
         """Rotations about one, two or three ``axes``; the position is their rotation vector.
 
-        With two axes, positions and velocities fit together only approximately (see *Spherical joints* in the
-        conventions); :meth:`~artix.CompositeJoint.universal` is exact.
+        With two axes, positions and velocities fit together only approximately (see *Spherical
+        joints* in the conventions); :meth:`~artix.CompositeJoint.universal` is exact.
         """
         return cls(type=JointType.SPHERICAL, axes=tuple(axes), **options)
 
     @classmethod
     def helical(cls, axis: Axis = Axis.TWIST, *, pitch: float, **options) -> Joint:
-        """A screw about ``axis`` that advances by ``pitch`` per radian [m/rad]; the position is the angle.
+        """A screw about ``axis`` that advances by ``pitch`` per radian [m/rad]; the position is the
+        angle.
 
         Pinocchio's ``JointModelHelical``. The angle never wraps.
         """
@@ -353,14 +395,15 @@ _TWIST, _SWING1, _SWING2 = (Joint.revolute(axis) for axis in (Axis.TWIST, Axis.S
 class CompositeJoint:
     """Several joints in series between two links, Pinocchio's ``JointModelComposite``.
 
-    :meth:`~artix.ArticulationBuilder.add_link` accepts it in place of a joint and adds a massless link called
-    ``<link>:<joint>`` after each joint but the last. Positions and velocities are those of the single joints, so
-    translations are along the axes of the parent joint frame. In Pinocchio's planar and free-flyer joints they are
-    along the axes of the moving link; the page on the configuration explains the conversion.
+    :meth:`~artix.ArticulationBuilder.add_link` accepts it in place of a joint and adds a massless
+    link called ``<link>:<joint>`` after each joint but the last. Positions and velocities are those
+    of the single joints, so translations are along the axes of the parent joint frame. In
+    Pinocchio's planar and free-flyer joints they are along the axes of the moving link; the page on
+    the configuration explains the conversion.
 
-    The ready-made joints take ``name``, ``parent_pose`` and ``child_pose`` (the joint frame in each link's frame; the
-    two coincide at position zero) and the options of :class:`~artix.Joint`, either for all degrees of freedom or as a
-    sequence with one entry for each.
+    The ready-made joints take ``name``, ``parent_pose`` and ``child_pose`` (the joint frame in each
+    link's frame; the two coincide at position zero) and the options of :class:`~artix.Joint`,
+    either for all degrees of freedom or as a sequence with one entry for each.
 
     Attributes:
       joints: the joints, starting at the parent; those without a name are called ``<name>:<axis>``.
@@ -391,7 +434,9 @@ class CompositeJoint:
             raise ValueError(f"composite joint {self.name!r}: it has no joints; give at least one")
         for joint in self.joints:
             if not isinstance(joint, Joint):
-                raise TypeError(f"composite joint {self.name!r}: expected joints, found {type(joint).__name__}")
+                raise TypeError(
+                    f"composite joint {self.name!r}: expected joints, found {type(joint).__name__}"
+                )
 
     def named_joints(self, link: str) -> tuple[Joint, ...]:
         """The joints with names, for a child link called ``link``."""
@@ -405,13 +450,18 @@ class CompositeJoint:
         )
 
     @classmethod
-    def universal(cls, axes: tuple[Axis, Axis] = (Axis.TWIST, Axis.SWING1), **options: Any) -> CompositeJoint:
-        """A rotation about the first axis, then one about the rotated second axis (a Cardan joint)."""
+    def universal(
+        cls, axes: tuple[Axis, Axis] = (Axis.TWIST, Axis.SWING1), **options: Any
+    ) -> CompositeJoint:
+        """A rotation about the first axis, then one about the rotated second axis (a Cardan
+        joint).
+        """
         return _sequence([Joint.revolute(axis) for axis in axes], **options)
 
     @classmethod
     def spherical_zyx(cls, **options: Any) -> CompositeJoint:
-        """Rotations about z, the rotated y and the rotated x (yaw, pitch, roll), singular at a pitch of 90 degrees.
+        """Rotations about z, the rotated y and the rotated x (yaw, pitch, roll), singular at a
+        pitch of 90 degrees.
 
         Pinocchio's ``JointModelSphericalZYX``; :meth:`~artix.Joint.spherical` has no singularity.
         """
@@ -424,7 +474,9 @@ class CompositeJoint:
 
     @classmethod
     def planar(cls, **options: Any) -> CompositeJoint:
-        """Translations along x and y, and a rotation about z: Pinocchio's ``JointModelPlanar``, URDF's ``planar``."""
+        """Translations along x and y, and a rotation about z: Pinocchio's ``JointModelPlanar``,
+        URDF's ``planar``.
+        """
         return _sequence([_X, _Y, _SWING2], **options)
 
     @classmethod
@@ -434,7 +486,9 @@ class CompositeJoint:
 
     @classmethod
     def free(cls, **options: Any) -> CompositeJoint:
-        """Translations along x, y and z, then a free rotation: a free-flyer within a tree, URDF's ``floating``."""
+        """Translations along x, y and z, then a free rotation: a free-flyer within a tree, URDF's
+        ``floating``.
+        """
         return _sequence([_X, _Y, _Z, Joint.spherical()], **options)
 
 
@@ -452,13 +506,18 @@ def _sequence(
     child_pose: npt.ArrayLike = IDENTITY_POSE,
     **options: Any,
 ) -> CompositeJoint:
-    """Joints that share one frame at position zero, with the options distributed over their degrees of freedom."""
+    """Joints that share one frame at position zero, with the options distributed over their degrees
+    of freedom.
+    """
     count = sum(len(joint.axes) for joint in joints)
     parts = []
     first = 0
     for joint in joints:
         last = first + len(joint.axes)
-        joint_options = {key: _part(key, value, slice(first, last), count, name) for key, value in options.items()}
+        joint_options = {
+            key: _part(key, value, slice(first, last), count, name)
+            for key, value in options.items()
+        }
         parts.append(dataclasses.replace(joint, **joint_options))
         first = last
     parts[0] = dataclasses.replace(parts[0], parent_pose=parent_pose)
@@ -468,11 +527,15 @@ def _sequence(
 
 def _part(key: str, value: Any, dofs: slice, count: int, name: str | None) -> Any:
     if key not in _PER_DOF:
-        raise TypeError(f"composite joint {name!r}: unknown option {key!r}; known options: {', '.join(_PER_DOF)}")
+        raise TypeError(
+            f"composite joint {name!r}: unknown option {key!r}; known options: "
+            f"{', '.join(_PER_DOF)}"
+        )
     if not isinstance(value, (Sequence, np.ndarray)):
         return value
     if len(value) != count:
         raise ValueError(
-            f"composite joint {name!r}: {key} must have one entry per degree of freedom ({count}); found {len(value)}"
+            f"composite joint {name!r}: {key} must have one entry per degree of freedom "
+            f"({count}); found {len(value)}"
         )
     return value[dofs]

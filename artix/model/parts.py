@@ -1,4 +1,6 @@
-"""The arrays of an articulation by name: their shapes, and what a robot that lacks one has in its place."""
+"""The arrays of an articulation by name: their shapes, and what a robot that lacks one has in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,31 @@ from artix.model.topology import Topology
 
 #: The fields of an articulation with one row per link, and those with one per DOF.
 PER_LINK = (
-    *("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity_scale"),
-    *("link_linear_damping", "link_angular_damping", "max_link_linear_velocity", "max_link_angular_velocity"),
+    *(
+        "link_mass",
+        "link_com_pose",
+        "link_inertia",
+        "joint_parent_pose",
+        "joint_child_pose",
+        "gravity_scale",
+    ),
+    *(
+        "link_linear_damping",
+        "link_angular_damping",
+        "max_link_linear_velocity",
+        "max_link_angular_velocity",
+    ),
     "link_cfm_scale",
 )
 PER_DOF = (
-    *("joint_pitch", "armature", "joint_lower_limit", "joint_upper_limit", "max_joint_velocity", "max_joint_force"),
+    *(
+        "joint_pitch",
+        "armature",
+        "joint_lower_limit",
+        "joint_upper_limit",
+        "max_joint_velocity",
+        "max_joint_force",
+    ),
     *("drive", "envelope", "friction"),
 )
 
@@ -41,20 +62,37 @@ GROUPS: Mapping[str, type] = {
 }
 
 #: The arrays that every articulation has.
-REQUIRED = frozenset(("link_mass", "link_com_pose", "link_inertia", "joint_parent_pose", "joint_child_pose", "gravity"))
+REQUIRED = frozenset(
+    (
+        "link_mass",
+        "link_com_pose",
+        "link_inertia",
+        "joint_parent_pose",
+        "joint_child_pose",
+        "gravity",
+    )
+)
 
-#: The arrays that a robot may lack, and the number that stands for what it lacks. Of couplings and shapes that it does
-#: not have, it lacks all arrays.
+#: The arrays that a robot may lack, and the number that stands for what it lacks. Of couplings and
+#: shapes that it does not have, it lacks all arrays.
 OPTIONAL: Mapping[str, float] = {
-    **dict.fromkeys(("joint_pitch", "armature", "link_linear_damping", "link_angular_damping"), 0.0),
+    **dict.fromkeys(
+        ("joint_pitch", "armature", "link_linear_damping", "link_angular_damping"), 0.0
+    ),
     **dict.fromkeys(("drive.stiffness", "drive.damping", "drive.is_acceleration"), 0.0),
     **dict.fromkeys(("drive.target_position", "drive.target_velocity"), 0.0),
     **dict.fromkeys(("friction.static", "friction.dynamic", "friction.viscous"), 0.0),
-    **dict.fromkeys(("envelope.velocity_dependent_resistance", "envelope.speed_effort_gradient"), 0.0),
+    **dict.fromkeys(
+        ("envelope.velocity_dependent_resistance", "envelope.speed_effort_gradient"), 0.0
+    ),
     **dict.fromkeys(("mimic.offset", "mimic.natural_frequency", "mimic.damping_ratio"), 0.0),
     **dict.fromkeys(("geometry.friction", "geometry.restitution", "geometry.damping"), 0.0),
-    **dict.fromkeys(("max_joint_velocity", "max_joint_force", "drive.max_force", "joint_upper_limit"), np.inf),
-    **dict.fromkeys(("max_link_linear_velocity", "max_link_angular_velocity", "geometry.stiffness"), np.inf),
+    **dict.fromkeys(
+        ("max_joint_velocity", "max_joint_force", "drive.max_force", "joint_upper_limit"), np.inf
+    ),
+    **dict.fromkeys(
+        ("max_link_linear_velocity", "max_link_angular_velocity", "geometry.stiffness"), np.inf
+    ),
     **dict.fromkeys(("envelope.max_effort", "envelope.max_actuator_velocity"), np.inf),
     "joint_lower_limit": -np.inf,
     "gravity_scale": 1.0,
@@ -66,9 +104,15 @@ _INNER |= {"spatial_tendons.position": (3,), "loop_joints.pose_a": (7,), "loop_j
 
 
 def names_in(field: str) -> tuple[str, ...]:
-    """The names of the arrays of a field: its own, or its group's, such as ``"drive.stiffness"``."""
+    """The names of the arrays of a field: its own, or its group's, such as
+    ``"drive.stiffness"``.
+    """
     group = GROUPS.get(field)
-    return (field,) if group is None else tuple(f"{field}.{one.name}" for one in dataclasses.fields(group))
+    return (
+        (field,)
+        if group is None
+        else tuple(f"{field}.{one.name}" for one in dataclasses.fields(group))
+    )
 
 
 @functools.lru_cache(maxsize=256)
@@ -76,7 +120,9 @@ def shapes_of(topology: Topology) -> Mapping[str, tuple[int, ...]]:
     """The shapes of the arrays of an articulation of this topology, by their names."""
     fixed = topology.fixed_tendons
     spatial = topology.spatial_tendons
-    lengths = dict.fromkeys(PER_LINK, topology.num_links) | dict.fromkeys(PER_DOF, topology.num_dofs)
+    lengths = dict.fromkeys(PER_LINK, topology.num_links) | dict.fromkeys(
+        PER_DOF, topology.num_dofs
+    )
     lengths |= {
         "frame_local_pose": len(topology.frame_names),
         "mimic": len(topology.mimic_dofs),
@@ -107,7 +153,8 @@ _MOST_CONSTANTS = 1024
 
 
 def constant(shape: tuple[int, ...], dtype: Any, number: float, on_host: bool) -> Any:
-    """An array of one number that stands for what a robot lacks, the same object whenever it is read.
+    """An array of one number that stands for what a robot lacks, the same object whenever it is
+    read.
 
     So a robot to which such an array is given still lacks it.
     """
@@ -131,7 +178,9 @@ def constant(shape: tuple[int, ...], dtype: Any, number: float, on_host: bool) -
 
 
 def is_absent(topology: Topology, name: str, value: Any) -> bool:
-    """Whether an array says that the robot lacks it: ``None``, the constant that stands for it, or without rows."""
+    """Whether an array says that the robot lacks it: ``None``, the constant that stands for it, or
+    without rows.
+    """
     if value is None:
         return True
     if name in OPTIONAL and id(value) in _numbers:
@@ -140,17 +189,23 @@ def is_absent(topology: Topology, name: str, value: Any) -> bool:
 
 
 def is_known_to_be_absent(name: str, value: Any) -> bool:
-    """Whether all numbers of an array are known, and are what stands for it in a robot that lacks it."""
-    return name in OPTIONAL and is_known(value) and bool(np.all(np.asarray(value) == OPTIONAL[name]))
+    """Whether all numbers of an array are known, and are what stands for it in a robot that lacks
+    it.
+    """
+    return (
+        name in OPTIONAL and is_known(value) and bool(np.all(np.asarray(value) == OPTIONAL[name]))
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class KnownEntries:
-    """The entries of an array that belong to the structure of a robot: zeros, infinite limits, plain rotations.
+    """The entries of an array that belong to the structure of a robot: zeros, infinite limits,
+    plain rotations.
 
     Attributes:
       shape: the shape of the array.
-      places: for each of its entries, the place of its number among all that vary, then the known ones; as bytes.
+      places: for each of its entries, the place of its number among all that vary, then the known
+        ones; as bytes.
       numbers: the known numbers.
     """
 
@@ -199,7 +254,9 @@ class KnownEntries:
         if not hasattr(varying, "dtype"):  # An axis or a flag.
             return varying
         xp: Any = np if isinstance(varying, np.ndarray) or is_known(varying) else jnp
-        known = xp.broadcast_to(np.asarray(self.numbers, varying.dtype), (*varying.shape[:-1], len(self.numbers)))
+        known = xp.broadcast_to(
+            np.asarray(self.numbers, varying.dtype), (*varying.shape[:-1], len(self.numbers))
+        )
         every = xp.concatenate([xp.asarray(varying), known], axis=-1)
         flat = every[..., self._places] if xp is np else take(every, self._places)
         array = flat.reshape(*varying.shape[:-1], *self.shape)

@@ -18,13 +18,14 @@ from artix.model.checks import as_number, check_key, check_one
 
 Array = jax.Array
 
-#: Joint positions from here on are resolved to no better than a milliradian in float32; files that write such limits
-#: (1e16, for example) mean none.
+#: Joint positions from here on are resolved to no better than a milliradian in float32; files that
+#: write such limits (1e16, for example) mean none.
 _FAR = 1e4
 
 
 def neutral_state(articulation: Articulation) -> State:
-    """The state at rest with the root's frame at the world's origin and all joints at zero; Pinocchio's ``neutral``.
+    """The state at rest with the root's frame at the world's origin and all joints at zero;
+    Pinocchio's ``neutral``.
 
     Returns:
       The state, in the articulation's dtype.
@@ -50,14 +51,17 @@ def neutral_states(num_dofs: int, dtype: Any, shape: tuple[int, ...]) -> State:
     return State(*(device_array(x, dtype) for x in (root, *others)))
 
 
-def random_state(articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0) -> State:
+def random_state(
+    articulation: Articulation, key: Array, *, velocity_scale: float | Array = 1.0
+) -> State:
     """A random state: joint positions uniform within their limits, velocities normal.
 
-    Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited spherical components
-    from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn. With one limit only, the other end is that
-    of the same interval, or half the interval away from the limit if it lies outside. Limits of 1e4 and more, which
-    some files write for none, count as none. A floating root gets a uniform orientation and a position in
-    [-1, 1]^3 m; a fixed one stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws positions only.
+    Unlimited angles are drawn from [-pi, pi], unlimited translations from [-1, 1] m, unlimited
+    spherical components from [-pi, pi] / sqrt(3), so that the rotation stays below a half turn.
+    With one limit only, the other end is that of the same interval, or half the interval away from
+    the limit if it lies outside. Limits of 1e4 and more, which some files write for none, count as
+    none. A floating root gets a uniform orientation and a position in [-1, 1]^3 m; a fixed one
+    stays at the origin, at rest. Pinocchio's ``randomConfiguration`` draws positions only.
 
     Args:
       key: a JAX random key.
@@ -68,8 +72,8 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
 
     Raises:
       TypeError: ``key`` is not a random key, for instance a seed.
-      ValueError: ``key`` is an array of keys, ``velocity_scale`` is not one number that is finite and not negative, or
-        the articulation is a batch.
+      ValueError: ``key`` is an array of keys, ``velocity_scale`` is not one number that is finite
+        and not negative, or the articulation is a batch.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -83,13 +87,17 @@ def random_state(articulation: Articulation, key: Array, *, velocity_scale: floa
     check_key(key)
     check_one(articulation)
     velocity_scale = as_number("velocity_scale", velocity_scale, 0)
-    return sample_state(ranges_of(articulation), key, device_array(velocity_scale, articulation.dtype))
+    return sample_state(
+        ranges_of(articulation), key, device_array(velocity_scale, articulation.dtype)
+    )
 
 
 def at_rest(state: State) -> State:
     """The state with all velocities zero."""
     zero = jnp.zeros_like
-    return state.replace(root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity))
+    return state.replace(
+        root_velocity=zero(state.root_velocity), joint_velocity=zero(state.joint_velocity)
+    )
 
 
 class Ranges(NamedTuple):
@@ -100,7 +108,8 @@ class Ranges(NamedTuple):
     upper: Array
     """Upper position limits, [n]."""
     width: Array
-    """Half the width of the intervals about zero from which unlimited joint positions are drawn, [n]."""
+    """Half the width of the intervals about zero from which unlimited joint positions are drawn,
+    [n]."""
     root_is_free: Array
     """Whether the base is floating."""
 
@@ -111,7 +120,9 @@ def ranges_of(articulation: Articulation) -> Ranges:
     width = np.where(tree.dof_is_linear, 1.0, np.pi)
     width = np.where(tree.dof_is_spherical, np.pi / 3**0.5, width)
     limits = articulation.joint_lower_limit, articulation.joint_upper_limit
-    return Ranges(*limits, device_array(width, articulation.dtype), device_array(not tree.fixed_base))
+    return Ranges(
+        *limits, device_array(width, articulation.dtype), device_array(not tree.fixed_base)
+    )
 
 
 @jax.jit  # One program per number of DOFs; otherwise JAX would compile each operation separately.
@@ -120,8 +131,11 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     lower, upper, width, root_is_free = ranges
     dtype = lower.dtype
     n = lower.shape[0]
-    # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers would be infinite.
-    uniform = jax.random.uniform(key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1)
+    # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers
+    # would be infinite.
+    uniform = jax.random.uniform(
+        key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1
+    )
     normal = math.sqrt(2) * jax.scipy.special.erfinv(uniform[n + 3 :])
     known_lower = jnp.where(jnp.abs(lower) < _FAR, lower, -jnp.inf)
     known_upper = jnp.where(jnp.abs(upper) < _FAR, upper, jnp.inf)
@@ -132,7 +146,11 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     position = uniform[n : n + 3]
     quaternion = spatial.normalize(normal[:4, None])[:, 0]
     velocity = scale * normal[4:10]
-    root = jnp.where(root_is_free, jnp.concatenate([position, quaternion]), jnp.array([0, 0, 0, 0, 0, 0, 1], dtype))
+    root = jnp.where(
+        root_is_free,
+        jnp.concatenate([position, quaternion]),
+        jnp.array([0, 0, 0, 0, 0, 0, 1], dtype),
+    )
     velocity = jnp.where(root_is_free, velocity, jnp.zeros_like(velocity))
     return State(root, velocity, q, qd)
 

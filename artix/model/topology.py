@@ -1,8 +1,9 @@
 """The static part of an articulation: its tree, joint types, names and index arrays.
 
-A tree consists of two kinds of parts. *Links* are what users name. *Bodies* are what moves: links connected by fixed
-joints form one body, and body 0 contains the root. The algorithms run on bodies, so links that only mark a place
-(sensors, flanges, shells) cost nothing. Pairs of shapes may collide if their bodies move against each other.
+A tree consists of two kinds of parts. *Links* are what users name. *Bodies* are what moves: links
+connected by fixed joints form one body, and body 0 contains the root. The algorithms run on bodies,
+so links that only mark a place (sensors, flanges, shells) cost nothing. Pairs of shapes may collide
+if their bodies move against each other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def read_only(values, dtype) -> np.ndarray:
 
 
 def level_schedule(parent: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Groups the nodes of a forest by depth: one index array per depth below the roots, ascending."""
+    """Groups the nodes of a forest by depth: one index array per depth below the roots,
+    ascending.
+    """
     depth = np.zeros(len(parent), int)
     for node, above in enumerate(parent):
         depth[node] = 0 if above < 0 else depth[above] + 1
@@ -37,10 +40,12 @@ def level_schedule(parent: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def pointer_table(parent: np.ndarray) -> np.ndarray:
-    """The node with which each node is composed in each round of pointer jumping, shape [rounds, N].
+    """The node with which each node is composed in each round of pointer jumping, shape
+    [rounds, N].
 
-    Entries are node numbers plus one; 0 stands for "no ancestor". After ceil(log2(depth + 1)) rounds of
-    ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path from the root.
+    Entries are node numbers plus one; 0 stands for "no ancestor". After ceil(log2(depth + 1))
+    rounds of ``x[i] = x[table[round, i]] * x[i]`` every node holds the product along its path from
+    the root.
     """
     pointer = np.asarray(parent, int) + 1
     rounds = []
@@ -64,9 +69,10 @@ def ancestor_mask(parent: np.ndarray) -> np.ndarray:
 class Topology:
     """The static part of an articulation, hashed and compared by content.
 
-    Articulations with equal topologies share one compilation of every function. Links are in breadth-first order from
-    the root (link 0), siblings in the order in which they were added; the degrees of freedom (DOFs) follow the links
-    and, within a joint, PhysX's axis order. All arrays are read-only NumPy arrays.
+    Articulations with equal topologies share one compilation of every function. Links are in
+    breadth-first order from the root (link 0), siblings in the order in which they were added; the
+    degrees of freedom (DOFs) follow the links and, within a joint, PhysX's axis order. All arrays
+    are read-only NumPy arrays.
 
     Attributes:
       parent: parent link of each link, -1 for the root; length L.
@@ -85,8 +91,8 @@ class Topology:
       geometries: static structure of the shapes on links, ordered by the links.
       geometry_pairs: pairs of names of shapes that collide with each other.
       name: the articulation's name.
-      drawn_shapes: names of links and shapes on them, as a viewer draws them where :func:`artix.select_geometry` left
-        some out of contact; not compared, and lost in files.
+      drawn_shapes: names of links and shapes on them, as a viewer draws them where
+        :func:`artix.select_geometry` left some out of contact; not compared, and lost in files.
 
     Examples:
       >>> topology = artix.robots.load("arm7").topology
@@ -116,11 +122,13 @@ class Topology:
     name: str = "articulation"
     drawn_shapes: tuple[tuple[str, Geometry], ...] = dataclasses.field(default=(), compare=False)
 
-    # --- identity -----------------------------------------------------------------------------------------------
+    # --- identity --------------------------------------------------------------------------------
 
     @cached_property
     def _content(self) -> tuple:
-        return tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.compare)
+        return tuple(
+            getattr(self, field.name) for field in dataclasses.fields(self) if field.compare
+        )
 
     @cached_property
     def _hash(self) -> int:
@@ -132,13 +140,20 @@ class Topology:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, type(self)) and self._hash == other._hash and self._content == other._content
+        return (
+            isinstance(other, type(self))
+            and self._hash == other._hash
+            and self._content == other._content
+        )
 
     def __repr__(self) -> str:
         base = "fixed" if self.fixed_base else "floating"
-        return f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, {self.num_dofs} DOFs)"
+        return (
+            f"{type(self).__name__}({self.name!r}, {base} base, {self.num_links} links, "
+            f"{self.num_dofs} DOFs)"
+        )
 
-    # --- sizes and names ----------------------------------------------------------------------------------------
+    # --- sizes and names -------------------------------------------------------------------------
 
     @property
     def num_links(self) -> int:
@@ -152,7 +167,9 @@ class Topology:
 
     @property
     def num_base_dofs(self) -> int:
-        """0 for a fixed base, 6 for a floating one: the offset of the joint entries in a generalised velocity."""
+        """0 for a fixed base, 6 for a floating one: the offset of the joint entries in a
+        generalised velocity.
+        """
         return 0 if self.fixed_base else 6
 
     @property
@@ -188,7 +205,8 @@ class Topology:
         """The DOF called ``name``, or the only DOF of the joint with that name.
 
         Raises:
-          KeyError: there is no such DOF, or the joint does not have exactly one; the message lists the DOFs.
+          KeyError: there is no such DOF, or the joint does not have exactly one; the message lists
+            the DOFs.
         """
         if name in self.joint_names:
             dofs = self.dofs(name)
@@ -206,7 +224,7 @@ class Topology:
         """The links of shapes with these indices, shape [K]."""
         return np.array([self.geometries[k].link for k in geometries], int)
 
-    # --- degrees of freedom -------------------------------------------------------------------------------------
+    # --- degrees of freedom ----------------------------------------------------------------------
 
     @cached_property
     def dof_link(self) -> np.ndarray:
@@ -231,11 +249,14 @@ class Topology:
 
     @cached_property
     def dof_wraps(self) -> np.ndarray:
-        """Whether each DOF is an angle of a wheel, a circle of 4 pi, if it has no stiffness and no limit, shape [n].
+        """Whether each DOF is an angle of a wheel, a circle of 4 pi, if it has no stiffness and no
+        limit, shape [n].
 
         Mimic joints and fixed tendons count the turns of the joints that they couple.
         """
-        wheels = np.array([self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool)
+        wheels = np.array(
+            [self.joint_types[link] is JointType.REVOLUTE for link in self.dof_link], bool
+        )
         wheels[[dof for pair in self.mimic_dofs for dof in pair]] = False
         wheels[[dof for tendon in self.fixed_tendons for dof in tendon.dofs]] = False
         return read_only(wheels, bool)
@@ -275,12 +296,14 @@ class Topology:
         order = [np.flatnonzero(self.dof_link == link) for link in self.depth_first_links]
         return read_only(np.concatenate(order), int)
 
-    # --- bodies -------------------------------------------------------------------------------------------------
+    # --- bodies ----------------------------------------------------------------------------------
 
     @cached_property
     def body_link(self) -> np.ndarray:
         """The link whose inbound joint moves each body (the root for body 0), shape [B]."""
-        return read_only([link for link, axes in enumerate(self.joint_axes) if link == 0 or axes], int)
+        return read_only(
+            [link for link, axes in enumerate(self.joint_axes) if link == 0 or axes], int
+        )
 
     @property
     def num_bodies(self) -> int:
@@ -298,7 +321,9 @@ class Topology:
 
     @cached_property
     def touching_geometries(self) -> tuple[int, ...]:
-        """Indices of the shapes that can touch the ground: neither sensors nor fixed to the world."""
+        """Indices of the shapes that can touch the ground: neither sensors nor fixed to the
+        world.
+        """
         return tuple(
             k
             for k, one in enumerate(self.geometries)
@@ -325,7 +350,8 @@ class Topology:
     def body_dofs(self) -> np.ndarray:
         """The DOFs of each body's joint, padded with ``num_dofs``, shape [3, B].
 
-        Row k holds the DOF about axis k of a spherical joint; row 0 the only DOF of any other joint.
+        Row k holds the DOF about axis k of a spherical joint; row 0 the only DOF of any other
+        joint.
         """
         table = np.full((3, self.num_bodies), self.num_dofs)
         table[self.dof_column, self.dof_body] = np.arange(self.num_dofs)
@@ -357,7 +383,9 @@ class Topology:
         return JointType.HELICAL in self.joint_types
 
     def _bodies_of(self, *types: JointType) -> np.ndarray:
-        return read_only([link > 0 and self.joint_types[link] in types for link in self.body_link], bool)
+        return read_only(
+            [link > 0 and self.joint_types[link] in types for link in self.body_link], bool
+        )
 
     @cached_property
     def body_is_revolute(self) -> np.ndarray:
@@ -386,12 +414,14 @@ class Topology:
 
     @cached_property
     def body_axis(self) -> np.ndarray:
-        """Unit axis of each body's joint in the joint frame, shape [3, B]: the x axis if the joint is spherical."""
+        """Unit axis of each body's joint in the joint frame, shape [3, B]: the x axis if the joint
+        is spherical.
+        """
         axes = np.zeros(self.num_bodies, int)
         axes[self.dof_body] = np.where(self.dof_is_spherical, 0, self.dof_axis % 3)
         return read_only(np.eye(3)[:, axes], float)
 
-    # --- masks and schedules ------------------------------------------------------------------------------------
+    # --- masks and schedules ---------------------------------------------------------------------
 
     @cached_property
     def body_ancestors(self) -> np.ndarray:
@@ -416,12 +446,21 @@ class Topology:
     @cached_property
     def bodies_below(self) -> np.ndarray:
         """Column 0 is true; ``[b, 1 + d]``: whether DOF d moves body b, shape [B, 1 + n]."""
-        return read_only(np.concatenate([np.ones((self.num_bodies, 1), bool), self.dof_moves_body.T], axis=1), bool)
+        return read_only(
+            np.concatenate([np.ones((self.num_bodies, 1), bool), self.dof_moves_body.T], axis=1),
+            bool,
+        )
 
     @cached_property
     def mass_matrix_halves(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be zero, [nv, nv]."""
-        mask = np.pad(self.dof_ancestors, ((self.num_base_dofs, 0), (self.num_base_dofs, 0)), constant_values=True)
+        """Where the upper half (with the diagonal) and the lower half of the mass matrix may not be
+        zero, [nv, nv].
+        """
+        mask = np.pad(
+            self.dof_ancestors,
+            ((self.num_base_dofs, 0), (self.num_base_dofs, 0)),
+            constant_values=True,
+        )
         return read_only(np.triu(mask), bool), read_only(np.triu(mask, 1).T, bool)
 
     @cached_property
@@ -431,13 +470,19 @@ class Topology:
 
     @cached_property
     def rigid_parent(self) -> np.ndarray:
-        """Parent of each link attached by a fixed joint, -1 for the first link of a body, shape [L]."""
+        """Parent of each link attached by a fixed joint, -1 for the first link of a body, shape
+        [L].
+        """
         heads = set(self.body_link.tolist())
-        return read_only([-1 if link in heads else above for link, above in enumerate(self.parent)], int)
+        return read_only(
+            [-1 if link in heads else above for link, above in enumerate(self.parent)], int
+        )
 
     @cached_property
     def rigid_pointers(self) -> np.ndarray:
-        """Pointer-jumping table over the links of each body, shape [rounds, L]; see :func:`pointer_table`."""
+        """Pointer-jumping table over the links of each body, shape [rounds, L]; see
+        :func:`pointer_table`.
+        """
         return read_only(pointer_table(self.rigid_parent), int)
 
     @cached_property
@@ -449,7 +494,8 @@ class Topology:
 def frame_index(tree: Topology, name: str) -> tuple[int, int | None]:
     """The link that a frame is fixed to, and the frame's index among the additional frames.
 
-    A link's name stands for its own frame, without an index; raises ``KeyError`` listing the known names.
+    A link's name stands for its own frame, without an index; raises ``KeyError`` listing the known
+    names.
     """
     if name in tree.frame_names:
         frame = tree.frame_names.index(name)
@@ -462,72 +508,91 @@ def _find(names: tuple[str, ...], name: str, kind: str) -> int:
     try:
         return names.index(name)
     except ValueError:
-        raise KeyError(f"no {kind} called {name!r}; choose from: {', '.join(names) or 'none'}") from None
+        raise KeyError(
+            f"no {kind} called {name!r}; choose from: {', '.join(names) or 'none'}"
+        ) from None
 
 
 register_content(Topology, lambda topology: topology._content)
 
 
-# --- pairs of shapes ------------------------------------------------------------------------------
+# --- pairs of shapes ----------------------------------------------------------------------------
 
 
 #: The kinds of shapes between which distances can be computed.
 PAIRED_TYPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 
 
-def checked_pairs(topology: Topology, pairs: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
+def checked_pairs(
+    topology: Topology, pairs: Sequence[Sequence[str]]
+) -> tuple[tuple[str, str], ...]:
     """Checks pairs of shape names and returns them as tuples.
 
     Raises:
-      ValueError: a pair does not consist of two names, a name is unknown, the two do not move relative to each other,
-        their distance cannot be computed, or a pair is given twice.
+      ValueError: a pair does not consist of two names, a name is unknown, the two do not move
+        relative to each other, their distance cannot be computed, or a pair is given twice.
     """
     names = [shape.name for shape in topology.geometries]
     checked = []
     for pair in pairs:
         first, second = checked_shapes(pair, names, topology.geometries)
-        links = [topology.geometries[topology.geometry_index(name)].link for name in (first, second)]
+        links = [
+            topology.geometries[topology.geometry_index(name)].link for name in (first, second)
+        ]
         if topology.link_body[links[0]] == topology.link_body[links[1]]:
-            raise ValueError(f"geometry_pairs: {first!r} and {second!r} do not move against each other")
+            raise ValueError(
+                f"geometry_pairs: {first!r} and {second!r} do not move against each other"
+            )
         if (first, second) in checked or (second, first) in checked:
             raise ValueError(f"geometry_pairs: {first!r} and {second!r} are given twice")
         checked.append((first, second))
     return tuple(checked)
 
 
-def checked_shapes(pair: Sequence[str], names: Sequence[str], shapes: Sequence[GeometryStructure]) -> tuple[str, str]:
+def checked_shapes(
+    pair: Sequence[str], names: Sequence[str], shapes: Sequence[GeometryStructure]
+) -> tuple[str, str]:
     """The two names of a pair, both of shapes that have distances from each other.
 
     Raises:
-      ValueError: there are not two names, one is unknown, or there is no distance between their kinds.
+      ValueError: there are not two names, one is unknown, or there is no distance between their
+        kinds.
     """
     if isinstance(pair, str) or len(pair) != 2:
         raise ValueError(f"geometry_pairs: a pair has two names of shapes; found {pair!r}")
     for name in pair:
         if name not in names:
-            raise ValueError(f"geometry_pairs: no geometry called {name!r}; choose from: {', '.join(names)}")
+            raise ValueError(
+                f"geometry_pairs: no geometry called {name!r}; choose from: {', '.join(names)}"
+            )
         shape = shapes[list(names).index(name)]
         if shape.type not in PAIRED_TYPES:
             raise ValueError(
-                f"geometry_pairs: {name!r} is a {shape.type.value}; spheres, capsules and boxes touch each "
-                "other: add one of these to the link, as a sensor if it must not touch the ground"
+                f"geometry_pairs: {name!r} is a {shape.type.value}; spheres, capsules and boxes "
+                "touch each other: add one of these to the link, as a sensor if it must not touch "
+                "the ground"
             )
     return pair[0], pair[1]
 
 
 def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
-    """All pairs of shapes that could collide, except on neighbouring bodies, whose shapes usually overlap.
+    """All pairs of shapes that could collide, except on neighbouring bodies, whose shapes usually
+    overlap.
 
-    Two bodies are neighbours if one is the nearest ancestor of the other that has shapes. Sensors, and kinds of shapes
-    without distances, are left out.
+    Two bodies are neighbours if one is the nearest ancestor of the other that has shapes. Sensors,
+    and kinds of shapes without distances, are left out.
     """
-    shapes = [shape for shape in topology.geometries if shape.type in PAIRED_TYPES and not shape.sensor]
+    shapes = [
+        shape for shape in topology.geometries if shape.type in PAIRED_TYPES and not shape.sensor
+    ]
     bodies = [int(topology.link_body[shape.link]) for shape in shapes]
     above = {body: next((a for a in _above(topology, body) if a in bodies), -1) for body in bodies}
     return tuple(
         (shapes[j].name, shapes[k].name)
         for j, k in itertools.combinations(range(len(shapes)), 2)
-        if bodies[j] != bodies[k] and above[bodies[j]] != bodies[k] and above[bodies[k]] != bodies[j]
+        if bodies[j] != bodies[k]
+        and above[bodies[j]] != bodies[k]
+        and above[bodies[k]] != bodies[j]
     )
 
 
@@ -539,7 +604,9 @@ def _above(topology: Topology, body: int) -> Iterator[int]:
 
 
 def moving_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
-    """The topology's pairs whose shapes still move relative to each other, after joints between them may be locked."""
+    """The topology's pairs whose shapes still move relative to each other, after joints between
+    them may be locked.
+    """
 
     def body(name: str) -> int:
         return int(topology.link_body[topology.geometries[topology.geometry_index(name)].link])

@@ -65,39 +65,50 @@ def finite_array(value: npt.ArrayLike, shape: tuple[int, ...], where: str) -> np
 
 
 def unit_pose(value: npt.ArrayLike, where: str) -> np.ndarray:
-    """A pose [7] with its quaternion normalised; it may deviate from unit length only by rounding."""
+    """A pose [7] with its quaternion normalised; it may deviate from unit length only by
+    rounding.
+    """
     pose = finite_array(value, (7,), where)
     norm = float(np.linalg.norm(pose[3:]))
     if abs(norm - 1.0) > 1e-5:
-        raise ValueError(f"{where}: the quaternion (xyzw) must have length 1; found length {norm:.6g}")
+        raise ValueError(
+            f"{where}: the quaternion (xyzw) must have length 1; found length {norm:.6g}"
+        )
     return np.concatenate([pose[:3], pose[3:] / norm])
 
 
 def rotational_inertia(value: npt.ArrayLike | None, mass: float, where: str) -> np.ndarray:
-    """A rotational inertia [3, 3] without negative moments, from a matrix, its diagonal, or ``None`` for zero.
+    """A rotational inertia [3, 3] without negative moments, from a matrix, its diagonal, or
+    ``None`` for zero.
 
     Moments that are negative only by rounding, see :func:`inertia_rounding`, become zero.
 
     Raises:
-      ValueError: the shape is wrong, a number is not finite, the matrix is not symmetric, or it has a negative moment.
+      ValueError: the shape is wrong, a number is not finite, the matrix is not symmetric, or it has
+        a negative moment.
     """
     if value is None:
         return np.zeros((3, 3))
     array = np.asarray(unmasked(value), float)
-    array = finite_array(np.diag(array) if array.shape == (3,) else array, (3, 3), f"{where}: inertia")
+    array = finite_array(
+        np.diag(array) if array.shape == (3,) else array, (3, 3), f"{where}: inertia"
+    )
     if np.abs(array - array.T).max() > inertia_rounding(mass, array):
         raise ValueError(f"{where}: the inertia must be symmetric; found {array.tolist()}")
     array = 0.5 * (array + array.T)
     if np.linalg.eigvalsh(array)[0] < -inertia_rounding(mass, array):
         raise ValueError(
-            f"{where}: no mass distribution has a negative moment of inertia; {principal_inertias(array)}; correct the "
-            "inertia, whose moments and products must form a positive semi-definite matrix"
+            f"{where}: no mass distribution has a negative moment of inertia; "
+            f"{principal_inertias(array)}; correct the inertia, whose moments and products must "
+            "form a positive semi-definite matrix"
         )
     return without_negative_moments(array)
 
 
 def without_negative_moments(inertia: np.ndarray) -> np.ndarray:
-    """The nearest symmetric matrix without negative principal moments; the inertia itself if it has none."""
+    """The nearest symmetric matrix without negative principal moments; the inertia itself if it has
+    none.
+    """
     moments, axes = np.linalg.eigh(inertia)
     if moments[0] >= 0.0:
         return inertia
@@ -108,14 +119,16 @@ def without_negative_moments(inertia: np.ndarray) -> np.ndarray:
 def inertia_rounding(mass: float, inertia: np.ndarray) -> float:
     """Tolerance within which moments of inertia may violate the laws of physics [kg m^2].
 
-    It is a millionth of the largest entry (one unit of the sixth digit that exporters print, and a few float32
-    roundings), plus the moment of the mass at a micrometre, the size of the residues that CAD programs leave.
+    It is a millionth of the largest entry (one unit of the sixth digit that exporters print, and a
+    few float32 roundings), plus the moment of the mass at a micrometre, the size of the residues
+    that CAD programs leave.
     """
     return 1e-6 * float(np.abs(inertia).max()) + 1e-12 * mass
 
 
 def impossible_inertia(mass: float, inertia: np.ndarray) -> str | None:
-    """Why this mass and inertia are physically impossible although dynamics are well defined, or ``None``.
+    """Why this mass and inertia are physically impossible although dynamics are well defined, or
+    ``None``.
 
     Args:
       mass: [kg], not negative.
@@ -126,8 +139,8 @@ def impossible_inertia(mass: float, inertia: np.ndarray) -> str | None:
     least, middle, largest = np.linalg.eigvalsh(inertia)
     if least + middle < largest - inertia_rounding(mass, inertia):
         return (
-            "the inertia breaks the triangle inequality (one principal moment exceeds the sum of the others): "
-            f"{principal_inertias(inertia)}"
+            "the inertia breaks the triangle inequality (one principal moment exceeds the sum of "
+            f"the others): {principal_inertias(inertia)}"
         )
     return None
 

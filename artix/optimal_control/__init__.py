@@ -41,7 +41,9 @@ from artix.optimal_control.solver import solve as solve
 from artix.optimal_control.transcription import InteriorPointSolution as InteriorPointSolution
 from artix.optimal_control.transcription import QuadraticStep as QuadraticStep
 from artix.optimal_control.transcription import solve_by_ipopt as solve_by_ipopt
-from artix.optimal_control.transcription import step_by_quadratic_program as step_by_quadratic_program
+from artix.optimal_control.transcription import (
+    step_by_quadratic_program as step_by_quadratic_program,
+)
 
 if not TYPE_CHECKING:
     __getattr__ = _old_names(__name__)

@@ -31,7 +31,6 @@ class Actuator(struct.PyTreeNode):
       ...
       ...     def step(self, position, velocity, state, control, dt):
       ...         return 20 * jnp.tanh(control / 20), state
-      ...
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> dynamics = optimal_control.discrete_dynamics(pendulum, 0.02, actuator=Saturation())
       >>> dynamics.num_states, dynamics(jnp.zeros(4), jnp.full(2, 100.0)).shape
@@ -41,7 +40,9 @@ class Actuator(struct.PyTreeNode):
     #: How many numbers the state of a motor has.
     states_per_motor = 1
 
-    def step(self, position: Array, velocity: Array, state: Array, control: Array, dt: Array) -> tuple[Array, Array]:
+    def step(
+        self, position: Array, velocity: Array, state: Array, control: Array, dt: Array
+    ) -> tuple[Array, Array]:
         """The forces of a step, and the motors' states after it.
 
         Args:
@@ -54,7 +55,9 @@ class Actuator(struct.PyTreeNode):
         Returns:
           Forces of the DOFs [N or N m], [n], and the states, [states_per_motor n].
         """
-        raise NotImplementedError(f"{type(self).__name__} needs a method step(position, velocity, state, control, dt)")
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a method step(position, velocity, state, control, dt)"
+        )
 
     def rest(self, position: Array, velocity: Array) -> Array:
         """The states of motors without force; zeros unless a subclass knows better.
@@ -70,7 +73,8 @@ class Actuator(struct.PyTreeNode):
 
 
 class MotorLag(Actuator):
-    """Forces that follow their commands with a time constant: ``T df/dt = u - f``, exactly over a step.
+    """Forces that follow their commands with a time constant: ``T df/dt = u - f``, exactly over a
+    step.
 
     The state of a motor is its force [N or N m]; a joint gets its mean over the step.
 
@@ -86,7 +90,9 @@ class MotorLag(Actuator):
 
     time_constant: Any
 
-    def step(self, position: Array, velocity: Array, state: Array, control: Array, dt: Array) -> tuple[Array, Array]:
+    def step(
+        self, position: Array, velocity: Array, state: Array, control: Array, dt: Array
+    ) -> tuple[Array, Array]:
         """See :meth:`Actuator.step`."""
         share = -jnp.expm1(-dt / self.time_constant)
         missing = control - state
@@ -97,7 +103,8 @@ class MotorLag(Actuator):
 
 
 class SeriesElasticity(Actuator):
-    """A motor that moves its joint through a spring: ``B d2m/dt2 = u - f`` with ``f = K (m - q) + D (dm/dt - dq/dt)``.
+    """A motor that moves its joint through a spring: ``B d2m/dt2 = u - f`` with
+    ``f = K (m - q) + D (dm/dt - dq/dt)``.
 
     The states are the motors' positions m, then their velocities, both behind the gear and in the
     units of the joints, as the inertia is. The step is that of the robot, semi-implicit Euler,
@@ -121,7 +128,9 @@ class SeriesElasticity(Actuator):
     inertia: Any
     damping: Any = 0.0
 
-    def step(self, position: Array, velocity: Array, state: Array, control: Array, dt: Array) -> tuple[Array, Array]:
+    def step(
+        self, position: Array, velocity: Array, state: Array, control: Array, dt: Array
+    ) -> tuple[Array, Array]:
         """See :meth:`Actuator.step`."""
         motor, rate = jnp.split(state, 2)
         force = self.stiffness * (motor - position) + self.damping * (rate - velocity)

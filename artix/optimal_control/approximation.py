@@ -11,14 +11,22 @@ import artix
 from artix.math.arrays import matmul
 from artix.optimal_control import knots
 from artix.optimal_control.dynamics import TangentLinearization
-from artix.optimal_control.problem import Problem, Residual, closure_rows, ends_cost, residual, residual_cost
+from artix.optimal_control.problem import (
+    Problem,
+    Residual,
+    closure_rows,
+    ends_cost,
+    residual,
+    residual_cost,
+)
 
 Array = jax.Array
 Hessian = Literal["gauss_newton", "exact"]
 
 
 class FreeStart(NamedTuple):
-    """The cost of the first deviation, where it is free: beside that of its knot, that of the closure.
+    """The cost of the first deviation, where it is free: beside that of its knot, that of the
+    closure.
 
     Attributes:
       free: which entries are free, [n] of bool; the others vanish.
@@ -27,10 +35,21 @@ class FreeStart(NamedTuple):
       cross: its second derivatives with respect to the last and the first deviation, [n, n].
 
     Examples:
-      >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots, and (x - 1)^2 / 2
-      >>> start = optimal_control.FreeStart(jnp.array([True]), -jnp.ones(1), jnp.eye(1), jnp.zeros((1, 1)))
+      >>> one = jnp.ones(
+      ...     (5, 1, 1)
+      ... )  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots, and (x - 1)^2 / 2
+      >>> start = optimal_control.FreeStart(
+      ...     jnp.array([True]), -jnp.ones(1), jnp.eye(1), jnp.zeros((1, 1))
+      ... )
       >>> problem = optimal_control.LinearQuadratic(
-      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1), start
+      ...     one,
+      ...     one,
+      ...     jnp.zeros((5, 1)),
+      ...     jnp.zeros((5, 2)),
+      ...     one * jnp.eye(2)[None],
+      ...     jnp.ones(1),
+      ...     jnp.eye(1),
+      ...     start,
       ... )
       >>> print(optimal_control.riccati(problem).start.round(3))
       [0.378]
@@ -43,12 +62,14 @@ class FreeStart(NamedTuple):
 
 
 class LinearQuadratic(NamedTuple):
-    """Minimise ``sum_t g_t z_t + 1/2 z_t H_t z_t + final`` under ``dx_{t+1} = A_t dx_t + B_t du_t + c_t``; z is dx, du.
+    """Minimise ``sum_t g_t z_t + 1/2 z_t H_t z_t + final`` under
+    ``dx_{t+1} = A_t dx_t + B_t du_t + c_t``; z is dx, du.
 
     Attributes:
       state_matrix: A, [T, n, n].
       control_matrix: B, [T, n, m].
-      gap: c, from each given next state to the one that the step reaches, [T, n]; zero along a rollout.
+      gap: c, from each given next state to the one that the step reaches, [T, n]; zero along a
+        rollout.
       gradient: g, [T, n + m].
       hessian: H, symmetric, [T, n + m, n + m].
       final_gradient: gradient by the last deviation, [n].
@@ -58,7 +79,13 @@ class LinearQuadratic(NamedTuple):
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
-      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ...     one,
+      ...     one,
+      ...     jnp.zeros((5, 1)),
+      ...     jnp.zeros((5, 2)),
+      ...     one * jnp.eye(2)[None],
+      ...     jnp.ones(1),
+      ...     jnp.eye(1),
       ... )
       >>> problem.state_matrix.shape, problem.hessian.shape
       ((5, 1, 1), (5, 2, 2))
@@ -77,12 +104,13 @@ class LinearQuadratic(NamedTuple):
 def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadratic:
     """The linear-quadratic approximation about a trajectory, with Gauss-Newton Hessians.
 
-    Li and Todorov, *Iterative linear quadratic regulator design for nonlinear biological movement systems*, ICINCO
-    2004.
+    Li and Todorov, *Iterative linear quadratic regulator design for nonlinear biological movement
+    systems*, ICINCO 2004.
 
     Args:
-      problem: the problem. Its constraints do not count, except for half the square of a closure, which couples the
-        start to the end; to leave that out, too, use ``problem.replace(closure=None)``.
+      problem: the problem. Its constraints do not count, except for half the square of a closure,
+        which couples the start to the end; to leave that out, too, use
+        ``problem.replace(closure=None)``.
       states: flat states, shape [T + 1, nx], which need not follow from the controls.
       controls: forces of the actuated joints [N m or N], shape [T, nu].
 
@@ -91,19 +119,30 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.02)
-      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.5
+      >>> effort, arrive = (
+      ...     lambda knot: 0.1 * knot.control,
+      ...     lambda knot: knot.state.joint_position - 0.5,
+      ... )
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
       >>> controls = jnp.zeros((10, 2))
-      >>> quadratic = optimal_control.approximate(problem, optimal_control.rollout(problem, controls), controls)
+      >>> quadratic = optimal_control.approximate(
+      ...     problem, optimal_control.rollout(problem, controls), controls
+      ... )
       >>> quadratic.control_matrix.shape, bool(jnp.allclose(quadratic.gap, 0, atol=1e-5))
       ((10, 4, 2), True)
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
-    def at_knot(x: Array, next_x: Array, control: Array, time: Array) -> tuple[TangentLinearization, Array, Expansion]:
+    def at_knot(
+        x: Array, next_x: Array, control: Array, time: Array
+    ) -> tuple[TangentLinearization, Array, Expansion]:
         linear = dynamics.linearize_tangent(x, control, time)
         if problem.running is None:
-            return linear, dynamics.difference(next_x, linear.next_state), _no_expansion(ndx + len(control), x)
+            return (
+                linear,
+                dynamics.difference(next_x, linear.next_state),
+                _no_expansion(ndx + len(control), x),
+            )
         cost = _running_expansion(
             dynamics.articulation,
             problem.running,
@@ -116,18 +155,34 @@ def approximate(problem: Problem, states: Array, controls: Array) -> LinearQuadr
         )
         return linear, dynamics.difference(next_x, linear.next_state), cost
 
-    linear, gap, running = jax.vmap(at_knot)(states[:-1], states[1:], controls, jnp.arange(len(controls)))
+    linear, gap, running = jax.vmap(at_knot)(
+        states[:-1], states[1:], controls, jnp.arange(len(controls))
+    )
     final = _no_expansion(ndx, states)
     if problem.final is not None:
         final = _final_expansion(
-            dynamics.articulation, problem.final, states[-1], problem.reference(-1), problem.parameters
+            dynamics.articulation,
+            problem.final,
+            states[-1],
+            problem.reference(-1),
+            problem.parameters,
         )
-    start = None if problem.free_start is None else _free_start(problem.free_start, _no_expansion(2 * ndx, states))
+    start = (
+        None
+        if problem.free_start is None
+        else _free_start(problem.free_start, _no_expansion(2 * ndx, states))
+    )
     if problem.closure is not None:
         first, last = (states[0], problem.reference(0)), (states[-1], problem.reference(-1))
-        ends = _ends_expansion(dynamics.articulation, problem.closure, first, last, problem.parameters)
-        final = Expansion(final.gradient + ends.gradient[ndx:], final.hessian + ends.hessian[ndx:, ndx:])
-        start = _free_start(jnp.zeros(ndx, bool) if problem.free_start is None else problem.free_start, ends)
+        ends = _ends_expansion(
+            dynamics.articulation, problem.closure, first, last, problem.parameters
+        )
+        final = Expansion(
+            final.gradient + ends.gradient[ndx:], final.hessian + ends.hessian[ndx:, ndx:]
+        )
+        start = _free_start(
+            jnp.zeros(ndx, bool) if problem.free_start is None else problem.free_start, ends
+        )
     return LinearQuadratic(
         linear.state_matrix,
         linear.control_matrix,
@@ -156,10 +211,19 @@ def with_exact_hessians(
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 
-    def hamiltonian(change: Array, x: Array, next_x: Array, control: Array, costate: Array, time: Array) -> Array:
+    def hamiltonian(
+        change: Array, x: Array, next_x: Array, control: Array, costate: Array, time: Array
+    ) -> Array:
         moved_x, moved_control = dynamics.integrate(x, change[:ndx]), control + change[ndx:]
         end, contact_force = dynamics.step(moved_x, moved_control, time)
-        parts = (problem.running, moved_x, moved_control, contact_force, problem.reference(time), problem.parameters)
+        parts = (
+            problem.running,
+            moved_x,
+            moved_control,
+            contact_force,
+            problem.reference(time),
+            problem.parameters,
+        )
         cost = residual_cost(dynamics.articulation, *parts)
         return cost + jnp.sum(costate * dynamics.difference(next_x, end))
 
@@ -177,7 +241,9 @@ def with_exact_hessians(
     running = jax.vmap(jax.hessian(hamiltonian), in_axes=(None, 0, 0, 0, 0, 0))(
         zero, states[:-1], states[1:], controls, costates, times
     )
-    exact = quadratic._replace(hessian=_symmetric(running), final_hessian=_symmetric(jax.hessian(final)(zero[:ndx])))
+    exact = quadratic._replace(
+        hessian=_symmetric(running), final_hessian=_symmetric(jax.hessian(final)(zero[:ndx]))
+    )
     if problem.closure is None:
         return exact
     by_first, by_last = jax.hessian(ends)(jnp.zeros((2, ndx), states.dtype)).swapaxes(1, 2)
@@ -187,7 +253,9 @@ def with_exact_hessians(
 
 
 class Expansion(NamedTuple):
-    """Half a squared residual to second order: its gradient, [k], and its Gauss-Newton Hessian, [k, k]."""
+    """Half a squared residual to second order: its gradient, [k], and its Gauss-Newton Hessian,
+    [k, k].
+    """
 
     gradient: Array
     hessian: Array
@@ -212,9 +280,18 @@ def _running_expansion(
     ndx, nu = knots.num_deviations(articulation, x), len(control)
 
     def residual_at(change: Array, force_change: Array) -> Array:
-        moved_x, moved_control = knots.deviate(articulation, x, change[:ndx]), control + change[ndx:]
+        moved_x, moved_control = (
+            knots.deviate(articulation, x, change[:ndx]),
+            control + change[ndx:],
+        )
         return residual(
-            articulation, function, moved_x, moved_control, contact_force + force_change, reference, parameters
+            articulation,
+            function,
+            moved_x,
+            moved_control,
+            contact_force + force_change,
+            reference,
+            parameters,
         )
 
     zeros = jnp.zeros(ndx + nu, x.dtype), jnp.zeros_like(contact_force)
@@ -228,7 +305,13 @@ def _final_expansion(
 ) -> Expansion:
     def residual_at(change: Array) -> Array:
         return residual(
-            articulation, function, knots.deviate(articulation, x, change), None, None, reference, parameters
+            articulation,
+            function,
+            knots.deviate(articulation, x, change),
+            None,
+            None,
+            reference,
+            parameters,
         )
 
     zero = jnp.zeros(knots.num_deviations(articulation, x), x.dtype)

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from artix.math.arrays import matmul
 
 Array = jax.Array
-#: Projected Newton steps, and step lengths tried in each; a dozen controls converge within five steps.
+#: Projected Newton steps, and step lengths tried in each; a dozen controls converge within five
+#: steps.
 STEPS, LENGTHS = 8, 6
 #: Rows of a triangular system that LAPACK solves at once.
 BLOCK = 12
@@ -24,7 +25,8 @@ class Box(NamedTuple):
 
 
 def free_gains(hessian: Array, gradient: Array, cross: Array) -> tuple[Array, Array]:
-    """The control ``feedforward + gain dx`` at which ``1/2 u hessian u + u (gradient + cross dx)`` is least.
+    """The control ``feedforward + gain dx`` at which ``1/2 u hessian u + u (gradient + cross dx)``
+    is least.
 
     Args:
       hessian: [m, m], positive definite.
@@ -58,7 +60,8 @@ def box_gains(hessian: Array, gradient: Array, cross: Array, box: Box) -> tuple[
 def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array]:
     """The minimum of ``1/2 u hessian u + gradient u`` within bounds, by projected Newton steps.
 
-    Bertsekas, *Projected Newton methods for optimization problems with simple constraints*, SIAM 1982.
+    Bertsekas, *Projected Newton methods for optimization problems with simple constraints*, SIAM
+    1982.
 
     Args:
       hessian: [m, m], positive definite.
@@ -74,7 +77,9 @@ def box_minimum(hessian: Array, gradient: Array, box: Box) -> tuple[Array, Array
 
     def improved(point: Array, _: None) -> tuple[Array, None]:
         slope, free = _slope_and_free(hessian, gradient, point, box)
-        step = -_solve(free_block(hessian, free), jnp.where(free, slope, jnp.zeros_like(slope))[:, None])[:, 0]
+        step = -_solve(
+            free_block(hessian, free), jnp.where(free, slope, jnp.zeros_like(slope))[:, None]
+        )[:, 0]
         lengths = 0.5 ** jnp.arange(LENGTHS, dtype=point.dtype)
         points = jnp.clip(point + lengths[:, None] * step, box.lower, box.upper)
         values = jax.vmap(value)(points)
@@ -94,14 +99,17 @@ def _slope_and_free(hessian: Array, gradient: Array, point: Array, box: Box) -> 
 
 def free_block(hessian: Array, free: Array) -> Array:
     """The Hessian, with rows and columns of the identity for controls that a bound holds."""
-    return jnp.where(free[:, None] & free[None], hessian, jnp.eye(len(hessian), dtype=hessian.dtype))
+    return jnp.where(
+        free[:, None] & free[None], hessian, jnp.eye(len(hessian), dtype=hessian.dtype)
+    )
 
 
 def _solve(matrix: Array, rights: Array) -> Array:
-    """Solves a positive definite system [m, m] for right sides [m, k], by Cholesky and block substitution.
+    """Solves a positive definite system [m, m] for right sides [m, k], by Cholesky and block
+    substitution.
 
-    LAPACK starts its own threads for larger triangular systems, which costs more than they save and ten times as much
-    when processors are busy. Blocks stay below that size.
+    LAPACK starts its own threads for larger triangular systems, which costs more than they save and
+    ten times as much when processors are busy. Blocks stay below that size.
     """
     factor = jnp.linalg.cholesky(matrix)
     blocks = [slice(k, k + BLOCK) for k in range(0, len(factor), BLOCK)]
@@ -115,7 +123,9 @@ def _solve(matrix: Array, rights: Array) -> Array:
             elif known:
                 part = part - matmul(factor[block, : block.start], jnp.concatenate(known))
             known.append(
-                jax.scipy.linalg.solve_triangular(factor[block, block], part, lower=True, trans=int(transposed))
+                jax.scipy.linalg.solve_triangular(
+                    factor[block, block], part, lower=True, trans=int(transposed)
+                )
             )
         return jnp.concatenate(known[::-1] if transposed else known)
 

@@ -1,4 +1,6 @@
-"""Refuses arguments by name: shapes and dtypes while JAX traces, and values if they are known by then."""
+"""Refuses arguments by name: shapes and dtypes while JAX traces, and values if they are known by
+then.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def known(value: Any) -> np.ndarray | None:
     return None if isinstance(value, jax.core.Tracer) else np.asarray(value)
 
 
-def as_array(name: str, value: Any, shape: tuple[int | str, ...], dtype: Any, meaning: str) -> Array:
+def as_array(
+    name: str, value: Any, shape: tuple[int | str, ...], dtype: Any, meaning: str
+) -> Array:
     """An array of this shape and dtype.
 
     Args:
@@ -36,16 +40,20 @@ def as_array(name: str, value: Any, shape: tuple[int | str, ...], dtype: Any, me
     """
     wanted = f"[{', '.join(map(str, shape))}]"
     if not isinstance(value, jax.Array | np.ndarray):
-        raise TypeError(f"{name}: expected an array of shape {wanted}, {meaning}; found {type(value).__name__}")
+        raise TypeError(
+            f"{name}: expected an array of shape {wanted}, {meaning}; found {type(value).__name__}"
+        )
     array = jnp.asarray(value)
     sizes = zip(shape, array.shape, strict=False)
-    if array.ndim != len(shape) or any(size != other for size, other in sizes if not isinstance(size, str)):
+    if array.ndim != len(shape) or any(
+        size != other for size, other in sizes if not isinstance(size, str)
+    ):
         hint = "; use jax.vmap over batches" if array.ndim > len(shape) else ""
         raise ValueError(f"{name}: expected shape {wanted}, {meaning}; found {array.shape}{hint}")
     if array.dtype != dtype:
         raise TypeError(
-            f"{name}: expected dtype {dtype}, that of the articulation; found {array.dtype}. Convert the array, or the "
-            "articulation with articulation.astype(...)"
+            f"{name}: expected dtype {dtype}, that of the articulation; found {array.dtype}. "
+            "Convert the array, or the articulation with articulation.astype(...)"
         )
     return array
 
@@ -53,7 +61,9 @@ def as_array(name: str, value: Any, shape: tuple[int | str, ...], dtype: Any, me
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raises unless a string is one of several."""
     if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}; found {value!r}")
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, choices))}; found {value!r}"
+        )
 
 
 def check_positive(name: str, value: Any, unit: str) -> None:
@@ -73,7 +83,9 @@ def check_not_negative(name: str, value: Any) -> None:
 def check_names(name: str, names: Any) -> None:
     """Raises unless names are a sequence of different strings."""
     if isinstance(names, str):
-        raise TypeError(f"{name}: expected a sequence of names; found the string {names!r}: write [{names!r}]")
+        raise TypeError(
+            f"{name}: expected a sequence of names; found the string {names!r}: write [{names!r}]"
+        )
     repeated = {each for each in names if list(names).count(each) > 1}
     if repeated:
         raise ValueError(f"{name}: {', '.join(map(repr, sorted(repeated)))} occurs more than once")

@@ -1,11 +1,13 @@
-"""Equality and inequality constraints on states, controls and contact forces, by augmented Lagrangians.
+"""Equality and inequality constraints on states, controls and contact forces, by augmented
+Lagrangians.
 
-Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and its positive part for
-``h <= 0``, so that constraints have Gauss-Newton Hessians as costs do. Nocedal and Wright,
-*Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*, IROS 2019. When multipliers move and when
-the weight rises is decided as in Birgin and Martínez, *Practical augmented Lagrangian methods*, SIAM 2014: each
-augmented problem is solved to a precision, the merit is its own cost, and the weight rises only where the multipliers
-alone do not bring the violation down.
+Each constraint becomes a residual: ``sqrt(weight) (h + multiplier / weight)`` for ``h = 0``, and
+its positive part for ``h <= 0``, so that constraints have Gauss-Newton Hessians as costs do.
+Nocedal and Wright, *Numerical Optimization*, chapter 17; Howell, Jackson and Manchester, *ALTRO*,
+IROS 2019. When multipliers move and when the weight rises is decided as in Birgin and Martínez,
+*Practical augmented Lagrangian methods*, SIAM 2014: each augmented problem is solved to a
+precision, the merit is its own cost, and the weight rises only where the multipliers alone do not
+bring the violation down.
 """
 
 from __future__ import annotations
@@ -20,13 +22,22 @@ import numpy as np
 
 from artix.model.checks import check_count, check_finite
 from artix.optimal_control.checks import check_positive
-from artix.optimal_control.ilqr import Iterations, Options, Solution, has_converged, is_stuck, last_of, settle
+from artix.optimal_control.ilqr import (
+    Iterations,
+    Options,
+    Solution,
+    has_converged,
+    is_stuck,
+    last_of,
+    settle,
+)
 from artix.optimal_control.problem import Knot, Problem, Residual, closure, residual, vector
 from artix.optimal_control.sensitivity import with_implicit_derivatives
 from artix.optimal_control.solver import optimise, prepared
 
 Array = jax.Array
-#: Corrections of the multipliers that carry derivatives; each reduces the error by a factor of about 1 / weight.
+#: Corrections of the multipliers that carry derivatives; each reduces the error by a factor of
+#: about 1 / weight.
 CORRECTIONS = 3
 #: Weight of those corrections where the solution's own is smaller.
 CORRECTION_WEIGHT = 1e5
@@ -36,12 +47,14 @@ WEIGHTS, WARM_WEIGHT = (1.0, 1000.0), 100.0
 PRECISION, SHARPENING = 1e-3, 0.1
 #: The weight rises where the violation falls by less than this factor.
 FALL = 0.1
-#: An augmented problem ends where no step is an improvement at this damping: a kink, or all digits are spent.
+#: An augmented problem ends where no step is an improvement at this damping: a kink, or all digits
+#: are spent.
 STUCK_DAMPING = 1e6
 
 
 class Multipliers(NamedTuple):
-    """Lagrange multipliers of the constraints; ``None`` for each kind that the problem does not have.
+    """Lagrange multipliers of the constraints; ``None`` for each kind that the problem does not
+    have.
 
     Attributes:
       equality: one row for each knot, [T, e].
@@ -52,10 +65,17 @@ class Multipliers(NamedTuple):
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)
-      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
+      >>> effort, arrive = (
+      ...     lambda knot: 0.1 * knot.control,
+      ...     lambda knot: knot.state.joint_position - 0.3,
+      ... )
       >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
-      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
-      >>> solution = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=2)
+      >>> problem = optimal_control.Problem(
+      ...     dynamics, jnp.zeros(4), effort, rest, final_equality=arrive
+      ... )
+      >>> solution = optimal_control.solve_constrained(
+      ...     problem, jnp.zeros((10, 2)), iterations=2, outer_iterations=2
+      ... )
       >>> solution.multipliers.final_equality.shape, solution.multipliers.inequality
       ((2,), None)
     """
@@ -71,24 +91,30 @@ class ConstrainedSolution(NamedTuple):
     """The result of :func:`solve_constrained`.
 
     Attributes:
-      solution: solution of the last augmented problem. Its cost includes that of the constraints; its ``converged`` is
-        that of the whole.
+      solution: solution of the last augmented problem. Its cost includes that of the constraints;
+        its ``converged`` is that of the whole.
       multipliers: multipliers of the constraints; pass them on to warm-start.
-      violation: largest violation of a constraint after each outer iteration, [outer_iterations]; once the solution has
-        converged, entries repeat the last one.
+      violation: largest violation of a constraint after each outer iteration, [outer_iterations];
+        once the solution has converged, entries repeat the last one.
       cost: cost of the trajectory without constraints, :func:`total_cost`, [].
-      feasible: whether the last violation is at most ``feasibility_tolerance``, [] of bool. If not, the trajectory
-        breaks constraints: more iterations, another start or a higher ``most_weight`` may help, or there is none that
-        keeps them.
-      converged: whether the trajectory is feasible and stationary: constraints are kept, inactive ones have no
-        multipliers, and the predicted decrease is at most ``tolerance (1 + cost)``, [] of bool.
+      feasible: whether the last violation is at most ``feasibility_tolerance``, [] of bool. If not,
+        the trajectory breaks constraints: more iterations, another start or a higher
+        ``most_weight`` may help, or there is none that keeps them.
+      converged: whether the trajectory is feasible and stationary: constraints are kept, inactive
+        ones have no multipliers, and the predicted decrease is at most ``tolerance (1 + cost)``, []
+        of bool.
       weight: weight of the squared constraints in the end, []; pass it on with the multipliers.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)
-      >>> effort, arrive = lambda knot: 0.1 * knot.control, lambda knot: knot.state.joint_position - 0.3
+      >>> effort, arrive = (
+      ...     lambda knot: 0.1 * knot.control,
+      ...     lambda knot: knot.state.joint_position - 0.3,
+      ... )
       >>> rest = lambda knot: 0.1 * knot.state.joint_velocity
-      >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, rest, final_equality=arrive)
+      >>> problem = optimal_control.Problem(
+      ...     dynamics, jnp.zeros(4), effort, rest, final_equality=arrive
+      ... )
       >>> solution = optimal_control.solve_constrained(problem, jnp.zeros((10, 2)))
       >>> solution.solution.states.shape, bool(solution.feasible), bool(solution.converged)
       ((11, 4), True, True)
@@ -135,72 +161,94 @@ def solve_constrained(
 ) -> ConstrainedSolution:
     """Finds a trajectory of least cost under the problem's constraints.
 
-    The method of augmented Lagrangians. Each outer iteration solves the augmented problem from the previous solution,
-    more precisely each time and with the damping of the start. If that succeeds, the multipliers move, and the weight
-    rises where the violation has not fallen to a tenth; otherwise the next outer iteration goes on. It ends once the
-    solution has converged. Nocedal and Wright, *Numerical Optimization*, 2006, chapter 17; Birgin and Martínez,
-    *Practical augmented Lagrangian methods*, SIAM 2014; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
+    The method of augmented Lagrangians. Each outer iteration solves the augmented problem from the
+    previous solution, more precisely each time and with the damping of the start. If that succeeds,
+    the multipliers move, and the weight rises where the violation has not fallen to a tenth;
+    otherwise the next outer iteration goes on. It ends once the solution has converged. Nocedal and
+    Wright, *Numerical Optimization*, 2006, chapter 17; Birgin and Martínez, *Practical augmented
+    Lagrangian methods*, SIAM 2014; Howell, Jackson and Manchester, *ALTRO*, IROS 2019.
 
-    The result is a local optimum, and which one depends on the guess. A small ``weight`` lets the first iterations pass
-    through obstacles and miss the end; with a large one they keep to the constraints and take shorter steps. With
-    several weights, all are tried at once, and the cheapest trajectory that has converged is returned. So it is by
-    default, unless there are multipliers from which to go on; one weight, such as 100, takes a third to a half of the
-    time.
+    The result is a local optimum, and which one depends on the guess. A small ``weight`` lets the
+    first iterations pass through obstacles and miss the end; with a large one they keep to the
+    constraints and take shorter steps. With several weights, all are tried at once, and the
+    cheapest trajectory that has converged is returned. So it is by default, unless there are
+    multipliers from which to go on; one weight, such as 100, takes a third to a half of the time.
 
-    *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the trajectory, its cost
-    and the multipliers by all arrays of the problem, with the active constraints kept. A few corrections of the
-    multipliers at the solution carry them; their relative error is about the factor by which the violation has fallen.
-    They are right where the solution has converged and no constraint is about to become active or inactive. They need
-    float64: with the weights of these corrections, the recursion fails in float32 for many problems, which gives NaN.
+    *Derivatives.* Reverse mode is implicit, as in :func:`solve`: it gives the derivatives of the
+    trajectory, its cost and the multipliers by all arrays of the problem, with the active
+    constraints kept. A few corrections of the multipliers at the solution carry them; their
+    relative error is about the factor by which the violation has fallen. They are right where the
+    solution has converged and no constraint is about to become active or inactive. They need
+    float64: with the weights of these corrections, the recursion fails in float32 for many
+    problems, which gives NaN.
 
     Args:
-      problem: the problem, with ``equality``, ``inequality``, ``final_equality``, ``final_inequality`` or ``closure``.
+      problem: the problem, with ``equality``, ``inequality``, ``final_equality``,
+        ``final_inequality`` or ``closure``.
       controls: a first guess of the forces of the actuated joints [N m or N], shape [T, nu].
       states: a first guess, shape [T + 1, nx], as for :func:`solve`.
       multipliers: a first guess, such as those of a similar problem; zeros by default.
       outer_iterations: largest number of augmented problems.
-      weight: weight of the squared constraints in the first outer iteration, [], or several to choose from, [k];
-        ``None`` for both 1 and 1000, or for 100 with ``multipliers``.
+      weight: weight of the squared constraints in the first outer iteration, [], or several to
+        choose from, [k]; ``None`` for both 1 and 1000, or for 100 with ``multipliers``.
       weight_growth: factor by which the weight rises.
       most_weight: largest weight.
-      feasibility_tolerance: largest violation of a feasible trajectory, in the units of the constraints, which should
-        be of order one; ``None`` for 1e-8 in float64 and 1e-4 in float32.
-      tolerance: largest predicted decrease of a converged trajectory, relative to one plus its cost; ``None`` for 1e-8
-        in float64 and 1e-6 in float32.
+      feasibility_tolerance: largest violation of a feasible trajectory, in the units of the
+        constraints, which should be of order one; ``None`` for 1e-8 in float64 and 1e-4 in float32.
+      tolerance: largest predicted decrease of a converged trajectory, relative to one plus its
+        cost; ``None`` for 1e-8 in float64 and 1e-6 in float32.
       damping: added to the controls' Hessians at the start of each outer iteration.
-      options: other options of :func:`solve`, such as the largest number of ``iterations`` in each outer one.
+      options: other options of :func:`solve`, such as the largest number of ``iterations`` in each
+        outer one.
 
     Returns:
-      The trajectory, the multipliers, how far constraints are violated, and whether it has converged.
+      The trajectory, the multipliers, how far constraints are violated, and whether it has
+      converged.
 
     Raises:
-      ValueError: the problem has no constraints, multipliers do not fit them, a weight, its growth or a tolerance is
-        not positive, or :func:`solve` refuses an argument.
+      ValueError: the problem has no constraints, multipliers do not fit them, a weight, its growth
+        or a tolerance is not positive, or :func:`solve` refuses an argument.
       TypeError: as :func:`solve`, or ``outer_iterations`` is no whole number.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> dynamics = optimal_control.discrete_dynamics(pendulum, 0.05)
       >>> effort = lambda knot: 0.1 * knot.control
-      >>> arrive = lambda knot: jnp.concatenate([knot.state.joint_position - 0.3, knot.state.joint_velocity])
+      >>> arrive = lambda knot: jnp.concatenate(
+      ...     [knot.state.joint_position - 0.3, knot.state.joint_velocity]
+      ... )
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, final_equality=arrive)
-      >>> solution = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((10, 2)))
+      >>> solution = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(
+      ...     jnp.zeros((10, 2))
+      ... )
       >>> bool(solution.converged), float(solution.violation[-1]) < 1e-4
       (True, True)
     """
     if weight is None:
         weight = WEIGHTS if multipliers is None else WARM_WEIGHT
     is_double = problem.start.dtype == jnp.float64
-    feasible_at = (1e-8 if is_double else 1e-4) if feasibility_tolerance is None else feasibility_tolerance
+    feasible_at = (
+        (1e-8 if is_double else 1e-4) if feasibility_tolerance is None else feasibility_tolerance
+    )
     flat_at = (1e-8 if is_double else 1e-6) if tolerance is None else tolerance
     check_count("outer_iterations", outer_iterations)
-    for name, value in (("weight", weight), ("weight_growth", weight_growth), ("most_weight", most_weight),
-                        ("feasibility_tolerance", feasible_at), ("tolerance", flat_at)):  # fmt: skip
+    positive = {
+        "weight": weight,
+        "weight_growth": weight_growth,
+        "most_weight": most_weight,
+        "feasibility_tolerance": feasible_at,
+        "tolerance": flat_at,
+    }
+    for name, value in positive.items():
         check_positive(name, value, "1")
     if np.ndim(weight) > 1 or not np.size(weight):
-        raise ValueError(f"weight: expected a number, or several, [k]; found shape {np.shape(weight)}")
+        raise ValueError(
+            f"weight: expected a number, or several, [k]; found shape {np.shape(weight)}"
+        )
     if not problem.constraints:
-        raise ValueError("the problem has no constraints: give equality, inequality, ...; or use solve")
+        raise ValueError(
+            "the problem has no constraints: give equality, inequality, ...; or use solve"
+        )
     steps = _options(**options)
     problem, controls, states = prepared(problem, controls, states, steps)
     dtype = problem.start.dtype
@@ -210,14 +258,18 @@ def solve_constrained(
         multipliers = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     _check_multipliers(multipliers, shapes)
 
-    def solved(problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array):
+    def solved(
+        problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array
+    ):
         def goes_on(search: _Search) -> Array:
             return (search.rounds < outer_iterations) & ~search.is_over
 
         def body(search: _Search) -> _Search:
             multipliers, weight = search.multipliers, search.weight
             each, trajectory = augmented(problem, multipliers, weight), search.solution
-            solution = settle(each, trajectory.states, trajectory.controls, steps, damping, search.precision)
+            solution = settle(
+                each, trajectory.states, trajectory.controls, steps, damping, search.precision
+            )
             values = constraints_along(problem, solution.states, solution.controls)
             report = last_of(solution.iterations)
             unmet = _unmet(values, multipliers, weight)
@@ -254,7 +306,9 @@ def solve_constrained(
             jnp.zeros((), dtype),
         )
         end = jax.lax.while_loop(goes_on, body, start)
-        violation = end.violation[jnp.minimum(jnp.arange(outer_iterations, dtype=jnp.int32), end.rounds - 1)]
+        violation = end.violation[
+            jnp.minimum(jnp.arange(outer_iterations, dtype=jnp.int32), end.rounds - 1)
+        ]
         return ConstrainedSolution(
             end.solution._replace(converged=end.is_over),
             end.multipliers,
@@ -265,31 +319,56 @@ def solve_constrained(
             end.weight,
         )
 
-    def cotangent(problem_of: Any, values: Any, optimum: ConstrainedSolution, by: ConstrainedSolution) -> Any:
-        """Repeats corrections at the solution; the multipliers' derivatives converge with each of them."""
-        controls, states, multipliers = optimum.solution.controls, optimum.solution.states, optimum.multipliers
+    def cotangent(
+        problem_of: Any, values: Any, optimum: ConstrainedSolution, by: ConstrainedSolution
+    ) -> Any:
+        """Repeats corrections at the solution; the multipliers' derivatives converge with each of
+        them.
+        """
+        controls, states, multipliers = (
+            optimum.solution.controls,
+            optimum.solution.states,
+            optimum.multipliers,
+        )
         last = jnp.maximum(optimum.weight, jnp.asarray(min(CORRECTION_WEIGHT, most_weight), dtype))
         once = steps._replace(iterations=1)
 
         def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers, Array]:
             problem = problem_of(values)
 
-            def correct(multipliers: Multipliers, _: None) -> tuple[Multipliers, tuple[Array, Array, Array, Array]]:
+            def correct(
+                multipliers: Multipliers, _: None
+            ) -> tuple[Multipliers, tuple[Array, Array, Array, Array]]:
                 each = augmented(problem, multipliers, last)
                 solution = optimise(each, controls, states, once, damping, flat_at)
                 missed = constraints_along(problem, solution.states, solution.controls)
                 cost = solution.cost - _penalty(missed, multipliers, last)
-                return _moved(multipliers, missed, last), (solution.states, solution.controls, solution.cost, cost)
+                return _moved(multipliers, missed, last), (
+                    solution.states,
+                    solution.controls,
+                    solution.cost,
+                    cost,
+                )
 
             multipliers_, corrected = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
             states_, controls_, augmented_cost, cost = (each[-1] for each in corrected)
             return states_, controls_, augmented_cost, multipliers_, cost
 
-        cotangents = by.solution.states, by.solution.controls, by.solution.cost, by.multipliers, by.cost
+        cotangents = (
+            by.solution.states,
+            by.solution.controls,
+            by.solution.cost,
+            by.multipliers,
+            by.cost,
+        )
         return jax.vjp(repeated, values)[1](cotangents)[0]
 
-    def best(problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weights: Array):
-        each = jax.vmap(solved, in_axes=(None, None, None, None, 0))(problem, controls, states, multipliers, weights)
+    def best(
+        problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weights: Array
+    ):
+        each = jax.vmap(solved, in_axes=(None, None, None, None, 0))(
+            problem, controls, states, multipliers, weights
+        )
         cost = jnp.where(each.converged, each.cost, jnp.inf)
         missed = jnp.nan_to_num(each.violation[:, -1], nan=jnp.inf)
         k = jnp.where(jnp.any(each.converged), jnp.argmin(cost), jnp.argmin(missed))
@@ -340,7 +419,8 @@ def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array |
     """
     start = Multipliers(None, None, None, None) if multipliers is None else multipliers
     padded = [
-        each if each is None else jnp.concatenate([each, each[-1:]]) for each in (start.equality, start.inequality)
+        each if each is None else jnp.concatenate([each, each[-1:]])
+        for each in (start.equality, start.inequality)
     ]
     final = start.final_equality, start.final_inequality, start.closure
     return problem.replace(
@@ -358,7 +438,9 @@ def augmented(problem: Problem, multipliers: Multipliers | None, weight: Array |
 
 @dataclasses.dataclass(frozen=True)
 class _Augmented:
-    """A residual with those of constraints; compared by its parts, so that compiled programs are reused."""
+    """A residual with those of constraints; compared by its parts, so that compiled programs are
+    reused.
+    """
 
     cost: Residual | None
     equality: Residual | None
@@ -375,7 +457,9 @@ class _Augmented:
         if self.equality is not None:
             parts.append(root * _shifted(vector(self.equality, inner), equality, weight))
         if self.inequality is not None:
-            parts.append(root * jnp.maximum(_shifted(vector(self.inequality, inner), inequality, weight), 0))
+            parts.append(
+                root * jnp.maximum(_shifted(vector(self.inequality, inner), inequality, weight), 0)
+            )
         return jnp.concatenate(parts)
 
 
@@ -387,7 +471,10 @@ class _AugmentedClosure:
 
     def __call__(self, first: Knot, last: Knot) -> Array:
         parameters, *_, multiplier, weight = last.parameters
-        inner = [each._replace(reference=each.reference[0], parameters=parameters) for each in (first, last)]
+        inner = [
+            each._replace(reference=each.reference[0], parameters=parameters)
+            for each in (first, last)
+        ]
         return jnp.sqrt(weight) * _shifted(vector(self.closure, *inner), multiplier, weight)
 
 
@@ -442,10 +529,16 @@ def largest_violation(violations: Multipliers) -> Array:
 
 
 def _unmet(values: Multipliers, multipliers: Multipliers, weight: Array) -> Array:
-    """The largest violation of a constraint, or, in the same unit, multiplier of one that is not active."""
+    """The largest violation of a constraint, or, in the same unit, multiplier of one that is not
+    active.
+    """
 
     def kept(value: Array | None, multiplier: Array | None) -> Array | None:
-        return None if value is None or multiplier is None else jnp.abs(jnp.maximum(value, -multiplier / weight))
+        return (
+            None
+            if value is None or multiplier is None
+            else jnp.abs(jnp.maximum(value, -multiplier / weight))
+        )
 
     return largest_violation(
         values._replace(
@@ -458,12 +551,18 @@ def _unmet(values: Multipliers, multipliers: Multipliers, weight: Array) -> Arra
 def _moved(multipliers: Multipliers, values: Multipliers, weight: Array) -> Multipliers:
     """The multipliers that a solution of an augmented problem suggests."""
     moved = jax.tree.map(lambda each, value: each + weight * value, multipliers, values)
-    return moved._replace(inequality=_positive(moved.inequality), final_inequality=_positive(moved.final_inequality))
+    return moved._replace(
+        inequality=_positive(moved.inequality), final_inequality=_positive(moved.final_inequality)
+    )
 
 
 def _penalty(values: Multipliers, multipliers: Multipliers, weight: Array) -> Array:
     """The constraints' part of the augmented cost."""
-    return 0.5 / weight * sum(jnp.sum(each**2) for each in jax.tree.leaves(_moved(multipliers, values, weight)))
+    return (
+        0.5
+        / weight
+        * sum(jnp.sum(each**2) for each in jax.tree.leaves(_moved(multipliers, values, weight)))
+    )
 
 
 def _positive(multiplier: Array | None) -> Array | None:

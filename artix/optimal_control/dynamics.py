@@ -1,8 +1,10 @@
-"""Steps of an articulation as functions of flat vectors, and their derivatives in the tangent space.
+"""Steps of an articulation as functions of flat vectors, and their derivatives in the tangent
+space.
 
-Optimisers want vectors. A state ``x`` is one vector of configuration and generalised velocity. A deviation ``dx`` of
-configuration and velocity has one entry for each direction of motion, so no quaternion enters a Riccati equation.
-``dynamics.integrate`` applies a deviation to a state, ``dynamics.difference`` finds the one between two states.
+Optimisers want vectors. A state ``x`` is one vector of configuration and generalised velocity. A
+deviation ``dx`` of configuration and velocity has one entry for each direction of motion, so no
+quaternion enters a Riccati equation. ``dynamics.integrate`` applies a deviation to a state,
+``dynamics.difference`` finds the one between two states.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ LONGEST = 1.0
 
 
 class TangentLinearization(NamedTuple):
-    """A step about a nominal one: ``dx' = A dx + B du``; see :meth:`DiscreteDynamics.linearize_tangent`.
+    """A step about a nominal one: ``dx' = A dx + B du``; see
+    :meth:`DiscreteDynamics.linearize_tangent`.
 
     Attributes:
       next_state: the nominal state after the step, flat, [nx].
@@ -59,17 +62,19 @@ class TangentLinearization(NamedTuple):
 class DiscreteDynamics(struct.PyTreeNode):
     """Steps of an articulation as ``x' = f(x, u, t)``; make one by :func:`discrete_dynamics`.
 
-    This is a pytree: all numbers of the articulation, the schedule and the ground can be replaced, batched and
-    differentiated.
+    This is a pytree: all numbers of the articulation, the schedule and the ground can be replaced,
+    batched and differentiated.
 
     Attributes:
       articulation: the articulation.
       dt: length of a step [s]; ``None`` if it is the last control of each knot.
       contact_schedule: which frames stand when; ``None`` for none.
       ground: what the articulation's shapes touch in the step's own contact; ``None`` for nothing.
-      options: those of :func:`artix.step` if it takes the step; ``None`` for smooth and scheduled dynamics.
+      options: those of :func:`artix.step` if it takes the step; ``None`` for smooth and scheduled
+        dynamics.
       actuated: the DOFs that controls drive, counted from the first joint.
-      actuator: what turns controls into forces, with states of its own; ``None`` where controls are forces.
+      actuator: what turns controls into forces, with states of its own; ``None`` where controls are
+        forces.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -77,16 +82,16 @@ class DiscreteDynamics(struct.PyTreeNode):
       >>> dynamics.num_states, dynamics.num_deviations, dynamics.num_controls
       (37, 36, 12)
 
-    Subclass it, with a method ``step`` of the same arguments and results, for dynamics of your own, such as drag,
-    thrust or a learned residual. Further fields are arrays by which solutions can be differentiated; a property
-    ``num_controls`` replaces the number of controls. Derivatives are then tangents through ``step``.
+    Subclass it, with a method ``step`` of the same arguments and results, for dynamics of your own,
+    such as drag, thrust or a learned residual. Further fields are arrays by which solutions can be
+    differentiated; a property ``num_controls`` replaces the number of controls. Derivatives are
+    then tangents through ``step``.
 
       >>> class Drag(optimal_control.DiscreteDynamics):
       ...     drag: jax.Array | float = 0.5  # [N m s]
       ...
       ...     def step(self, x, control, time=0):
       ...         return super().step(x, control - self.drag * self.unpack(x).joint_velocity, time)
-      ...
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> plain = optimal_control.discrete_dynamics(pendulum, 0.01)
       >>> slowed, moving = Drag(**vars(plain)), jnp.array([0.0, 0.0, 2.0, 0.0])
@@ -120,7 +125,9 @@ class DiscreteDynamics(struct.PyTreeNode):
 
     @property
     def num_controls(self) -> int:
-        """Length nu of a control: a force for each actuated DOF, and the step's length where that is free."""
+        """Length nu of a control: a force for each actuated DOF, and the step's length where that
+        is free.
+        """
         return len(self.actuated) + (self.dt is None)
 
     @property
@@ -129,7 +136,8 @@ class DiscreteDynamics(struct.PyTreeNode):
         return 0 if self.contact_schedule is None else self.contact_schedule.constraints.num_rows
 
     def pack(self, state: artix.State, actuator_state: Array | None = None) -> Array:
-        """A state as a flat vector: root pose [7] of a floating base, joint positions [n], generalised velocity [nv].
+        """A state as a flat vector: root pose [7] of a floating base, joint positions [n],
+        generalised velocity [nv].
 
         The states of motors follow, if there are some.
 
@@ -151,12 +159,17 @@ class DiscreteDynamics(struct.PyTreeNode):
             return body
         if actuator_state is None:
             places = np.asarray(self.actuated)
-            actuator_state = self.actuator.rest(state.joint_position[places], state.joint_velocity[places])
+            actuator_state = self.actuator.rest(
+                state.joint_position[places], state.joint_velocity[places]
+            )
         shape, dtype = (self.num_actuator_states,), self.articulation.dtype
-        return jnp.concatenate([body, as_array("actuator_state", actuator_state, shape, dtype, "of all motors")])
+        return jnp.concatenate(
+            [body, as_array("actuator_state", actuator_state, shape, dtype, "of all motors")]
+        )
 
     def unpack(self, x: Array) -> artix.State:
-        """The state of a flat vector, the inverse of :meth:`pack`; motors' states are its last entries.
+        """The state of a flat vector, the inverse of :meth:`pack`; motors' states are its last
+        entries.
 
         Args:
           x: shape [nx].
@@ -164,7 +177,9 @@ class DiscreteDynamics(struct.PyTreeNode):
         return knots.unpack(self.articulation, self._split(x)[0])
 
     def integrate(self, x: Array, deviation: Array) -> Array:
-        """Moves a flat state [nx] by a deviation [ndx]: the configuration along :func:`artix.integrate`."""
+        """Moves a flat state [nx] by a deviation [ndx]: the configuration along
+        :func:`artix.integrate`.
+        """
         return knots.deviate(self.articulation, self._checked(x), deviation)
 
     def difference(self, nominal: Array, x: Array) -> Array:
@@ -185,30 +200,45 @@ class DiscreteDynamics(struct.PyTreeNode):
         return self.step(x, control, time)[0]
 
     def step(self, x: Array, control: Array, time: int | Array = 0) -> tuple[Array, Array]:
-        """The state after a step, [nx], and the forces on the rows of the contact schedule during it, [R]."""
+        """The state after a step, [nx], and the forces on the rows of the contact schedule during
+        it, [R].
+        """
         (body, _), (force, motors) = self._split(x), self._driven(self._seen(x, control))
         if self.options is not None and self.dt is not None:
-            moved = knots.simulated(self.articulation, body, force, self.dt, self.actuated, self.options, self.ground)
+            moved = knots.simulated(
+                self.articulation, body, force, self.dt, self.actuated, self.options, self.ground
+            )
             contact_force = jnp.zeros(0, x.dtype)
         else:
-            moved, contact_force = knots.advance(*self._smooth(time), body, force, self.dt, self.actuated)
+            moved, contact_force = knots.advance(
+                *self._smooth(time), body, force, self.dt, self.actuated
+            )
         return moved if self.actuator is None else jnp.concatenate([moved, motors]), contact_force
 
     def deviated_step(
-        self, x: Array, control: Array, deviation: Array, control_change: Array, time: int | Array = 0
+        self,
+        x: Array,
+        control: Array,
+        deviation: Array,
+        control_change: Array,
+        time: int | Array = 0,
     ) -> Array:
-        """The step in tangent space: how the next state deviates, [ndx], if state [ndx] and control [nu] do.
+        """The step in tangent space: how the next state deviates, [ndx], if state [ndx] and control
+        [nu] do.
 
         Its Jacobian at zero is what :meth:`linearize_tangent` returns in closed form.
         """
         moved = self(self.integrate(x, deviation), control + control_change, time)
         return self.difference(jax.lax.stop_gradient(self(x, control, time)), moved)
 
-    def linearize_tangent(self, x: Array, control: Array, time: int | Array = 0) -> TangentLinearization:
+    def linearize_tangent(
+        self, x: Array, control: Array, time: int | Array = 0
+    ) -> TangentLinearization:
         """The step and its matrices in deviations of configuration and velocity.
 
-        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where :func:`artix.step` or a
-        subclass takes the step, or its length is free, they are tangents through it.
+        Smooth and scheduled dynamics have closed-form derivatives, in one kernel. Where
+        :func:`artix.step` or a subclass takes the step, or its length is free, they are tangents
+        through it.
 
         Args:
           x: the nominal state, flat, shape [nx].
@@ -219,7 +249,9 @@ class DiscreteDynamics(struct.PyTreeNode):
           The nominal step and the matrices.
 
         Examples:
-          >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
+          >>> dynamics = optimal_control.discrete_dynamics(
+          ...     artix.robots.load("double_pendulum"), 0.01
+          ... )
           >>> dynamics.linearize_tangent(jnp.zeros(4), jnp.zeros(2)).state_matrix.shape
           (4, 4)
         """
@@ -235,19 +267,31 @@ class DiscreteDynamics(struct.PyTreeNode):
         matrix, by_force = jax.jacfwd(twin)(jnp.zeros(ndx + self.num_controls, x.dtype))
         return TangentLinearization(end, matrix[:, :ndx], matrix[:, ndx:], contact_force, by_force)
 
-    def _linearized(self, x: Array, control: Array, dt: Array, time: int | Array) -> TangentLinearization:
+    def _linearized(
+        self, x: Array, control: Array, dt: Array, time: int | Array
+    ) -> TangentLinearization:
         """Closed-form derivatives of the robot's step, and of the motors'."""
         seen, (body, _) = self._seen(x, control), self._split(x)
         force, motors = self._driven(seen)
-        linear = TangentLinearization(*knots.linearized(*self._smooth(time), body, force, dt, self.actuated))
+        linear = TangentLinearization(
+            *knots.linearized(*self._smooth(time), body, force, dt, self.actuated)
+        )
         if self.actuator is None:
             return linear
-        ndx, tree, places = self.num_deviations, self.articulation.topology, np.asarray(self.actuated)
+        ndx, tree, places = (
+            self.num_deviations,
+            self.articulation.topology,
+            np.asarray(self.actuated),
+        )
         joints = places + tree.num_base_dofs
-        columns = np.concatenate([joints, tree.nv + joints, np.arange(2 * tree.nv, ndx + self.num_controls)])
+        columns = np.concatenate(
+            [joints, tree.nv + joints, np.arange(2 * tree.nv, ndx + self.num_controls)]
+        )
         by_seen = jax.jacfwd(self._driven)(seen)
         zero = jnp.zeros((len(places) + len(motors), ndx + self.num_controls), x.dtype)
-        by_force, by_motors = jnp.split(zero.at[:, columns].set(jnp.concatenate(by_seen)), [len(places)])
+        by_force, by_motors = jnp.split(
+            zero.at[:, columns].set(jnp.concatenate(by_seen)), [len(places)]
+        )
 
         def chained(of_body: Array, of_force: Array) -> Array:
             return matmul(of_force, by_force).at[:, : 2 * tree.nv].add(of_body)
@@ -270,16 +314,28 @@ class DiscreteDynamics(struct.PyTreeNode):
         return knots.split(self.articulation, self._checked(x))
 
     def _seen(self, x: Array, control: Array) -> Array:
-        """What motors see: positions and velocities of their joints, their states, and the control."""
+        """What motors see: positions and velocities of their joints, their states, and the
+        control.
+        """
         if self.actuator is None:
             return control
-        places, tree, dtype = np.asarray(self.actuated), self.articulation.topology, self.articulation.dtype
-        control = as_array("control", control, (self.num_controls,), dtype, "a command for each motor")
+        places, tree, dtype = (
+            np.asarray(self.actuated),
+            self.articulation.topology,
+            self.articulation.dtype,
+        )
+        control = as_array(
+            "control", control, (self.num_controls,), dtype, "a command for each motor"
+        )
         velocity = (7 if tree.num_base_dofs else 0) + tree.num_dofs + tree.num_base_dofs
-        return jnp.concatenate([x[velocity - tree.nv + places], x[velocity + places], self._split(x)[1], control])
+        return jnp.concatenate(
+            [x[velocity - tree.nv + places], x[velocity + places], self._split(x)[1], control]
+        )
 
     def _driven(self, seen: Array) -> tuple[Array, Array]:
-        """Forces of the actuated DOFs, with the step's length where that is free, and the next states of the motors."""
+        """Forces of the actuated DOFs, with the step's length where that is free, and the next
+        states of the motors.
+        """
         if self.actuator is None:
             return seen, seen[:0]
         count, dt = len(self.actuated), seen[-1] if self.dt is None else self.dt
@@ -289,14 +345,20 @@ class DiscreteDynamics(struct.PyTreeNode):
         force, state = self.actuator.step(position, velocity, state, control, dt)
         return jnp.concatenate([force, length]), state
 
-    def _smooth(self, time: int | Array) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
-        """Arguments of smooth dynamics: the articulation, the constraints of all feet, the damping that frees some."""
+    def _smooth(
+        self, time: int | Array
+    ) -> tuple[artix.Articulation, artix.Constraints | None, Array | None]:
+        """Arguments of smooth dynamics: the articulation, the constraints of all feet, the damping
+        that frees some.
+        """
         schedule = self.contact_schedule
         if schedule is None:
             return self.articulation, None, None
         knot, count = known(time), len(schedule.active)
         if knot is not None and not -count <= knot < count:
-            raise IndexError(f"time: the contact schedule has {count} knots; there is no knot {knot}")
+            raise IndexError(
+                f"time: the contact schedule has {count} knots; there is no knot {knot}"
+            )
         return self.articulation, schedule.constraints, schedule.damping(schedule.active[time])
 
 
@@ -312,15 +374,17 @@ def discrete_dynamics(
 ) -> DiscreteDynamics:
     """Steps of an articulation under joint forces, on flat vectors.
 
-    There are three kinds. *Smooth*, the default, is one step of semi-implicit Euler on :func:`artix.forward_dynamics`.
-    *Scheduled* is the same on :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
-    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds instead. *Simulated*, of
-    a scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact included, and
-    differentiates through its laws.
+    There are three kinds. *Smooth*, the default, is one step of semi-implicit Euler on
+    :func:`artix.forward_dynamics`. *Scheduled* is the same on
+    :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
+    closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds
+    instead. *Simulated*, of a scene with a ground or with ``options``, is :func:`artix.step` with
+    everything in it, contact included, and differentiates through its laws.
 
-    With ``dt=None`` the time is free: the last control of each knot is the length of its step [s], to be bounded by
-    the problem. The step is then the midpoint method, of second order, since an optimiser chooses lengths by the
-    error of the integrator: semi-implicit Euler would swing up a pendulum in a tenth less than the least time.
+    With ``dt=None`` the time is free: the last control of each knot is the length of its step [s],
+    to be bounded by the problem. The step is then the midpoint method, of second order, since an
+    optimiser chooses lengths by the error of the integrator: semi-implicit Euler would swing up a
+    pendulum in a tenth less than the least time.
 
     Args:
       scene: the articulation, or a scene of one.
@@ -328,19 +392,21 @@ def discrete_dynamics(
       contact_schedule: which frames stand when.
       options: those of :func:`artix.step`; with a ground, the default ones if ``None``.
       actuated: names of the joints that controls drive, in this order; ``None`` for all.
-      actuator: what turns controls into forces, such as :class:`MotorLag` or :class:`SeriesElasticity`; ``None`` where
-        controls are forces.
+      actuator: what turns controls into forces, such as :class:`MotorLag` or
+        :class:`SeriesElasticity`; ``None`` where controls are forces.
 
     Returns:
-      The dynamics: ``f(x, u, t)`` with ``pack``, ``unpack``, ``integrate``, ``difference`` and ``linearize_tangent``.
+      The dynamics: ``f(x, u, t)`` with ``pack``, ``unpack``, ``integrate``, ``difference`` and
+      ``linearize_tangent``.
 
     Raises:
       KeyError: no joint has this name.
-      TypeError: ``actuated`` is a single string, ``actuator`` is none, or the schedule has another dtype than the
-        articulation.
-      ValueError: ``dt`` is not one positive number, or ``None`` where :func:`artix.step` takes the step; ``actuated``
-        is empty, a joint is fixed or named twice, motors drive a spherical joint or have a number that is not positive,
-        there is a schedule as well as a ground or options, or the schedule was made for another articulation.
+      TypeError: ``actuated`` is a single string, ``actuator`` is none, or the schedule has another
+        dtype than the articulation.
+      ValueError: ``dt`` is not one positive number, or ``None`` where :func:`artix.step` takes the
+        step; ``actuated`` is empty, a joint is fixed or named twice, motors drive a spherical joint
+        or have a number that is not positive, there is a schedule as well as a ground or options,
+        or the schedule was made for another articulation.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -351,23 +417,30 @@ def discrete_dynamics(
     """
     scene = scene_of(scene)
     if scene.names:
-        raise ValueError("dynamics on flat vectors are of one articulation: artix.Scene(robot, ground=ground)")
+        raise ValueError(
+            "dynamics on flat vectors are of one articulation: artix.Scene(robot, ground=ground)"
+        )
     (articulation,), ground = scene.articulations, scene.ground
     if contact_schedule is not None and (ground is not None or options is not None):
         raise ValueError(
-            "a contact schedule keeps feet on the ground by constraints; ground and options are for simulated contact: "
-            "give one or the other"
+            "a contact schedule keeps feet on the ground by constraints; ground and options are "
+            "for simulated contact: give one or the other"
         )
     if dt is not None:
         if np.shape(dt):
             raise ValueError(
-                f"dt: expected one number [s]; found shape {np.shape(dt)}. For lengths that differ, use dt=None"
+                f"dt: expected one number [s]; found shape {np.shape(dt)}. For lengths that "
+                "differ, use dt=None"
             )
         check_positive("dt", dt, "s")
         if (length := known(dt)) is not None and length > LONGEST:
-            warnings.warn(f"dt: {length:g} s is long for a step of a robot; it is in seconds", stacklevel=3)
+            warnings.warn(
+                f"dt: {length:g} s is long for a step of a robot; it is in seconds", stacklevel=3
+            )
     elif ground is not None or options is not None:
-        raise ValueError("dt: steps through contact have a given length; free ones are smooth or scheduled")
+        raise ValueError(
+            "dt: steps through contact have a given length; free ones are smooth or scheduled"
+        )
     if contact_schedule is not None:
         contact_schedule.check_articulation(articulation)
     if options is None and ground is not None:
@@ -386,30 +459,39 @@ def discrete_dynamics(
     )
 
 
-def _checked_actuator(articulation: artix.Articulation, actuator: Actuator, dofs: tuple[int, ...]) -> Actuator:
+def _checked_actuator(
+    articulation: artix.Articulation, actuator: Actuator, dofs: tuple[int, ...]
+) -> Actuator:
     """The actuator with arrays of the articulation's dtype.
 
     Raises:
       TypeError: it is none.
-      ValueError: it drives a spherical joint, or returns arrays of other shapes than one for each motor.
+      ValueError: it drives a spherical joint, or returns arrays of other shapes than one for each
+        motor.
     """
     if not isinstance(actuator, Actuator):
-        raise TypeError(f"actuator: expected one, such as MotorLag(0.02); found {type(actuator).__name__}")
+        raise TypeError(
+            f"actuator: expected one, such as MotorLag(0.02); found {type(actuator).__name__}"
+        )
     tree = articulation.topology
     for name in tree.joint_names:
         driven = set(dofs) & set(range(tree.num_dofs)[tree.dofs(name)])
         if len(driven) > 1:
-            raise ValueError(f"actuator: joint {name!r} has {len(driven)} DOFs; motors drive joints of one")
+            raise ValueError(
+                f"actuator: joint {name!r} has {len(driven)} DOFs; motors drive joints of one"
+            )
     actuator._check()
     actuator = jax.tree.map(lambda leaf: jnp.asarray(leaf, articulation.dtype), actuator)
     motors, states = (jax.ShapeDtypeStruct((count,), articulation.dtype) for count in
                       (len(dofs), actuator.states_per_motor * len(dofs)))  # fmt: skip
     dt = jax.ShapeDtypeStruct((), articulation.dtype)
-    shapes = [each.shape for each in jax.eval_shape(actuator.step, motors, motors, states, motors, dt)]
+    shapes = [
+        each.shape for each in jax.eval_shape(actuator.step, motors, motors, states, motors, dt)
+    ]
     if shapes != [motors.shape, states.shape]:
         raise ValueError(
-            f"actuator: {type(actuator).__name__}.step of {len(dofs)} motors should return shapes {motors.shape} and "
-            f"{states.shape}; found {' and '.join(map(str, shapes))}"
+            f"actuator: {type(actuator).__name__}.step of {len(dofs)} motors should return shapes "
+            f"{motors.shape} and {states.shape}; found {' and '.join(map(str, shapes))}"
         )
     return actuator
 

@@ -1,4 +1,6 @@
-"""One step of an articulation on flat vectors, and its closed-form derivatives; each is one kernel."""
+"""One step of an articulation on flat vectors, and its closed-form derivatives; each is one
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ITERATIONS = 2
 def pack(articulation: artix.Articulation, state: artix.State) -> Array:
     """A state as a flat vector, [nx]."""
     root = [state.root_pose] if articulation.topology.num_base_dofs else []
-    return jnp.concatenate([*root, state.joint_position, artix.generalized_velocity(articulation, state)])
+    return jnp.concatenate(
+        [*root, state.joint_position, artix.generalized_velocity(articulation, state)]
+    )
 
 
 def unpack(articulation: artix.Articulation, x: Array) -> artix.State:
@@ -52,8 +56,12 @@ def deviate(articulation: artix.Articulation, x: Array, deviation: Array) -> Arr
     """A flat state moved by a deviation of configuration, velocity and actuators, [nx]."""
     nv, (body, motors) = articulation.topology.nv, split(articulation, x)
     size = num_deviations(articulation, x)
-    deviation = as_array("deviation", deviation, (size,), articulation.dtype, "of configuration and velocity")
-    moved = pack(articulation, artix.integrate(articulation, unpack(articulation, body), deviation[:nv]))
+    deviation = as_array(
+        "deviation", deviation, (size,), articulation.dtype, "of configuration and velocity"
+    )
+    moved = pack(
+        articulation, artix.integrate(articulation, unpack(articulation, body), deviation[:nv])
+    )
     moved = moved.at[-nv:].set(body[-nv:] + deviation[nv : 2 * nv])
     return jnp.concatenate([moved, motors + deviation[2 * nv :]])
 
@@ -106,27 +114,44 @@ def linearized(
     dt: Array,
     actuated: tuple[int, ...],
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """A step [nx], A, B, the forces on the schedule's rows [R] and their derivatives by deviation and control."""
-    nv, columns = articulation.topology.nv, np.asarray(actuated) + articulation.topology.num_base_dofs
+    """A step [nx], A, B, the forces on the schedule's rows [R] and their derivatives by deviation
+    and control.
+    """
+    nv, columns = (
+        articulation.topology.nv,
+        np.asarray(actuated) + articulation.topology.num_base_dofs,
+    )
     state, force = unpack(articulation, x), generalized_force(articulation, control, actuated)
     if constraints is None:
         acceleration = artix.forward_dynamics(articulation, state, force)
         by = artix.forward_dynamics_derivatives(articulation, state, force)
-        contact_force, contact_force_matrix = jnp.zeros(0, x.dtype), jnp.zeros((0, 2 * nv + len(actuated)), x.dtype)
+        contact_force, contact_force_matrix = (
+            jnp.zeros(0, x.dtype),
+            jnp.zeros((0, 2 * nv + len(actuated)), x.dtype),
+        )
     else:
         options: Any = {"damping": damping, "iterations": ITERATIONS}
         acceleration, contact_force, _ = artix.constrained_forward_dynamics(
             articulation, state, force, constraints, **options
         )
-        derivatives = artix.constrained_forward_dynamics_derivatives(articulation, state, force, constraints, **options)
+        derivatives = artix.constrained_forward_dynamics_derivatives(
+            articulation, state, force, constraints, **options
+        )
         by, contact_force_by = derivatives.acceleration, derivatives.constraint_force
         contact_force_matrix = jnp.concatenate(
-            [contact_force_by.configuration, contact_force_by.velocity, contact_force_by.force[:, columns]], axis=1
+            [
+                contact_force_by.configuration,
+                contact_force_by.velocity,
+                contact_force_by.force[:, columns],
+            ],
+            axis=1,
         )
     velocity = x[-nv:] + dt * acceleration
     by_start, by_displacement = artix.integrate_derivatives(articulation, state, dt * velocity)
     unit = jnp.eye(nv, dtype=x.dtype)
-    lower = jnp.concatenate([dt * by.configuration, unit + dt * by.velocity, dt * by.force[:, columns]], axis=1)
+    lower = jnp.concatenate(
+        [dt * by.configuration, unit + dt * by.velocity, dt * by.force[:, columns]], axis=1
+    )
     upper = dt * matmul(by_displacement, lower)
     matrix = jnp.concatenate([upper.at[:, :nv].add(by_start), lower])
     end = _moved(articulation, state, acceleration, dt)
@@ -146,28 +171,42 @@ def simulated(
     base = articulation.topology.num_base_dofs
     force = generalized_force(articulation, control, actuated)[base:]
     state = artix.step(
-        artix.Scene(articulation, ground=ground), unpack(articulation, x), artix.Control(joint_force=force), dt, options
+        artix.Scene(articulation, ground=ground),
+        unpack(articulation, x),
+        artix.Control(joint_force=force),
+        dt,
+        options,
     )
     return pack(articulation, state)
 
 
-def generalized_force(articulation: artix.Articulation, control: Array, actuated: tuple[int, ...]) -> Array:
+def generalized_force(
+    articulation: artix.Articulation, control: Array, actuated: tuple[int, ...]
+) -> Array:
     """The generalised force of a control, [nv]."""
-    control = as_array("control", control, (len(actuated),), articulation.dtype, "a force for each actuated DOF")
+    control = as_array(
+        "control", control, (len(actuated),), articulation.dtype, "a force for each actuated DOF"
+    )
     tree = articulation.topology
     if actuated == tuple(range(tree.num_dofs)):
         return jnp.pad(control, (tree.num_base_dofs, 0))
-    return jnp.zeros(tree.nv, control.dtype).at[np.asarray(actuated) + tree.num_base_dofs].set(control)
+    return (
+        jnp.zeros(tree.nv, control.dtype).at[np.asarray(actuated) + tree.num_base_dofs].set(control)
+    )
 
 
-def _moved(articulation: artix.Articulation, state: artix.State, acceleration: Array, dt: Array) -> Array:
+def _moved(
+    articulation: artix.Articulation, state: artix.State, acceleration: Array, dt: Array
+) -> Array:
     """Semi-implicit Euler: the velocity moves, then the configuration along it."""
     velocity = artix.generalized_velocity(articulation, state) + dt * acceleration
     moved = artix.with_generalized_velocity(articulation, state, velocity)
     return pack(articulation, artix.integrate(articulation, moved, dt * velocity))
 
 
-def _moved_evenly(articulation: artix.Articulation, state: artix.State, acceleration: Array, length: Array) -> Array:
+def _moved_evenly(
+    articulation: artix.Articulation, state: artix.State, acceleration: Array, length: Array
+) -> Array:
     """A motion of constant acceleration, whose mean velocity is that at its middle."""
     velocity = artix.generalized_velocity(articulation, state)
     moved = artix.with_generalized_velocity(articulation, state, velocity + length * acceleration)

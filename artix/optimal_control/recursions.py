@@ -16,24 +16,34 @@ Array = jax.Array
 
 
 class Policy(NamedTuple):
-    """The optimal policy of a linear-quadratic problem, ``du = feedforward + gain dx``, and its value function.
+    """The optimal policy of a linear-quadratic problem, ``du = feedforward + gain dx``, and its
+    value function.
 
     Attributes:
       feedforward: constant part, [T, m].
       gain: factor on the deviation, [T, m, n].
-      value_gradient: gradient of the cost to go from the states after each knot, at ``dx = 0``, [T, n].
+      value_gradient: gradient of the cost to go from the states after each knot, at ``dx = 0``,
+        [T, n].
       value_hessian: its Hessian, [T, n, n].
-      decrease: by how much the feedforward lowers the cost, summed over knots, []. Without gaps, the cost falls by as
-        much. What closing gaps changes is not included.
+      decrease: by how much the feedforward lowers the cost, summed over knots, []. Without gaps,
+        the cost falls by as much. What closing gaps changes is not included.
       start: the first deviation, where it is free, [n]; ``None`` where it is zero.
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
-      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ...     one,
+      ...     one,
+      ...     jnp.zeros((5, 1)),
+      ...     jnp.zeros((5, 2)),
+      ...     one * jnp.eye(2)[None],
+      ...     jnp.ones(1),
+      ...     jnp.eye(1),
       ... )
       >>> policy = optimal_control.riccati(problem)
-      >>> print(policy.feedforward[-1] + policy.gain[-1] @ jnp.array([2.0]))  # minimises u^2 + (2 + u + 1)^2
+      >>> print(
+      ...     policy.feedforward[-1] + policy.gain[-1] @ jnp.array([2.0])
+      ... )  # minimises u^2 + (2 + u + 1)^2
       [-1.5]
     """
 
@@ -56,18 +66,23 @@ class _Stage(NamedTuple):
 
 
 class _Expanded(NamedTuple):
-    """A knot's cost plus the cost to go after it, of ``z = (dx, du)``: ``gradient z + 1/2 z hessian z``."""
+    """A knot's cost plus the cost to go after it, of ``z = (dx, du)``:
+    ``gradient z + 1/2 z hessian z``.
+    """
 
     gradient: Array
     hessian: Array
 
 
-def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | None = None) -> Policy:
+def riccati(
+    problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | None = None
+) -> Policy:
     """Solves a linear-quadratic problem by the Riccati recursion, backwards from knot to knot.
 
     Args:
       problem: the linear-quadratic problem.
-      damping: added to the diagonal of the controls' Hessians; the value function is that of the damped policy.
+      damping: added to the diagonal of the controls' Hessians; the value function is that of the
+        damped policy.
       box: bounds on the changes of controls; ``None`` for none. Controls at a bound have no gain:
         Tassa, Mansard and Todorov, *Control-limited differential dynamic programming*, ICRA 2014.
 
@@ -77,24 +92,36 @@ def riccati(problem: LinearQuadratic, damping: Array | float = 0.0, box: Box | N
     Examples:
       >>> one = jnp.ones((5, 1, 1))
       >>> problem = optimal_control.LinearQuadratic(
-      ...     one, one, one[..., 0], jnp.zeros((5, 2)), jnp.eye(2)[None] * jnp.ones((5, 1, 1)), jnp.zeros(1), jnp.eye(1)
+      ...     one,
+      ...     one,
+      ...     one[..., 0],
+      ...     jnp.zeros((5, 2)),
+      ...     jnp.eye(2)[None] * jnp.ones((5, 1, 1)),
+      ...     jnp.zeros(1),
+      ...     jnp.eye(1),
       ... )
       >>> optimal_control.riccati(problem).gain[0].round(4).tolist()
       [[-0.618]]
     """
     if problem.start is None:
         return _backward(problem, damping, box)[1]
-    return _started(problem.start, damping, *_backward(_with_start(problem, problem.start), damping, box))
+    return _started(
+        problem.start, damping, *_backward(_with_start(problem, problem.start), damping, box)
+    )
 
 
-def _backward(problem: LinearQuadratic, damping: Array | float, box: Box | None) -> tuple[tuple[Array, Array], Policy]:
+def _backward(
+    problem: LinearQuadratic, damping: Array | float, box: Box | None
+) -> tuple[tuple[Array, Array], Policy]:
     """Gradient and Hessian of the value function before the first knot, and the policy."""
     num_deviations = problem.state_matrix.shape[-1]
 
     def body(value: tuple[Array, Array], knot: tuple[_Stage, Box | None]):
         stage, bounds = knot
         expanded = _expanded(stage, *value)
-        (gradient, hessian), (feedforward, gain, decrease) = _minimised(expanded, num_deviations, damping, bounds)
+        (gradient, hessian), (feedforward, gain, decrease) = _minimised(
+            expanded, num_deviations, damping, bounds
+        )
         return (gradient, hessian), (feedforward, gain, decrease, *value)
 
     final = problem.final_gradient, problem.final_hessian
@@ -116,13 +143,17 @@ def _with_start(problem: LinearQuadratic, start: FreeStart) -> LinearQuadratic:
         jnp.pad(problem.control_matrix, ((0, 0), after, (0, 0))),
         jnp.pad(problem.gap, ((0, 0), after)),
         jnp.zeros((count, 2 * n + m), dtype).at[:, kept].set(problem.gradient),
-        jnp.zeros((count, 2 * n + m, 2 * n + m), dtype).at[:, kept[:, None], kept].set(problem.hessian),
+        jnp.zeros((count, 2 * n + m, 2 * n + m), dtype)
+        .at[:, kept[:, None], kept]
+        .set(problem.hessian),
         jnp.concatenate([problem.final_gradient, start.gradient]),
         final,
     )
 
 
-def _started(start: FreeStart, damping: Array | float, value: tuple[Array, Array], policy: Policy) -> Policy:
+def _started(
+    start: FreeStart, damping: Array | float, value: tuple[Array, Array], policy: Policy
+) -> Policy:
     """The policy in dx of that in ``(dx, s)``, with the s of least cost."""
     n = len(start.free)
     unit = jnp.eye(n, dtype=start.gradient.dtype)
@@ -134,7 +165,8 @@ def _started(start: FreeStart, damping: Array | float, value: tuple[Array, Array
     return Policy(
         policy.feedforward + matmul(policy.gain[..., n:], first[:, None])[..., 0],
         policy.gain[..., :n],
-        policy.value_gradient[:, :n] + matmul(policy.value_hessian[:, :n, n:], first[:, None])[..., 0],
+        policy.value_gradient[:, :n]
+        + matmul(policy.value_hessian[:, :n, n:], first[:, None])[..., 0],
         policy.value_hessian[:, :n, :n],
         policy.decrease + decrease,
         first,
@@ -142,12 +174,13 @@ def _started(start: FreeStart, damping: Array | float, value: tuple[Array, Array
 
 
 def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> Policy:
-    """Solves a linear-quadratic problem by an associative scan over all knots, in ``log2 T`` rounds.
+    """Solves a linear-quadratic problem by an associative scan over all knots, in ``log2 T``
+    rounds.
 
-    Särkkä and García-Fernández, *Temporal parallelization of dynamic programming and linear quadratic control*, IEEE
-    TAC 2023. It takes about four times the operations of :func:`riccati`, so it pays off where processors would be
-    idle: on a GPU with few robots and long horizons. The Hessian of each knot's cost by its controls must be positive
-    definite.
+    Särkkä and García-Fernández, *Temporal parallelization of dynamic programming and linear
+    quadratic control*, IEEE TAC 2023. It takes about four times the operations of :func:`riccati`,
+    so it pays off where processors would be idle: on a GPU with few robots and long horizons. The
+    Hessian of each knot's cost by its controls must be positive definite.
 
     Args:
       problem: the linear-quadratic problem.
@@ -159,7 +192,13 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
-      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ...     one,
+      ...     one,
+      ...     jnp.zeros((5, 1)),
+      ...     jnp.zeros((5, 2)),
+      ...     one * jnp.eye(2)[None],
+      ...     jnp.ones(1),
+      ...     jnp.eye(1),
       ... )
       >>> print(optimal_control.parallel_riccati(problem).gain[0])
       [[-0.618]]
@@ -174,7 +213,9 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     last = _Element(zero, problem.gap[0] * 0, zero, -problem.final_gradient, problem.final_hessian)
     joined = jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), elements, last)
     # Reversed, an associative scan hands over the later element first.
-    to_go = jax.lax.associative_scan(jax.vmap(lambda later, earlier: _combined(earlier, later)), joined, reverse=True)
+    to_go = jax.lax.associative_scan(
+        jax.vmap(lambda later, earlier: _combined(earlier, later)), joined, reverse=True
+    )
     value = -to_go.slope[1:], to_go.curvature[1:]
 
     def policy(stage: _Stage, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
@@ -185,7 +226,10 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
 
 
 def follow(
-    problem: LinearQuadratic, policy: Policy, step_length: Array | float = 1.0, box: Box | None = None
+    problem: LinearQuadratic,
+    policy: Policy,
+    step_length: Array | float = 1.0,
+    box: Box | None = None,
 ) -> tuple[Array, Array]:
     """Rolls out the linear dynamics under a policy.
 
@@ -205,7 +249,13 @@ def follow(
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
       >>> problem = optimal_control.LinearQuadratic(
-      ...     one, one, jnp.zeros((5, 1)), jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      ...     one,
+      ...     one,
+      ...     jnp.zeros((5, 1)),
+      ...     jnp.zeros((5, 2)),
+      ...     one * jnp.eye(2)[None],
+      ...     jnp.ones(1),
+      ...     jnp.eye(1),
       ... )
       >>> deviations, changes = optimal_control.follow(problem, optimal_control.riccati(problem))
       >>> print(deviations[-1], changes.sum(axis=0))  # x' = x + u from zero
@@ -217,10 +267,18 @@ def follow(
         change = step_length * feedforward + matmul(gain, deviation)
         if bounds is not None:
             change = jnp.clip(change, bounds.lower, bounds.upper)
-        next_deviation = matmul(state_matrix, deviation) + matmul(control_matrix, change) + step_length * gap
+        next_deviation = (
+            matmul(state_matrix, deviation) + matmul(control_matrix, change) + step_length * gap
+        )
         return next_deviation, (next_deviation, change)
 
-    parts = (problem.state_matrix, problem.control_matrix, problem.gap, policy.feedforward, policy.gain)
+    parts = (
+        problem.state_matrix,
+        problem.control_matrix,
+        problem.gap,
+        policy.feedforward,
+        policy.gain,
+    )
     first = jnp.zeros_like(problem.gap[0]) if policy.start is None else step_length * policy.start
     deviations, changes = jax.lax.scan(body, first, (parts, box))[1]
     return jnp.concatenate([first[None], deviations]), changes
@@ -234,10 +292,12 @@ def trajectory_costates(quadratic: LinearQuadratic) -> Array:
         state_matrix, gradient = knot
         return gradient[:n] + matmul(costate, state_matrix), costate
 
-    return jax.lax.scan(body, quadratic.final_gradient, (quadratic.state_matrix, quadratic.gradient), reverse=True)[1]
+    return jax.lax.scan(
+        body, quadratic.final_gradient, (quadratic.state_matrix, quadratic.gradient), reverse=True
+    )[1]
 
 
-# --- a knot ---------------------------------------------------------------------------------------------------------
+# --- a knot -------------------------------------------------------------------------------------
 
 
 def _expanded(stage: _Stage, gradient: Array, hessian: Array) -> _Expanded:
@@ -245,7 +305,8 @@ def _expanded(stage: _Stage, gradient: Array, hessian: Array) -> _Expanded:
     flow = jnp.concatenate([stage.state_matrix, stage.control_matrix], axis=1)
     next_gradient = gradient + matmul(hessian, stage.gap)
     return _Expanded(
-        stage.gradient + matmul(next_gradient, flow), stage.hessian + matmul(flow.T, matmul(hessian, flow))
+        stage.gradient + matmul(next_gradient, flow),
+        stage.hessian + matmul(flow.T, matmul(hessian, flow)),
     )
 
 
@@ -254,17 +315,23 @@ def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | N
     gradient, hessian = expanded
     by_control = hessian[n:, n:] + damping * jnp.eye(len(gradient) - n, dtype=gradient.dtype)
     rights = gradient[n:], hessian[n:, :n]
-    feedforward, gain = free_gains(by_control, *rights) if box is None else box_gains(by_control, *rights, box)
+    feedforward, gain = (
+        free_gains(by_control, *rights) if box is None else box_gains(by_control, *rights, box)
+    )
     # The cost under this policy; exact with damping and at bounds, too.
     curvature = matmul(hessian[n:, n:], feedforward)
     decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * curvature))
     cross = matmul(gain.T, hessian[n:, :n])
-    value_gradient = gradient[:n] + matmul(feedforward, hessian[n:, :n]) + matmul(gradient[n:] + curvature, gain)
-    value_hessian = hessian[:n, :n] + cross + cross.T + matmul(gain.T, matmul(hessian[n:, n:], gain))
+    value_gradient = (
+        gradient[:n] + matmul(feedforward, hessian[n:, :n]) + matmul(gradient[n:] + curvature, gain)
+    )
+    value_hessian = (
+        hessian[:n, :n] + cross + cross.T + matmul(gain.T, matmul(hessian[n:, n:], gain))
+    )
     return (value_gradient, 0.5 * (value_hessian + value_hessian.T)), (feedforward, gain, decrease)
 
 
-# --- elements of the associative scan -------------------------------------------------------------------------------
+# --- elements of the associative scan -----------------------------------------------------------
 
 
 class _Element(NamedTuple):
@@ -297,7 +364,11 @@ def _combined(earlier: _Element, later: _Element) -> _Element:
     """The least cost over two spans as one."""
     unit = jnp.eye(len(earlier.shift), dtype=earlier.shift.dtype)
     coupling = unit + matmul(earlier.spread, later.curvature)
-    rights = [earlier.matrix, earlier.spread, (earlier.shift + matmul(earlier.spread, later.slope))[:, None]]
+    rights = [
+        earlier.matrix,
+        earlier.spread,
+        (earlier.shift + matmul(earlier.spread, later.slope))[:, None],
+    ]
     solved = jnp.linalg.solve(coupling, jnp.concatenate(rights, axis=1))
     n = len(unit)
     matrix, spread, shift = solved[:, :n], solved[:, n : 2 * n], solved[:, 2 * n]

@@ -1,7 +1,9 @@
-"""Residuals for costs and constraints: scale them, concatenate them, and return them from your function.
+"""Residuals for costs and constraints: scale them, concatenate them, and return them from your
+function.
 
-Their derivatives are the closed-form ones of artix's quantities, in the same kernel as your function; derivatives that
-vanish cost nothing there. Torques and contact forces are ``knot.control`` and ``knot.contact_force`` as they are.
+Their derivatives are the closed-form ones of artix's quantities, in the same kernel as your
+function; derivatives that vanish cost nothing there. Torques and contact forces are
+``knot.control`` and ``knot.contact_force`` as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from artix.optimal_control.checks import as_array, check_not_negative
 Array = jax.Array
 
 
-def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
+def frame_pose(
+    articulation: artix.Articulation, state: artix.State, frame: str, target: Array
+) -> Array:
     """Displacement and rotation of a frame from a target pose.
 
     Args:
@@ -30,14 +34,15 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
       target: world pose, position [m] and quaternion xyzw, shape [7].
 
     Returns:
-      Position of the frame relative to the target [m], then the rotation vector from the target to the frame [rad],
-      both in world axes, shape [6].
+      Position of the frame relative to the target [m], then the rotation vector from the target to
+      the frame [rad], both in world axes, shape [6].
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``target`` or an array of the state has the wrong shape, or a known target a number that is not finite
-        or a quaternion not of length 1.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target a
+        number that is not finite or a quaternion not of length 1.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
+        articulation.
 
     Identity: zero where ``target`` is ``artix.frame_pose(a, s, frame)``.
 
@@ -55,7 +60,9 @@ def frame_pose(articulation: artix.Articulation, state: artix.State, frame: str,
 
 
 def pose_difference(start: Array, end: Array) -> Array:
-    """From one pose to another: displacement [m], then rotation vector [rad], both in world axes, [6]."""
+    """From one pose to another: displacement [m], then rotation vector [rad], both in world axes,
+    [6].
+    """
     (x0, w0), (x, w) = (start[3:6], start[6]), (end[3:6], end[6])
     vector, scalar = w0 * x - w * x0 - jnp.cross(x, x0), w * w0 + jnp.sum(x * x0)
     sign = jnp.where(scalar < 0, -1.0, 1.0).astype(end.dtype)
@@ -63,7 +70,9 @@ def pose_difference(start: Array, end: Array) -> Array:
     return jnp.concatenate([end[:3] - start[:3], turn])
 
 
-def frame_position(articulation: artix.Articulation, state: artix.State, frame: str, target: Array) -> Array:
+def frame_position(
+    articulation: artix.Articulation, state: artix.State, frame: str, target: Array
+) -> Array:
     """Position of a frame's origin relative to a target.
 
     Args:
@@ -77,8 +86,10 @@ def frame_position(articulation: artix.Articulation, state: artix.State, frame: 
 
     Raises:
       KeyError: no link or frame has this name.
-      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not finite.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not
+        finite.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
+        articulation.
 
     Identity: the first three entries of :func:`frame_pose`.
 
@@ -105,8 +116,10 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
       In world axes [m], shape [3].
 
     Raises:
-      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not finite.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not
+        finite.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
+        articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -119,25 +132,32 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
     return position - _target(target, (3,), position.dtype, "a position")
 
 
-def centroidal_momentum(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
+def centroidal_momentum(
+    articulation: artix.Articulation, state: artix.State, target: Array
+) -> Array:
     """Momentum about the centre of mass minus a target.
 
     Args:
       articulation: the articulation.
       state: its configuration and velocity.
-      target: linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], in world axes, shape [6].
+      target: linear [kg m/s], then angular momentum about the centre of mass [kg m^2/s], in world
+        axes, shape [6].
 
     Returns:
       The difference [kg m/s, kg m^2/s], in world axes, shape [6].
 
     Raises:
-      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not finite.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the articulation.
+      ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not
+        finite.
+      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
+        articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> forward = jnp.zeros(6).at[0].set(5.0)
-      >>> print(optimal_control.centroidal_momentum(robot, artix.neutral_state(robot), forward))  # it is at rest
+      >>> print(
+      ...     optimal_control.centroidal_momentum(robot, artix.neutral_state(robot), forward)
+      ... )  # it is at rest
       [-5.  0.  0.  0.  0.  0.]
     """
     momentum = artix.centroidal_momentum(articulation, state)
@@ -177,19 +197,23 @@ def posture(articulation: artix.Articulation, state: artix.State, nominal: artix
     return artix.difference(articulation, nominal, state)
 
 
-def friction_cone(contact_force: Array, friction: float | Array, least_normal: float | Array = 0.0) -> Array:
-    """By how much forces on points of level ground violate their friction cones; inside, no entry is positive.
+def friction_cone(
+    contact_force: Array, friction: float | Array, least_normal: float | Array = 0.0
+) -> Array:
+    """By how much forces on points of level ground violate their friction cones; inside, no entry
+    is positive.
 
     Use it as an inequality constraint, or through :func:`violation` as a cost.
 
     Args:
-      contact_force: forces on K points in world axes, as ``knot.contact_force`` of a schedule, shape [3 K] [N].
+      contact_force: forces on K points in world axes, as ``knot.contact_force`` of a schedule,
+        shape [3 K] [N].
       friction: coefficient of friction.
       least_normal: smallest normal force of a standing foot [N].
 
     Returns:
-      For each point, the tangential force in excess of ``friction`` times the normal force, and by how much the normal
-      force falls short of the smallest allowed one [N], shape [2 K].
+      For each point, the tangential force in excess of ``friction`` times the normal force, and by
+      how much the normal force falls short of the smallest allowed one [N], shape [2 K].
 
     Raises:
       ValueError: the forces are not those of points, or the coefficient is negative.
@@ -199,10 +223,15 @@ def friction_cone(contact_force: Array, friction: float | Array, least_normal: f
       [-5.0, -20.0]
     """
     if contact_force.ndim != 1 or len(contact_force) % 3:
-        raise ValueError(f"contact_force: expected shape [3 K], the forces on K points; found {contact_force.shape}")
+        raise ValueError(
+            "contact_force: expected shape [3 K], the forces on K points; found "
+            f"{contact_force.shape}"
+        )
     check_not_negative("friction", friction)
     x, y, normal = contact_force.reshape(-1, 3).T
-    return jnp.stack([square_root(x**2 + y**2) - friction * normal, least_normal - normal], axis=1).reshape(-1)
+    return jnp.stack(
+        [square_root(x**2 + y**2) - friction * normal, least_normal - normal], axis=1
+    ).reshape(-1)
 
 
 def wrench_cone(
@@ -213,7 +242,8 @@ def wrench_cone(
     least_normal: float | Array = 0.0,
     poses: Array | None = None,
 ) -> Array:
-    """By how much wrenches on rectangular soles on level ground leave their cones; inside, no entry is positive.
+    """By how much wrenches on rectangular soles on level ground leave their cones; inside, no entry
+    is positive.
 
     A sole neither slips, nor tips, nor turns on the spot exactly if forces on its four corners,
     within friction pyramids along its sides, add up to its wrench. Caron, Pham and Nakamura,
@@ -228,8 +258,8 @@ def wrench_cone(
       half_length: half the length of a sole, along its x axis [m].
       half_width: half its width, along its y axis [m].
       least_normal: smallest normal force of a standing sole [N].
-      poses: world poses of the soles, shape [K, 7], of which only the rotations matter; ``None`` for
-        sides along the world's axes.
+      poses: world poses of the soles, shape [K, 7], of which only the rotations matter; ``None``
+        for sides along the world's axes.
 
     Returns:
       For each sole, four rows of friction [N], four of tipping [N m], eight of turning [N m], and
@@ -243,12 +273,20 @@ def wrench_cone(
       >>> standing = jnp.array([0.0, 0.0, 100.0, 0.0, -4.0, 0.0])  # 4 cm in front of the centre
       >>> print(optimal_control.wrench_cone(standing, 0.6, 0.1, 0.05).max())
       -5.0
-      >>> print(optimal_control.wrench_cone(standing, 0.6, 0.03, 0.05).max())  # it tips over a shorter sole
+      >>> print(
+      ...     optimal_control.wrench_cone(standing, 0.6, 0.03, 0.05).max()
+      ... )  # it tips over a shorter sole
       1.0
     """
     if contact_force.ndim != 1 or len(contact_force) % 6:
-        raise ValueError(f"contact_force: expected shape [6 K], wrenches on K soles; found {contact_force.shape}")
-    for name, value in (("friction", friction), ("half_length", half_length), ("half_width", half_width)):
+        raise ValueError(
+            f"contact_force: expected shape [6 K], wrenches on K soles; found {contact_force.shape}"
+        )
+    for name, value in (
+        ("friction", friction),
+        ("half_length", half_length),
+        ("half_width", half_width),
+    ):
         check_not_negative(name, value)
     vectors = contact_force.reshape(-1, 2, 3)
     if poses is not None:
@@ -257,16 +295,34 @@ def wrench_cone(
         vectors = jnp.einsum("jik,kaj->kai", rotation_matrix(poses[:, 3:].T), vectors)
     (fx, fy, fz), (tx, ty, tz) = vectors[:, 0].T, vectors[:, 1].T
     slip, tip_x, tip_y = friction * fz, half_width * fz, half_length * fz
-    rows = [fx - slip, -fx - slip, fy - slip, -fy - slip, tx - tip_x, -tx - tip_x, ty - tip_y, -ty - tip_y]
+    rows = [
+        fx - slip,
+        -fx - slip,
+        fy - slip,
+        -fy - slip,
+        tx - tip_x,
+        -tx - tip_x,
+        ty - tip_y,
+        -ty - tip_y,
+    ]
     for sign in (1.0, -1.0):
-        about_x, about_y = (half_width * fx + sign * friction * tx, half_length * fy + sign * friction * ty)
+        about_x, about_y = (
+            half_width * fx + sign * friction * tx,
+            half_length * fy + sign * friction * ty,
+        )
         turn = sign * tz - friction * (tip_x + tip_y)
-        rows += [turn + about_x + about_y, turn + about_x - about_y, turn - about_x + about_y, turn - about_x - about_y]
+        rows += [
+            turn + about_x + about_y,
+            turn + about_x - about_y,
+            turn - about_x + about_y,
+            turn - about_x - about_y,
+        ]
     return jnp.stack([*rows, least_normal - fz], axis=1).reshape(-1)
 
 
 def violation(inequality: Array) -> Array:
-    """The positive part of numbers that should not be positive: a residual that turns an inequality into a soft cost.
+    """The positive part of numbers that should not be positive: a residual that turns an inequality
+    into a soft cost.
 
     Args:
       inequality: the numbers, of any shape and unit.

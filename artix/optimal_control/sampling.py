@@ -1,4 +1,6 @@
-"""Model-predictive control by sampling, for costs without a useful gradient: ``vmap`` of a rollout."""
+"""Model-predictive control by sampling, for costs without a useful gradient: ``vmap`` of a
+rollout.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,15 @@ def mppi(
     samples: int = 256,
     iterations: int = 1,
 ) -> Array:
-    """Model-predictive path integral control: samples around the controls, averaged with weights by their costs.
+    """Model-predictive path integral control: samples around the controls, averaged with weights by
+    their costs.
 
     Williams et al., *Information theoretic MPC for model-based reinforcement learning*, ICRA 2017.
 
     Args:
-      cost: any function of a sequence of controls [T, nu]: ``total_cost`` of a :func:`rollout`, or one through
-        :func:`artix.rollout` with contact. Samples whose cost is not finite do not count.
+      cost: any function of a sequence of controls [T, nu]: ``total_cost`` of a :func:`rollout`, or
+        one through :func:`artix.rollout` with contact. Samples whose cost is not finite do not
+        count.
       controls: a first guess, shape [T, nu].
       key: a random key.
       noise: standard deviation of the samples, a number, [nu] or [T, nu].
@@ -39,16 +43,19 @@ def mppi(
       iterations: how often to repeat, each time from the average.
 
     Returns:
-      Controls, shape [T, nu], in the unit of the guess; the guess itself if no sample has a finite cost.
+      Controls, shape [T, nu], in the unit of the guess; the guess itself if no sample has a finite
+      cost.
 
     Raises:
-      ValueError: a known guess is not finite, a number is not positive, ``noise`` has another shape, or ``cost`` does
-        not return a number.
+      ValueError: a known guess is not finite, a number is not positive, ``noise`` has another
+        shape, or ``cost`` does not return a number.
       TypeError: ``key`` is not a random key, or a count is not a whole number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
-      >>> found = optimal_control.mppi(cost, jnp.zeros((3, 1)), jax.random.key(0), iterations=30, temperature=0.1)
+      >>> found = optimal_control.mppi(
+      ...     cost, jnp.zeros((3, 1)), jax.random.key(0), iterations=30, temperature=0.1
+      ... )
       >>> bool(jnp.all(jnp.abs(found - 2) < 0.3))
       True
     """
@@ -96,13 +103,15 @@ def cross_entropy(
       The last mean, shape [T, nu], in the unit of the first.
 
     Raises:
-      ValueError: a known mean is not finite, a number is not positive, ``noise`` has another shape, there are more
-        elites than samples, or ``cost`` does not return a number.
+      ValueError: a known mean is not finite, a number is not positive, ``noise`` has another shape,
+        there are more elites than samples, or ``cost`` does not return a number.
       TypeError: ``key`` is not a random key, or a count is not a whole number.
 
     Examples:
       >>> cost = lambda u: jnp.sum((u - 2.0) ** 2)
-      >>> found = optimal_control.cross_entropy(cost, jnp.zeros((3, 1)), jax.random.key(0), noise=2.0)
+      >>> found = optimal_control.cross_entropy(
+      ...     cost, jnp.zeros((3, 1)), jax.random.key(0), noise=2.0
+      ... )
       >>> bool(jnp.all(jnp.abs(found - 2) < 0.1))
       True
     """
@@ -110,7 +119,9 @@ def cross_entropy(
     def improve(carry: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], None]:
         drawn, costs = _drawn(cost, carry[0], key, carry[1], samples)
         order = jnp.argsort(costs)[:elites]
-        counts = jnp.isfinite(costs[order]).astype(drawn.dtype).reshape(-1, *(1 for _ in controls.shape))
+        counts = (
+            jnp.isfinite(costs[order]).astype(drawn.dtype).reshape(-1, *(1 for _ in controls.shape))
+        )
         total = jnp.maximum(jnp.sum(counts), 1)
         mean = jnp.sum(counts * drawn[order], axis=0) / total
         deviation = jnp.sqrt(jnp.sum(counts * (drawn[order] - mean) ** 2, axis=0) / total)
@@ -124,7 +135,9 @@ def cross_entropy(
     check_count("elites", elites)
     if elites > samples:
         raise ValueError(f"elites: expected at most the {samples} samples; found {elites}")
-    return jax.lax.scan(improve, (controls, _deviation(noise, controls)), jax.random.split(key, iterations))[0][0]
+    return jax.lax.scan(
+        improve, (controls, _deviation(noise, controls)), jax.random.split(key, iterations)
+    )[0][0]
 
 
 def _deviation(noise: float | Array, controls: Array) -> Array:
@@ -132,16 +145,21 @@ def _deviation(noise: float | Array, controls: Array) -> Array:
     check_positive("noise", noise, "the controls' unit")
     if np.shape(noise) not in [controls.shape[k:] for k in range(controls.ndim + 1)]:
         raise ValueError(
-            f"noise: expected a number, [nu] or [T, nu], as {controls.shape}; found shape {np.shape(noise)}"
+            f"noise: expected a number, [nu] or [T, nu], as {controls.shape}; found shape "
+            f"{np.shape(noise)}"
         )
     return jnp.broadcast_to(jnp.asarray(noise, controls.dtype), controls.shape)
 
 
-def _drawn(cost, controls: Array, key: Array, deviation: Array, samples: int) -> tuple[Array, Array]:
+def _drawn(
+    cost, controls: Array, key: Array, deviation: Array, samples: int
+) -> tuple[Array, Array]:
     """Sequences of controls, the first without noise, and their costs."""
     drawn = jax.random.normal(key, (samples, *controls.shape), controls.dtype).at[0].set(0)
     drawn = controls + deviation * drawn
     costs = jax.vmap(cost)(drawn)
     if costs.shape != (samples,):
-        raise ValueError(f"cost: expected a number for each sequence of controls; found shape {costs.shape[1:]}")
+        raise ValueError(
+            f"cost: expected a number for each sequence of controls; found shape {costs.shape[1:]}"
+        )
     return drawn, jnp.where(jnp.isfinite(costs), costs, jnp.inf)

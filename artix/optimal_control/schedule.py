@@ -15,14 +15,16 @@ from artix.model.checks import check_count
 from artix.optimal_control.checks import check_names, check_positive, known
 
 Array = jax.Array
-#: Damping of a row of the Delassus matrix that releases it: its force is 1e-12 of what would hold it.
+#: Damping of a row of the Delassus matrix that releases it: its force is 1e-12 of what would hold
+#: it.
 RELEASED = 1e12
 
 
 class ContactSchedule(struct.PyTreeNode):
     """Frames that stand on the world during some knots of a horizon and are free during others.
 
-    Which frames stand is data, so one program serves every schedule, and the robots of a batch may have different ones.
+    Which frames stand is data, so one program serves every schedule, and the robots of a batch may
+    have different ones.
 
     Attributes:
       constraints: K constraints, one for each frame, that hold it while it stands.
@@ -52,8 +54,8 @@ class ContactSchedule(struct.PyTreeNode):
     ) -> ContactSchedule:
         """A schedule for frames given by name.
 
-        ``velocity_gain`` sets how fast a frame that comes down is stopped. With ``1 / dt`` it stops within one step, by
-        the impulse of an impact without rebound.
+        ``velocity_gain`` sets how fast a frame that comes down is stopped. With ``1 / dt`` it stops
+        within one step, by the impulse of an impact without rebound.
 
         Args:
           articulation: the articulation.
@@ -68,24 +70,32 @@ class ContactSchedule(struct.PyTreeNode):
         Raises:
           KeyError: no link or frame has this name.
           TypeError: ``frames`` is a single string.
-          ValueError: a frame occurs twice, or ``active`` does not have shape [T, K], or has values besides 0 and 1.
+          ValueError: a frame occurs twice, or ``active`` does not have shape [T, K], or has values
+            besides 0 and 1.
 
         Examples:
           >>> robot = artix.robots.load("quadruped")
           >>> feet = [name for name in robot.topology.link_names if name.endswith("foot")]
-          >>> pattern = optimal_control.gait([0.0, 0.5, 0.5, 0.0], period=0.5, dt=0.02, num_knots=50)
+          >>> pattern = optimal_control.gait(
+          ...     [0.0, 0.5, 0.5, 0.0], period=0.5, dt=0.02, num_knots=50
+          ... )
           >>> optimal_control.ContactSchedule.of(robot, feet, pattern).active.shape
           (50, 4)
         """
         check_names("frames", frames)
         pattern, values = jnp.asarray(active), known(active)
         if values is not None and not np.isin(values, (0, 1)).all():
-            raise ValueError("active: expected True where a frame stands and False elsewhere; found other values")
+            raise ValueError(
+                "active: expected True where a frame stands and False elsewhere; found other values"
+            )
         if pattern.ndim != 2 or pattern.shape[1] != len(frames):
-            raise ValueError(f"active: expected shape [T, {len(frames)}], a column for each of {list(frames)}; found "
-                             f"{pattern.shape}")  # fmt: skip
+            raise ValueError(
+                f"active: expected shape [T, {len(frames)}], a column for each of {list(frames)}; "
+                f"found {pattern.shape}")  # fmt: skip
         rows = [
-            artix.Constraint(frame_a=frame, type=type, axes="world_aligned", velocity_gain=velocity_gain)
+            artix.Constraint(
+                frame_a=frame, type=type, axes="world_aligned", velocity_gain=velocity_gain
+            )
             for frame in frames
         ]
         # These stay known numbers within jax.jit, so that kernels can fold them.
@@ -103,14 +113,21 @@ class ContactSchedule(struct.PyTreeNode):
         dtype = self.constraints.position_gain.dtype
         if dtype != articulation.dtype:
             raise TypeError(
-                f"contact_schedule: made for an articulation of {dtype}; this one has {articulation.dtype}. Make it "
-                "from the converted articulation"
+                f"contact_schedule: made for an articulation of {dtype}; this one has "
+                f"{articulation.dtype}. Make it from the converted articulation"
             )
-        if max(each.link_a for each in self.constraints.anchors.structure) >= articulation.topology.num_links:
-            raise ValueError("contact_schedule: made for another articulation, which has more links than this one")
+        if (
+            max(each.link_a for each in self.constraints.anchors.structure)
+            >= articulation.topology.num_links
+        ):
+            raise ValueError(
+                "contact_schedule: made for another articulation, which has more links than this "
+                "one"
+            )
 
     def damping(self, active: Array) -> Array:
-        """Damping of the Delassus matrix's diagonal, [R]: large for frames in the air, which then carry nothing.
+        """Damping of the Delassus matrix's diagonal, [R]: large for frames in the air, which then
+        carry nothing.
 
         Args:
           active: which frames stand, [K].
@@ -120,7 +137,9 @@ class ContactSchedule(struct.PyTreeNode):
         """
         dtype = self.constraints.position_gain.dtype
         rows = active[np.asarray(self.constraints.anchors.row_anchor)]
-        return jnp.where(rows, jnp.asarray(jnp.finfo(dtype).eps ** 0.5, dtype), jnp.asarray(RELEASED, dtype))
+        return jnp.where(
+            rows, jnp.asarray(jnp.finfo(dtype).eps ** 0.5, dtype), jnp.asarray(RELEASED, dtype)
+        )
 
 
 def gait(
@@ -135,20 +154,22 @@ def gait(
     """The pattern of a periodic gait.
 
     Args:
-      offsets: fraction of the period by which each foot is ahead, shape [K]: ``(0, 0.5, 0.5, 0)`` for the trot of feet
-        front left, front right, rear left, rear right; all equal for a jump.
+      offsets: fraction of the period by which each foot is ahead, shape [K]: ``(0, 0.5, 0.5, 0)``
+        for the trot of feet front left, front right, rear left, rear right; all equal for a jump.
       period: duration of a cycle [s].
       dt: length of a knot [s].
       num_knots: number of knots T.
       duty: fraction of the cycle during which a foot stands.
-      start: time at the beginning of the first knot [s]. It may be traced: in a receding horizon it moves on.
+      start: time at the beginning of the first knot [s]. It may be traced: in a receding horizon it
+        moves on.
 
     Returns:
-      Whether each foot stands during each knot, shape [T, K], of bool. A foot stands in the first part of its cycle;
-      the time at the middle of the knot decides.
+      Whether each foot stands during each knot, shape [T, K], of bool. A foot stands in the first
+      part of its cycle; the time at the middle of the knot decides.
 
     Raises:
-      ValueError: ``num_knots``, ``period`` or ``dt`` is not positive, or a fraction is more than the whole.
+      ValueError: ``num_knots``, ``period`` or ``dt`` is not positive, or a fraction is more than
+        the whole.
       TypeError: ``num_knots`` is no whole number.
 
     Examples:
@@ -162,7 +183,9 @@ def gait(
     for name, share, least in (("offsets", offsets, -1.0), ("duty", duty, 0.0)):
         shares = known(jnp.asarray(share, dtype))
         if shares is not None and not np.all((shares >= least) & (shares <= 1)):
-            raise ValueError(f"{name}: expected fractions of the period, from {least:g} to 1; found {share}")
+            raise ValueError(
+                f"{name}: expected fractions of the period, from {least:g} to 1; found {share}"
+            )
     middle = start + (jnp.arange(num_knots, dtype=dtype) + 0.5) * dt
     phase = jnp.mod(middle[:, None] / period + jnp.asarray(offsets, dtype)[None], 1.0)
     return phase < duty

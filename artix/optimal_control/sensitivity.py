@@ -1,9 +1,11 @@
-"""Derivatives of an optimum by the arrays of its problem: the implicit function theorem on first-order conditions.
+"""Derivatives of an optimum by the arrays of its problem: the implicit function theorem on
+first-order conditions.
 
-With the Lagrangian ``L(z, y, p)`` of deviations and controls z, costates y and parameters p, an optimum satisfies
-``dL/dz = 0`` and ``dL/dy = 0``. The matrix of their derivatives by (z, y) is symmetric. Solving with it for a cotangent
-of z is a linear-quadratic problem with exact Hessians whose gradient is the cotangent. Its solution (w, v) gives the
-cotangent of p: the gradient of ``w dL/dz + v dL/dy``.
+With the Lagrangian ``L(z, y, p)`` of deviations and controls z, costates y and parameters p, an
+optimum satisfies ``dL/dz = 0`` and ``dL/dy = 0``. The matrix of their derivatives by (z, y) is
+symmetric. Solving with it for a cotangent of z is a linear-quadratic problem with exact Hessians
+whose gradient is the cotangent. Its solution (w, v) gives the cotangent of p: the gradient of
+``w dL/dz + v dL/dy``.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ Array = jax.Array
 def with_implicit_derivatives(
     problem: Problem, solved: Callable[..., Any], rule: Callable[..., Any], *guesses: Any
 ) -> Any:
-    """A solution with its own rule for derivatives by the problem's traced arrays; guesses have none.
+    """A solution with its own rule for derivatives by the problem's traced arrays; guesses have
+    none.
 
     Arrays that are known while JAX traces stay known and become constants of the kernels.
 
@@ -43,7 +46,9 @@ def with_implicit_derivatives(
     shapes = jax.eval_shape(lambda *each: each, *guesses)
 
     def problem_of(values: list[Any]) -> Problem:
-        return structure.unflatten([*map(dict(zip(traced, values, strict=True)).get, range(len(leaves)), leaves)])
+        return structure.unflatten(
+            [*map(dict(zip(traced, values, strict=True)).get, range(len(leaves)), leaves)]
+        )
 
     def forward(values: list[Any], *guesses: Any) -> tuple[Any, Any]:
         solution = solved(problem_of(values), *guesses)
@@ -85,7 +90,9 @@ def problem_cotangent(
     by_deviation = to_flat(cotangent.states)[1]
     gradient = jnp.concatenate([by_deviation[:-1], cotangent.controls], axis=1)
     if problem.has_bounds:
-        gradient, running, quadratic = _without_bound(problem, controls, gradient, running, quadratic, ndx)
+        gradient, running, quadratic = _without_bound(
+            problem, controls, gradient, running, quadratic, ndx
+        )
     adjoint = LinearQuadratic(
         quadratic.state_matrix,
         quadratic.control_matrix,
@@ -98,20 +105,35 @@ def problem_cotangent(
     )
     policy = riccati(adjoint)
     deviations, changes = follow(adjoint, policy)
-    next_costates = policy.value_gradient + matmul(policy.value_hessian, deviations[1:, :, None])[..., 0]
-    # If only the cost has a cotangent, no adjoint is needed; it would fail with indefinite Hessians.
+    next_costates = (
+        policy.value_gradient + matmul(policy.value_hessian, deviations[1:, :, None])[..., 0]
+    )
+    # If only the cost has a cotangent, no adjoint is needed; it would fail with indefinite
+    # Hessians.
     is_wanted = jnp.any(gradient != 0) | jnp.any(by_deviation != 0)
     deviations, changes, next_costates = (
-        jnp.where(is_wanted, each, jnp.zeros_like(each)) for each in (deviations, changes, next_costates)
+        jnp.where(is_wanted, each, jnp.zeros_like(each))
+        for each in (deviations, changes, next_costates)
     )
-    first = by_deviation[0] + quadratic.state_matrix[0].T @ next_costates[0] + running[0, :ndx, ndx:] @ changes[0]
+    first = (
+        by_deviation[0]
+        + quadratic.state_matrix[0].T @ next_costates[0]
+        + running[0, :ndx, ndx:] @ changes[0]
+    )
     if start is not None:
-        first = first + (running[0, :ndx, :ndx] + start.hessian) @ deviations[0] + start.cross.T @ deviations[-1]
+        first = (
+            first
+            + (running[0, :ndx, :ndx] + start.hessian) @ deviations[0]
+            + start.cross.T @ deviations[-1]
+        )
         first = jnp.where(start.free, jnp.zeros_like(first), first)
 
     def lagrangian(values: Any, change: tuple[Array, Array], multipliers: Array) -> Array:
         task = problem_of(values)
-        moved, applied = jax.vmap(dynamics.integrate)(states, change[0]), _at_bounds(task, controls) + change[1]
+        moved, applied = (
+            jax.vmap(dynamics.integrate)(states, change[0]),
+            _at_bounds(task, controls) + change[1],
+        )
         ends = jax.vmap(task.dynamics)(moved[:-1], applied, jnp.arange(len(applied)))
         gaps = jax.vmap(dynamics.difference)(states[1:], ends) - change[0][1:]
         cost = total_cost(task, moved, applied) + ends_cost(task, moved[0], moved[-1])
@@ -121,11 +143,17 @@ def problem_cotangent(
 
     def along(floats: list[Array]) -> Array:
         at = (zero, jnp.zeros_like(controls)), costates
-        value, slope = jax.jvp(lambda *z: lagrangian(rebuilt(floats), *z), at, ((deviations, changes), next_costates))
+        value, slope = jax.jvp(
+            lambda *z: lagrangian(rebuilt(floats), *z), at, ((deviations, changes), next_costates)
+        )
         task = problem_of(rebuilt(floats))
         start = dynamics.difference(states[0], task.start)
         moved = jnp.sum(first * start) + jnp.sum(cotangent.controls * _at_bounds(task, controls))
-        return slope + moved + cotangent.cost * (value + jnp.sum(_first_costate(quadratic, costates) * start))
+        return (
+            slope
+            + moved
+            + cotangent.cost * (value + jnp.sum(_first_costate(quadratic, costates) * start))
+        )
 
     return _filled(values, jax.grad(along)(differentiable))
 
@@ -148,7 +176,12 @@ def _at_bounds(problem: Problem, controls: Array) -> Array:
 
 
 def _without_bound(
-    problem: Problem, controls: Array, gradient: Array, running: Array, quadratic: LinearQuadratic, ndx: int
+    problem: Problem,
+    controls: Array,
+    gradient: Array,
+    running: Array,
+    quadratic: LinearQuadratic,
+    ndx: int,
 ) -> tuple[Array, Array, LinearQuadratic]:
     """The adjoint problem without the controls at a bound, which move only with the bound."""
     box = Box(problem.control_lower, problem.control_upper)  # type: ignore[arg-type]
@@ -160,7 +193,9 @@ def _without_bound(
         jnp.where(free_entries, gradient, jnp.zeros_like(gradient)),
         jnp.where(both_free, running, unit),
         quadratic._replace(
-            control_matrix=jnp.where(free[:, None], quadratic.control_matrix, jnp.zeros_like(quadratic.control_matrix))
+            control_matrix=jnp.where(
+                free[:, None], quadratic.control_matrix, jnp.zeros_like(quadratic.control_matrix)
+            )
         ),
     )
 
@@ -179,11 +214,15 @@ def _floats(values: Any) -> tuple[list[Array], Callable[[list[Array]], Any]]:
 
 
 def _filled(values: Any, floats: list[Array]) -> Any:
-    """Cotangents of all leaves from those of the floating-point ones; integers get JAX's ``float0``."""
+    """Cotangents of all leaves from those of the floating-point ones; integers get JAX's
+    ``float0``.
+    """
     cotangents = iter(floats)
     return jax.tree.map(
         lambda leaf: (
-            next(cotangents) if jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.zeros(leaf.shape, jax.dtypes.float0)
+            next(cotangents)
+            if jnp.issubdtype(leaf.dtype, jnp.floating)
+            else jnp.zeros(leaf.shape, jax.dtypes.float0)
         ),
         values,
     )

@@ -1,8 +1,8 @@
 """Minimises sums over stages, each of which sees its own unknowns and the first of the next stage.
 
-By IPOPT, or as one quadratic program. Derivatives are exact: of every stage at once, by JAX, as dense
-blocks of sparse matrices. Wächter and Biegler, *On the implementation of an interior-point filter
-line-search algorithm for large-scale nonlinear programming*, Mathematical Programming 2006.
+By IPOPT, or as one quadratic program. Derivatives are exact: of every stage at once, by JAX, as
+dense blocks of sparse matrices. Wächter and Biegler, *On the implementation of an interior-point
+filter line-search algorithm for large-scale nonlinear programming*, Mathematical Programming 2006.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ Array = jax.Array
 
 
 class Stages(NamedTuple):
-    """``sum_k cost(z_k, head of z_{k+1}) + end cost``, with rows of constraints at each stage and the end.
+    """``sum_k cost(z_k, head of z_{k+1}) + end cost``, with rows of constraints at each stage and
+    the end.
 
     Attributes:
-      stage: cost [] and rows [r] of a stage, of data, its unknowns with the head of the next [width +
-        head], and its number; a function at the top level of a module, so that it is compiled once.
-      end: cost [] and rows of the end, of data and the unknowns there, [head]; or, in a ring, of the
-        head of the first stage and of these, [2 head].
+      stage: cost [] and rows [r] of a stage, of data, its unknowns with the head of the next
+        [width + head], and its number; a function at the top level of a module, so that it is
+        compiled once.
+      end: cost [] and rows of the end, of data and the unknowns there, [head]; or, in a ring, of
+        the head of the first stage and of these, [2 head].
       num_stages: number of stages.
       width: number of unknowns of a stage.
       head: number of unknowns at the end, which are as the first ones of a stage.
@@ -65,7 +67,8 @@ class Program(NamedTuple):
       data: the pytree of arrays that its functions see.
       guess: first unknowns, [size].
       bounds: least and largest unknowns.
-      least_rows: zero for each row that must vanish, minus infinity for each that must not be positive.
+      least_rows: zero for each row that must vanish, minus infinity for each that must not be
+        positive.
     """
 
     stages: Stages
@@ -76,7 +79,9 @@ class Program(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """What a solver returns: unknowns, their cost, the multiplier of each row, and its return code, 0 if solved."""
+    """What a solver returns: unknowns, their cost, the multiplier of each row, and its return code,
+    0 if solved.
+    """
 
     unknowns: np.ndarray
     cost: float
@@ -213,7 +218,8 @@ def minimise_quadratic(
     if solver not in qpsolvers.available_solvers:
         installed = ", ".join(qpsolvers.available_solvers) or "none"
         raise ImportError(
-            f"the solver {solver!r} is not installed; installed are: {installed}. artix[qp] has osqp and proxqp"
+            f"the solver {solver!r} is not installed; installed are: {installed}. artix[qp] has "
+            "osqp and proxqp"
         )
     stages, data, guess, bounds, least_rows = program
     z = jnp.asarray(guess)

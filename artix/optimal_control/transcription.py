@@ -1,4 +1,5 @@
-"""The problems of this room as sparse programs: states and controls are unknowns, and steps are equations.
+"""The problems of this room as sparse programs: states and controls are unknowns, and steps are
+equations.
 
 By IPOPT, or one step of sequential quadratic programming by OSQP, ProxQP and others.
 """
@@ -17,8 +18,21 @@ from artix.model.checks import check_count
 from artix.optimal_control.approximation import approximate
 from artix.optimal_control.checks import check_positive, known
 from artix.optimal_control.constrained import Multipliers, constraints_along, largest_violation
-from artix.optimal_control.problem import Problem, checked, closure, residual, residual_cost, rollout
-from artix.optimal_control.sparse_program import Minimum, Program, Stages, minimise, minimise_quadratic
+from artix.optimal_control.problem import (
+    Problem,
+    checked,
+    closure,
+    residual,
+    residual_cost,
+    rollout,
+)
+from artix.optimal_control.sparse_program import (
+    Minimum,
+    Program,
+    Stages,
+    minimise,
+    minimise_quadratic,
+)
 
 Array = jax.Array
 
@@ -64,11 +78,12 @@ def solve_by_ipopt(
     """Finds a trajectory of least cost under the problem's constraints by IPOPT.
 
     Direct multiple shooting: the unknowns are controls, and deviations of states from the guess in
-    their tangent spaces; each step is an equation. The start may be unknown, too, as of a motion that
-    repeats (``closure`` and ``free_start`` of the problem). Use it for hard constraints and poor guesses, and
-    :func:`solve_constrained`, which takes the same problem, for batches, control loops and
-    derivatives of solutions. Wächter and Biegler, *On the implementation of an interior-point filter
-    line-search algorithm for large-scale nonlinear programming*, Mathematical Programming 2006.
+    their tangent spaces; each step is an equation. The start may be unknown, too, as of a motion
+    that repeats (``closure`` and ``free_start`` of the problem). Use it for hard constraints and
+    poor guesses, and :func:`solve_constrained`, which takes the same problem, for batches, control
+    loops and derivatives of solutions. Wächter and Biegler, *On the implementation of an
+    interior-point filter line-search algorithm for large-scale nonlinear programming*, Mathematical
+    Programming 2006.
 
     Args:
       problem: the problem, in float64, with or without constraints and bounds. Constraints must be
@@ -78,7 +93,8 @@ def solve_by_ipopt(
         controls; by default a rollout. No body may turn by half a revolution from it.
       iterations: largest number of iterations.
       tolerance: IPOPT's ``tol``.
-      feasibility_tolerance: largest violation of a feasible trajectory, in the units of constraints.
+      feasibility_tolerance: largest violation of a feasible trajectory, in the units of
+        constraints.
       options: further options of IPOPT, by name.
 
     Returns:
@@ -86,7 +102,8 @@ def solve_by_ipopt(
 
     Raises:
       ImportError: ``ipyopt`` (extra ``ipopt``) is not installed.
-      TypeError: the articulation is not in float64; or an argument is traced, as within ``jax.jit``.
+      TypeError: the articulation is not in float64; or an argument is traced, as within
+        ``jax.jit``.
       ValueError: an array does not fit the problem, or a tolerance is not positive.
 
     Examples:
@@ -101,8 +118,8 @@ def solve_by_ipopt(
     _check_not_traced("solve_by_ipopt", problem, controls, states)
     if dtype != jnp.float64:
         raise TypeError(
-            f"solve_by_ipopt needs float64; the articulation has {dtype}: enable x64 in JAX and use "
-            "articulation.astype(float)"
+            f"solve_by_ipopt needs float64; the articulation has {dtype}: enable x64 in JAX and "
+            "use articulation.astype(float)"
         )
     check_count("iterations", iterations)
     check_positive("tolerance", tolerance, "1")
@@ -161,17 +178,20 @@ def step_by_quadratic_program(
 ) -> QuadraticStep:
     """Takes one full step of sequential quadratic programming, by OSQP, ProxQP or another solver.
 
-    The quadratic program has the linear dynamics and constraints about a trajectory, the bounds, and the
-    Gauss-Newton Hessian of the cost. Where dynamics and constraints are linear and costs quadratic, its
-    minimum is the optimum. Otherwise repeat the step, or take one in each tick, as in Diehl, Bock and
-    Schlöder, *A real-time iteration scheme for nonlinear optimization in optimal feedback control*, SIAM
-    2005. Full steps converge near an optimum only; :func:`solve_constrained` and :func:`solve_by_ipopt`
+    The quadratic program has the linear dynamics and constraints about a trajectory, the bounds,
+    and the Gauss-Newton Hessian of the cost. Where dynamics and constraints are linear and costs
+    quadratic, its minimum is the optimum. Otherwise repeat the step, or take one in each tick, as
+    in Diehl, Bock and Schlöder, *A real-time iteration scheme for nonlinear optimization in optimal
+    feedback control*, SIAM
+    2005. Full steps converge near an optimum only; :func:`solve_constrained` and
+      :func:`solve_by_ipopt`
     come from further away.
 
     Args:
       problem: the problem, as for :func:`solve_by_ipopt`, in either precision; solvers use float64.
       controls: forces of the actuated joints [N m or N], shape [T, nu].
-      states: flat states, shape [T + 1, nx], which need not follow from the controls; by default a rollout.
+      states: flat states, shape [T + 1, nx], which need not follow from the controls; by default a
+        rollout.
       solver: ``"proxqp"``, ``"osqp"``, or another that ``qpsolvers`` has, with its own tolerance.
       tolerance: largest residual of the conditions of a minimum.
       options: further options of the solver, by name.
@@ -181,7 +201,8 @@ def step_by_quadratic_program(
 
     Raises:
       ImportError: ``qpsolvers`` (extra ``qp``) or the solver is not installed.
-      TypeError: an argument is traced, as within ``jax.jit``, or has another dtype than the articulation.
+      TypeError: an argument is traced, as within ``jax.jit``, or has another dtype than the
+        articulation.
       ValueError: an array does not fit the problem, or the tolerance is not positive.
 
     Examples:
@@ -189,7 +210,9 @@ def step_by_quadratic_program(
       >>> effort = lambda knot: 0.1 * knot.control
       >>> arrive = lambda knot: knot.state.joint_position - 0.3
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, final_equality=arrive)
-      >>> step = optimal_control.step_by_quadratic_program(problem, jnp.zeros((10, 2)), solver="osqp")
+      >>> step = optimal_control.step_by_quadratic_program(
+      ...     problem, jnp.zeros((10, 2)), solver="osqp"
+      ... )
       >>> print(step.controls.shape, step.is_solved)
       (10, 2) True
     """
@@ -205,7 +228,13 @@ def step_by_quadratic_program(
     settings = defaults.get(solver, {}) | dict(options or {})
     minimum = minimise_quadratic(transcription.program, hessian, solver, settings)
     states, controls, multipliers = transcription.solution(minimum)
-    return QuadraticStep(states, controls, jnp.asarray(minimum.cost, controls.dtype), multipliers, minimum.status == 0)
+    return QuadraticStep(
+        states,
+        controls,
+        jnp.asarray(minimum.cost, controls.dtype),
+        multipliers,
+        minimum.status == 0,
+    )
 
 
 @jax.jit
@@ -219,8 +248,8 @@ class Transcription(NamedTuple):
     """A problem as a sparse program.
 
     Attributes:
-      program: its unknowns are deviations of the states from a guess, and controls; its data are the problem and the
-        guess of the states.
+      program: its unknowns are deviations of the states from a guess, and controls; its data are
+        the problem and the guess of the states.
       sizes: shapes of the multipliers.
     """
 
@@ -232,14 +261,19 @@ class Transcription(NamedTuple):
         (problem, nominal), stages = self.program.data, self.program.stages
         n, count = stages.head, stages.num_stages
         nu, dtype = stages.width - n, nominal.dtype
-        changes = jnp.asarray(np.append(minimum.unknowns, np.zeros(nu)), dtype).reshape(count + 1, n + nu)
+        changes = jnp.asarray(np.append(minimum.unknowns, np.zeros(nu)), dtype).reshape(
+            count + 1, n + nu
+        )
         states = jax.vmap(problem.dynamics.integrate)(nominal, changes[:, :n])
         equal, unequal, *at_end = map(_width, self.sizes)
         along, last = np.split(minimum.multipliers, [count * (n + equal + unequal)])
         along = along.reshape(count, -1)[:, n:]
         parts = along[:, :equal], along[:, equal:], *np.split(last, np.cumsum(at_end[:-1]))
         multipliers = Multipliers(
-            *(None if size is None else jnp.asarray(part, dtype) for size, part in zip(self.sizes, parts, strict=True))
+            *(
+                None if size is None else jnp.asarray(part, dtype)
+                for size, part in zip(self.sizes, parts, strict=True)
+            )
         )
         return states, changes[:-1, n:], multipliers
 

@@ -1,4 +1,6 @@
-"""PhysX's articulation API, with its names, layouts and buffers, over the functions of artix; see ``docs/physx.md``."""
+"""PhysX's articulation API, with its names, layouts and buffers, over the functions of artix; see
+``docs/physx.md``.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -30,11 +32,9 @@ from artix.physx.cache import get_cache_data_size as get_cache_data_size
 from artix.physx.cache import pack_joint_data as pack_joint_data
 from artix.physx.cache import unpack_joint_data as unpack_joint_data
 from artix.physx.cache import zero_cache as zero_cache
-from artix.physx.direct_gpu import ArticulationGPUAPIMaxCounts as ArticulationGPUAPIMaxCounts
 from artix.physx.direct_gpu import FleetSimulation as FleetSimulation
 from artix.physx.direct_gpu import LinkKinematics as LinkKinematics
 from artix.physx.direct_gpu import compute_articulation_data as compute_articulation_data
-from artix.physx.direct_gpu import get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts
 from artix.physx.direct_gpu import unpack_articulation_data as unpack_articulation_data
 from artix.physx.enums import ArticulationAxis as ArticulationAxis
 from artix.physx.enums import ArticulationCacheFlag as ArticulationCacheFlag
@@ -47,6 +47,10 @@ from artix.physx.enums import ArticulationJointType as ArticulationJointType
 from artix.physx.enums import ArticulationKinematicFlag as ArticulationKinematicFlag
 from artix.physx.enums import ArticulationMotion as ArticulationMotion
 from artix.physx.generalized import dense_jacobian as dense_jacobian
+from artix.physx.gpu_blocks import ArticulationGPUAPIMaxCounts as ArticulationGPUAPIMaxCounts
+from artix.physx.gpu_blocks import (
+    get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts,
+)
 from artix.physx.gpu_state import create_fleet_simulation as create_fleet_simulation
 from artix.physx.gpu_state import get_articulation_data as get_articulation_data
 from artix.physx.gpu_state import set_articulation_data as set_articulation_data
@@ -62,17 +66,29 @@ from artix.physx.gpu_tendons import GpuTendonJointCoefficientData as GpuTendonJo
 from artix.physx.gpu_tendons import from_physx as from_physx
 from artix.physx.gpu_tendons import to_physx as to_physx
 from artix.physx.inverse_dynamics import compute_articulation_com as compute_articulation_com
-from artix.physx.inverse_dynamics import compute_centroidal_momentum_matrix as compute_centroidal_momentum_matrix
+from artix.physx.inverse_dynamics import (
+    compute_centroidal_momentum_matrix as compute_centroidal_momentum_matrix,
+)
 from artix.physx.inverse_dynamics import compute_coefficient_matrix as compute_coefficient_matrix
 from artix.physx.inverse_dynamics import (
     compute_coriolis_and_centrifugal_force as compute_coriolis_and_centrifugal_force,
 )
-from artix.physx.inverse_dynamics import compute_coriolis_compensation as compute_coriolis_compensation
+from artix.physx.inverse_dynamics import (
+    compute_coriolis_compensation as compute_coriolis_compensation,
+)
 from artix.physx.inverse_dynamics import compute_dense_jacobian as compute_dense_jacobian
-from artix.physx.inverse_dynamics import compute_generalized_external_force as compute_generalized_external_force
-from artix.physx.inverse_dynamics import compute_generalized_gravity_force as compute_generalized_gravity_force
-from artix.physx.inverse_dynamics import compute_generalized_mass_matrix as compute_generalized_mass_matrix
-from artix.physx.inverse_dynamics import compute_gravity_compensation as compute_gravity_compensation
+from artix.physx.inverse_dynamics import (
+    compute_generalized_external_force as compute_generalized_external_force,
+)
+from artix.physx.inverse_dynamics import (
+    compute_generalized_gravity_force as compute_generalized_gravity_force,
+)
+from artix.physx.inverse_dynamics import (
+    compute_generalized_mass_matrix as compute_generalized_mass_matrix,
+)
+from artix.physx.inverse_dynamics import (
+    compute_gravity_compensation as compute_gravity_compensation,
+)
 from artix.physx.inverse_dynamics import compute_joint_acceleration as compute_joint_acceleration
 from artix.physx.inverse_dynamics import compute_joint_force as compute_joint_force
 from artix.physx.inverse_dynamics import compute_lambda as compute_lambda

@@ -1,7 +1,7 @@
 """PhysX's setters of an articulation in a scene, and its getters with arguments.
 
-Setters return a new simulation, which is the old one but for what they set. What PhysX's getters without arguments
-return are properties of :class:`ArticulationSimulation`.
+Setters return a new simulation, which is the old one but for what they set. What PhysX's getters
+without arguments return are properties of :class:`ArticulationSimulation`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ Array = jax.Array
 _ALL_KINEMATICS = ArticulationKinematicFlag.POSITION | ArticulationKinematicFlag.VELOCITY
 
 
-def set_articulation_flags(simulation: ArticulationSimulation, flags: ArticulationFlag) -> ArticulationSimulation:
+def set_articulation_flags(
+    simulation: ArticulationSimulation, flags: ArticulationFlag
+) -> ArticulationSimulation:
     """``setArticulationFlags``: all flags at once; they are static.
 
-    ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: create a new cache afterwards.
-    With ``DISABLE_SELF_COLLISION``, :func:`simulate` ignores the pairs of shapes in ``topology.geometry_pairs``.
+    ``FIX_BASE`` changes the topology and with it the shape of every generalised vector: create a
+    new cache afterwards. With ``DISABLE_SELF_COLLISION``, :func:`simulate` ignores the pairs of
+    shapes in ``topology.geometry_pairs``.
 
     Args:
       simulation: the articulation in its scene.
@@ -53,7 +56,9 @@ def set_articulation_flags(simulation: ArticulationSimulation, flags: Articulati
     fixed = ArticulationFlag.FIX_BASE in flags
     articulation = simulation.articulation
     if fixed != topology.fixed_base:
-        articulation = articulation.replace(topology=dataclasses.replace(topology, fixed_base=fixed))
+        articulation = articulation.replace(
+            topology=dataclasses.replace(topology, fixed_base=fixed)
+        )
     forces = ArticulationFlag.DRIVE_LIMITS_ARE_FORCES in flags
     return simulation.replace(
         articulation=articulation,
@@ -80,13 +85,16 @@ def set_articulation_flag(
       18 12
     """
     flags = simulation.articulation_flags
-    return set_articulation_flags(simulation, flags | flag if value else flags & ~ArticulationFlag(flag))
+    return set_articulation_flags(
+        simulation, flags | flag if value else flags & ~ArticulationFlag(flag)
+    )
 
 
 def set_solver_iteration_counts(
     simulation: ArticulationSimulation, position_iterations: int, velocity_iterations: int = 1
 ) -> ArticulationSimulation:
-    """``setSolverIterationCounts``: the counts are static, so :func:`simulate` is compiled anew for each pair of them.
+    """``setSolverIterationCounts``: the counts are static, so :func:`simulate` is compiled anew for
+    each pair of them.
 
     Args:
       simulation: the articulation in its scene.
@@ -104,20 +112,25 @@ def set_solver_iteration_counts(
     """
     if max(position_iterations, velocity_iterations) > 255:
         raise ValueError(
-            f"PhysX allows at most 255 iterations; found {position_iterations} and {velocity_iterations}; "
-            "simulation.replace(options=...) has no such limit"
+            f"PhysX allows at most 255 iterations; found {position_iterations} and "
+            f"{velocity_iterations}; simulation.replace(options=...) has no such limit"
         )
     options = dataclasses.replace(
-        simulation.options, position_iterations=position_iterations, velocity_iterations=velocity_iterations
+        simulation.options,
+        position_iterations=position_iterations,
+        velocity_iterations=velocity_iterations,
     )
     return simulation.replace(options=options)
 
 
-def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
-    """``setMaxCOMLinearVelocity``, removed in PhysX 5.6: limits the speed of the whole articulation's centre of mass.
+def set_max_com_linear_velocity(
+    simulation: ArticulationSimulation, limit: float | Array
+) -> ArticulationSimulation:
+    """``setMaxCOMLinearVelocity``, removed in PhysX 5.6: limits the speed of the whole
+    articulation's centre of mass.
 
-    After each step :func:`simulate` changes the velocity of a floating root, and all links move with it as one rigid
-    body. A fixed base has no such limit.
+    After each step :func:`simulate` changes the velocity of a floating root, and all links move
+    with it as one rigid body. A fixed base has no such limit.
 
     Args:
       simulation: the articulation in its scene.
@@ -130,19 +143,26 @@ def set_max_com_linear_velocity(simulation: ArticulationSimulation, limit: float
       >>> from artix import physx
       >>> builder = artix.ArticulationBuilder()
       >>> _ = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
-      >>> simulation = physx.set_max_com_linear_velocity(physx.create_simulation(builder.build()), 0.5)
-      >>> print(physx.simulate(simulation, 0.1).root_linear_velocity[2])  # no faster, though it falls
+      >>> simulation = physx.set_max_com_linear_velocity(
+      ...     physx.create_simulation(builder.build()), 0.5
+      ... )
+      >>> print(
+      ...     physx.simulate(simulation, 0.1).root_linear_velocity[2]
+      ... )  # no faster, though it falls
       -0.5
     """
     return simulation.replace(max_com_linear_velocity=_check_limit(limit, simulation))
 
 
-def set_max_com_angular_velocity(simulation: ArticulationSimulation, limit: float | Array) -> ArticulationSimulation:
-    """``setMaxCOMAngularVelocity``, removed in PhysX 5.6: limits the articulation's angular velocity as a whole.
+def set_max_com_angular_velocity(
+    simulation: ArticulationSimulation, limit: float | Array
+) -> ArticulationSimulation:
+    """``setMaxCOMAngularVelocity``, removed in PhysX 5.6: limits the articulation's angular
+    velocity as a whole.
 
-    This is its angular momentum divided by its inertia, both about the centre of mass of the whole articulation. After
-    each step :func:`simulate` changes the velocity of a floating root, and all links move with it as one rigid body. A
-    fixed base has no such limit.
+    This is its angular momentum divided by its inertia, both about the centre of mass of the whole
+    articulation. After each step :func:`simulate` changes the velocity of a floating root, and all
+    links move with it as one rigid body. A fixed base has no such limit.
 
     Args:
       simulation: the articulation in its scene.
@@ -191,8 +211,8 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
       simulation: the articulation in its scene.
 
     Returns:
-      The simulation with velocities, joint forces, link forces and wake counters of zero; poses, joint positions and
-      drive targets stay.
+      The simulation with velocities, joint forces, link forces and wake counters of zero; poses,
+      joint positions and drive targets stay.
 
     Examples:
       >>> from artix import physx
@@ -209,8 +229,11 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
     )
 
 
-def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | Array) -> ArticulationSimulation:
-    """``setWakeCounter`` of all links: a positive value wakes the articulation, zero lets it sleep at once.
+def set_wake_counter(
+    simulation: ArticulationSimulation, wake_counter: float | Array
+) -> ArticulationSimulation:
+    """``setWakeCounter`` of all links: a positive value wakes the articulation, zero lets it sleep
+    at once.
 
     Args:
       simulation: the articulation in its scene.
@@ -228,13 +251,15 @@ def set_wake_counter(simulation: ArticulationSimulation, wake_counter: float | A
     return simulation.replace(sleep=sleeping.wake_up(simulation.articulation, wake_counter))
 
 
-def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | Array) -> ArticulationSimulation:
+def set_sleep_threshold(
+    simulation: ArticulationSimulation, threshold: float | Array
+) -> ArticulationSimulation:
     """``setSleepThreshold``: sets the kinetic energy per mass below which links may fall asleep.
 
     Args:
       simulation: the articulation in its scene.
-      threshold: compared as :func:`artix.step_with_sleep` describes [m^2/s^2]; zero keeps the articulation
-        awake.
+      threshold: compared as :func:`artix.step_with_sleep` describes [m^2/s^2]; zero keeps the
+        articulation awake.
 
     Raises:
       ValueError: the number is negative or not finite. A number that is traced is not checked.
@@ -245,7 +270,9 @@ def set_sleep_threshold(simulation: ArticulationSimulation, threshold: float | A
       >>> print(physx.set_sleep_threshold(simulation, 0.0).sleep_threshold)  # never sleeps
       0.0
     """
-    return simulation.replace(sleep_threshold=jnp.asarray(as_number("sleep_threshold", threshold, 0), simulation.dtype))
+    return simulation.replace(
+        sleep_threshold=jnp.asarray(as_number("sleep_threshold", threshold, 0), simulation.dtype)
+    )
 
 
 def set_root_global_pose(
@@ -264,7 +291,9 @@ def set_root_global_pose(
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
-      >>> raised = physx.set_root_global_pose(simulation, jnp.array([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0]))
+      >>> raised = physx.set_root_global_pose(
+      ...     simulation, jnp.array([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0])
+      ... )
       >>> print(raised.state.root_pose[:3])
       [0.  0.  0.5]
     """
@@ -278,7 +307,8 @@ def set_root_linear_velocity(
 ) -> ArticulationSimulation:
     """``setRootLinearVelocity``: sets the velocity of the root link's centre of mass.
 
-    A fixed base stores the velocity and does not move; in PhysX its links' velocities follow until the next step.
+    A fixed base stores the velocity and does not move; in PhysX its links' velocities follow until
+    the next step.
 
     Args:
       simulation: the articulation in its scene.
@@ -292,7 +322,9 @@ def set_root_linear_velocity(
       >>> print(gliding.state.root_velocity)
       [0.5 0.  0.  0.  0.  0. ]
     """
-    return _set_root_velocity(simulation, velocity, simulation.state.root_velocity[3:], velocity, autowake)
+    return _set_root_velocity(
+        simulation, velocity, simulation.state.root_velocity[3:], velocity, autowake
+    )
 
 
 def set_root_angular_velocity(
@@ -315,24 +347,33 @@ def set_root_angular_velocity(
       >>> print(turning.state.root_velocity)
       [0. 0. 0. 0. 0. 1.]
     """
-    return _set_root_velocity(simulation, simulation.state.root_velocity[:3], velocity, velocity, autowake)
+    return _set_root_velocity(
+        simulation, simulation.state.root_velocity[:3], velocity, velocity, autowake
+    )
 
 
 def _set_root_velocity(
-    simulation: ArticulationSimulation, linear: Array, angular: Array, velocity: Array, autowake: bool | Array
+    simulation: ArticulationSimulation,
+    linear: Array,
+    angular: Array,
+    velocity: Array,
+    autowake: bool | Array,
 ) -> ArticulationSimulation:
     check_vector("velocity", velocity, (3,), simulation.dtype, "world axes")
-    moved = simulation.replace(state=simulation.state.replace(root_velocity=jnp.concatenate([linear, angular])))
+    moved = simulation.replace(
+        state=simulation.state.replace(root_velocity=jnp.concatenate([linear, angular]))
+    )
     return wake_if(moved, jnp.any(velocity != 0) | jnp.asarray(autowake))
 
 
 def update_kinematic(
     simulation: ArticulationSimulation, flags: ArticulationKinematicFlag = _ALL_KINEMATICS
 ) -> ArticulationSimulation:
-    """``updateKinematic``: clears the last step's results; link poses and velocities always follow from the state.
+    """``updateKinematic``: clears the last step's results; link poses and velocities always follow
+    from the state.
 
-    Like PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it zeroes the accelerations and incoming joint forces of the last step,
-    which do not belong to the new state.
+    Like PhysX's ``eUPDATE_KINEMATIC`` on a GPU, it zeroes the accelerations and incoming joint
+    forces of the last step, which do not belong to the new state.
 
     Args:
       simulation: the articulation in its scene.
@@ -356,8 +397,8 @@ def update_kinematic(
 def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
     """``getLinks``: the indices of the links in the order of their creation.
 
-    Every array is in the order of these indices (PhysX's low-level index, breadth-first), not in the order of creation;
-    ``topology.link_names`` has the names.
+    Every array is in the order of these indices (PhysX's low-level index, breadth-first), not in
+    the order of creation; ``topology.link_names`` has the names.
 
     Args:
       articulation: the articulation or its simulation.
@@ -382,7 +423,8 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
       link: the link's index, not its position in the order of creation.
 
     Returns:
-      Mean classical acceleration of its centre of mass [m/s^2], then angular [rad/s^2], world axes, shape [6].
+      Mean classical acceleration of its centre of mass [m/s^2], then angular [rad/s^2], world axes,
+      shape [6].
 
     Raises:
       IndexError: there is no such link. An index that is traced is not checked.
@@ -392,7 +434,9 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
       >>> pole = artix.robots.load("cart_pole")
       >>> simulation = physx.create_simulation(pole).replace(joint_force=jnp.array([12.0, 0.0]))
       >>> cart = pole.topology.link_index("cart")
-      >>> print(physx.get_link_acceleration(physx.simulate(simulation, 0.01), cart)[0])  # along x [m/s^2]
+      >>> print(
+      ...     physx.get_link_acceleration(physx.simulate(simulation, 0.01), cart)[0]
+      ... )  # along x [m/s^2]
       11.428
     """
     count = simulation.topology.num_links
@@ -410,8 +454,8 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
       axis: an axis of the child joint frame.
 
     Returns:
-      ``LOCKED`` if the joint does not move along the axis, ``LIMITED`` if it has a finite lower or upper limit there,
-      else ``FREE``.
+      ``LOCKED`` if the joint does not move along the axis, ``LIMITED`` if it has a finite lower or
+      upper limit there, else ``FREE``.
 
     Raises:
       KeyError: there is no such joint.
@@ -441,8 +485,8 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
       axis: an axis of the child joint frame.
 
     Returns:
-      ``NONE`` if the joint does not move along the axis or the drive has neither stiffness nor damping, else
-      ``ACCELERATION`` or ``FORCE``.
+      ``NONE`` if the joint does not move along the axis or the drive has neither stiffness nor
+      damping, else ``ACCELERATION`` or ``FORCE``.
 
     Raises:
       KeyError: there is no such joint.
@@ -457,11 +501,19 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
     drive = _parameters(articulation).drive
     if dof is None or not (drive.stiffness[dof] > 0 or drive.damping[dof] > 0):
         return ArticulationDriveType.NONE
-    return ArticulationDriveType.ACCELERATION if drive.is_acceleration[dof] > 0 else ArticulationDriveType.FORCE
+    return (
+        ArticulationDriveType.ACCELERATION
+        if drive.is_acceleration[dof] > 0
+        else ArticulationDriveType.FORCE
+    )
 
 
 def _parameters(articulation: AnyArticulation) -> Articulation:
-    return articulation.articulation if isinstance(articulation, ArticulationSimulation) else articulation
+    return (
+        articulation.articulation
+        if isinstance(articulation, ArticulationSimulation)
+        else articulation
+    )
 
 
 def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:
@@ -472,17 +524,20 @@ def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:
     return dofs.start + free.index(int(axis)) if int(axis) in free else None
 
 
-def get_world_bounds(simulation: ArticulationSimulation, link_bounds: Array, *, inflation: float = 1.01) -> Array:
+def get_world_bounds(
+    simulation: ArticulationSimulation, link_bounds: Array, *, inflation: float = 1.01
+) -> Array:
     """``getWorldBounds``: an axis-aligned box around boxes attached to the links.
 
     Args:
       simulation: the articulation in its scene.
-      link_bounds: lower and upper corner of a box around each link in its own frame [m], shape [L, 2, 3]; a link whose
-        lower corner exceeds its upper one is ignored.
+      link_bounds: lower and upper corner of a box around each link in its own frame [m], shape
+        [L, 2, 3]; a link whose lower corner exceeds its upper one is ignored.
       inflation: factor on the size of the result about its centre; PhysX's is 1.01.
 
     Returns:
-      Lower and upper corner in the world [m], shape [2, 3]; infinite, lower above upper, if all links are ignored.
+      Lower and upper corner in the world [m], shape [2, 3]; infinite, lower above upper, if all
+      links are ignored.
 
     Examples:
       >>> from artix import physx
@@ -492,7 +547,13 @@ def get_world_bounds(simulation: ArticulationSimulation, link_bounds: Array, *, 
       [[-0.1 -0.1 -0.1]
        [ 0.1  0.1  0.2]]
     """
-    check_vector("link_bounds", link_bounds, (simulation.topology.num_links, 2, 3), simulation.dtype, "L boxes")
+    check_vector(
+        "link_bounds",
+        link_bounds,
+        (simulation.topology.num_links, 2, 3),
+        simulation.dtype,
+        "L boxes",
+    )
     poses = frame_pose(simulation.articulation, simulation.state).T
     rotation = spatial.rotation_matrix(poses[3:])
     lower, upper = link_bounds[:, 0].T, link_bounds[:, 1].T

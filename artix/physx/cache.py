@@ -1,4 +1,6 @@
-"""``PxArticulationCache`` as a pytree in PhysX's order of links and DOFs, created, packed, filled and applied."""
+"""``PxArticulationCache`` as a pytree in PhysX's order of links and DOFs, created, packed, filled
+and applied.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,14 @@ class RootLinkData(struct.PyTreeNode):
     """``PxArticulationRootLinkData``: the root link's pose and motion.
 
     Attributes:
-      transform: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7]. (PhysX's
-        ``PxTransform`` has the quaternion first; here only the direct-GPU buffers do.)
+      transform: world pose of the root link's frame, position [m] and quaternion xyzw, shape [7].
+        (PhysX's ``PxTransform`` has the quaternion first; here only the direct-GPU buffers do.)
       world_lin_vel: velocity of its centre of mass [m/s], world axes, shape [3].
       world_ang_vel: its angular velocity [rad/s], world axes, shape [3].
-      world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], world axes, shape [3]; read only.
-      world_ang_accel: its angular acceleration in the last step [rad/s^2], world axes, shape [3]; read only.
+      world_lin_accel: acceleration of its centre of mass in the last step [m/s^2], world axes,
+        shape [3]; read only.
+      world_ang_accel: its angular acceleration in the last step [rad/s^2], world axes, shape [3];
+        read only.
 
     Examples:
       >>> from artix import physx
@@ -47,17 +51,18 @@ class RootLinkData(struct.PyTreeNode):
 class ArticulationCache(struct.PyTreeNode):
     """``PxArticulationCache``: inputs and results of the functions on an articulation.
 
-    L links, n joint DOFs, nv generalised velocities (n, or 6 + n for a floating base), L' = L, or L - 1 for a fixed
-    base, r rows of loop joints. Where PhysX reserves n + 6 entries, a field has only the nv that are used. World axes
-    and SI units; unless noted otherwise, wrenches and velocities are linear first and at the links' centres of mass.
-    Build a cache with :func:`create_cache`; :func:`copy_internal_state_to_cache` and :func:`apply_cache` list which
+    L links, n joint DOFs, nv generalised velocities (n, or 6 + n for a floating base), L' = L, or L
+    - 1 for a fixed base, r rows of loop joints. Where PhysX reserves n + 6 entries, a field has
+    only the nv that are used. World axes and SI units; unless noted otherwise, wrenches and
+    velocities are linear first and at the links' centres of mass. Build a cache with
+    :func:`create_cache`; :func:`copy_internal_state_to_cache` and :func:`apply_cache` list which
     flag moves which field.
 
     Attributes:
       external_forces: input of ``compute_generalized_external_force`` only [N, N m], shape [L, 6].
       dense_jacobian: from ``compute_dense_jacobian`` [m or 1], shape [6 L', nv].
-      mass_matrix: from ``compute_mass_matrix`` [kg, kg m or kg m^2], shape [nv, nv]; from the deprecated
-        ``compute_generalized_mass_matrix``, shape [n, n].
+      mass_matrix: from ``compute_mass_matrix`` [kg, kg m or kg m^2], shape [nv, nv]; from the
+        deprecated ``compute_generalized_mass_matrix``, shape [n, n].
       coriolis_force: from ``compute_coriolis_compensation`` [N or N m], shape [nv].
       gravity_compensation_force: from ``compute_gravity_compensation`` [N or N m], shape [nv].
       centroidal_momentum_matrix: from ``compute_centroidal_momentum_matrix``, shape [6, nv].
@@ -65,23 +70,26 @@ class ArticulationCache(struct.PyTreeNode):
       joint_velocity: joint velocities [rad/s or m/s], shape [n].
       joint_acceleration: joint accelerations [rad/s^2 or m/s^2], shape [n].
       joint_position: joint positions [rad or m], shape [n].
-      joint_force: joint forces [N m or N]: the applied ones, or the input or result of inverse dynamics, shape [n].
-      joint_solver_forces: efforts [N m or N] that the joints transmitted along their DOFs in the last step, from all
-        causes, shape [n]; removed in PhysX 5.4.
-      sensor_forces: force sensors, which artix does not have, shape [0, 6]; PhysX 5.4 removed them in favour of
-        ``link_incoming_joint_force``.
+      joint_force: joint forces [N m or N]: the applied ones, or the input or result of inverse
+        dynamics, shape [n].
+      joint_solver_forces: efforts [N m or N] that the joints transmitted along their DOFs in the
+        last step, from all causes, shape [n]; removed in PhysX 5.4.
+      sensor_forces: force sensors, which artix does not have, shape [0, 6]; PhysX 5.4 removed them
+        in favour of ``link_incoming_joint_force``.
       joint_target_positions: targets of the drives [rad or m], shape [n].
       joint_target_velocities: target velocities of the drives [rad/s or m/s], shape [n].
       link_velocity: velocities of the links [m/s, rad/s], shape [L, 6].
-      link_acceleration: classical accelerations of the links in the last step [m/s^2, rad/s^2], shape [L, 6].
-      link_incoming_joint_force: wrench [N, N m] of the parent on each link through its joint in the last step, at the
-        origin and in the axes of the child joint frame, shape [L, 6].
+      link_acceleration: classical accelerations of the links in the last step [m/s^2, rad/s^2],
+        shape [L, 6].
+      link_incoming_joint_force: wrench [N, N m] of the parent on each link through its joint in the
+        last step, at the origin and in the axes of the child joint frame, shape [L, 6].
       link_force: forces on the links during the next step [N], shape [L, 3].
       link_torque: torques on the links during the next step [N m], shape [L, 3].
       root_link_data: the root link.
       coefficient_matrix: from ``compute_coefficient_matrix``, shape [r, nv].
       lambda_: from ``compute_lambda`` (``lambda`` is a keyword of Python) [N or N m], shape [r].
-      version: identifies the articulation that the cache was made for; static. Functions refuse any other cache.
+      version: identifies the articulation that the cache was made for; static. Functions refuse any
+        other cache.
 
     Examples:
       >>> from artix import physx
@@ -122,7 +130,8 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
     """``createCache``: a cache of zeros.
 
     The quaternion of the root's pose is zero, too. Read the state into the cache
-    (:func:`copy_internal_state_to_cache`), or write a unit quaternion, before you apply ``ROOT_TRANSFORM``.
+    (:func:`copy_internal_state_to_cache`), or write a unit quaternion, before you apply
+    ``ROOT_TRANSFORM``.
 
     Args:
       articulation: the articulation or its simulation.
@@ -174,7 +183,8 @@ def create_cache(articulation: AnyArticulation) -> ArticulationCache:
 
 
 def zero_cache(cache: ArticulationCache) -> ArticulationCache:
-    """``zeroCache``: sets all fields to zero except, as in PhysX, ``coefficient_matrix`` and ``lambda_``.
+    """``zeroCache``: sets all fields to zero except, as in PhysX, ``coefficient_matrix`` and
+    ``lambda_``.
 
     Args:
       cache: the cache.
@@ -184,7 +194,9 @@ def zero_cache(cache: ArticulationCache) -> ArticulationCache:
 
     Examples:
       >>> from artix import physx
-      >>> cache = physx.create_cache(artix.robots.load("cart_pole")).replace(joint_force=jnp.ones(2))
+      >>> cache = physx.create_cache(artix.robots.load("cart_pole")).replace(
+      ...     joint_force=jnp.ones(2)
+      ... )
       >>> print(physx.zero_cache(cache).joint_force)
       [0. 0.]
     """
@@ -193,9 +205,11 @@ def zero_cache(cache: ArticulationCache) -> ArticulationCache:
 
 
 def get_cache_data_size(articulation: AnyArticulation) -> int:
-    """``getCacheDataSize``: the size of PhysX 5.6.1's cache for this articulation, in its float32 layout.
+    """``getCacheDataSize``: the size of PhysX 5.6.1's cache for this articulation, in its float32
+    layout.
 
-    PhysX reserves n + 6 entries for generalised vectors and pads 3-vectors, so this is not the size of artix's cache.
+    PhysX reserves n + 6 entries for generalised vectors and pads 3-vectors, so this is not the size
+    of artix's cache.
 
     Args:
       articulation: the articulation or its simulation.
@@ -211,13 +225,23 @@ def get_cache_data_size(articulation: AnyArticulation) -> int:
     n = articulation.topology.num_dofs
     links = articulation.topology.num_links
     wide = n + 6
-    spatial_vectors = 4 * 8 * links  # external forces, velocities, accelerations, incoming joint forces
+    spatial_vectors = (
+        4 * 8 * links
+    )  # external forces, velocities, accelerations, incoming joint forces
     matrices = 6 * links * wide + wide**2  # dense Jacobian, mass matrix
     compensations = 2 * wide
     centroidal = 6 * wide + 6
     link_loads = 2 * 3 * links
     root_link_data = 7 + 4 * 3
-    return 4 * (spatial_vectors + matrices + compensations + centroidal + 6 * n + link_loads + root_link_data)
+    return 4 * (
+        spatial_vectors
+        + matrices
+        + compensations
+        + centroidal
+        + 6 * n
+        + link_loads
+        + root_link_data
+    )
 
 
 def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
@@ -241,7 +265,9 @@ def pack_joint_data(articulation: AnyArticulation, maximum: Array) -> Array:
       [3. 7.]
     """
     tree = articulation.topology
-    check_vector("maximum", maximum, (6 * (tree.num_links - 1),), articulation.dtype, "six axes per joint")
+    check_vector(
+        "maximum", maximum, (6 * (tree.num_links - 1),), articulation.dtype, "six axes per joint"
+    )
     return jnp.asarray(maximum)[_axis_indices(tree)]
 
 
@@ -253,8 +279,8 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
       reduced: a number for each DOF, shape [n]; any unit.
 
     Returns:
-      A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape [6 (L - 1)],
-      in the same unit.
+      A number for each axis of each joint, in the order of :func:`pack_joint_data`, shape
+      [6 (L - 1)], in the same unit.
 
     Identity: ``pack_joint_data(a, unpack_joint_data(a, x)) == x``.
 
@@ -267,25 +293,31 @@ def unpack_joint_data(articulation: AnyArticulation, reduced: Array) -> Array:
     """
     tree = articulation.topology
     check_vector("reduced", reduced, (tree.num_dofs,), articulation.dtype, "n joint DOFs")
-    return jnp.zeros(6 * (tree.num_links - 1), articulation.dtype).at[_axis_indices(tree)].set(reduced)
+    return (
+        jnp.zeros(6 * (tree.num_links - 1), articulation.dtype).at[_axis_indices(tree)].set(reduced)
+    )
 
 
 def check_cache(simulation: ArticulationSimulation, cache: ArticulationCache) -> None:
-    """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its version.
+    """Raises ``ValueError`` unless the cache was made for this articulation, as PhysX checks its
+    version.
 
     Raises ``TypeError`` for what is not a simulation.
     """
     check_in_scene(simulation)
     if cache.version != hash(simulation.topology):
         raise ValueError(
-            "cache: it was made for another articulation, or for this one before its links or joints changed; create a "
-            "new one with artix.physx.create_cache(articulation)"
+            "cache: it was made for another articulation, or for this one before its links or "
+            "joints changed; create a new one with artix.physx.create_cache(articulation)"
         )
 
 
 def num_loop_rows(tree: Topology) -> int:
     """Number of scalar constraints of all loop joints."""
-    return sum(1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes) for joint in tree.loop_joints)
+    return sum(
+        1 if joint.type is LoopJointType.DISTANCE else len(joint.locked_axes)
+        for joint in tree.loop_joints
+    )
 
 
 def _axis_indices(tree: Topology) -> np.ndarray:
@@ -306,7 +338,11 @@ _STATE = (
 _WRITTEN = (
     *_STATE,
     (Flag.JOINT_TARGET_POSITIONS, Field("joint_target_positions"), FIELDS["JOINT_TARGET_POSITION"]),
-    (Flag.JOINT_TARGET_VELOCITIES, Field("joint_target_velocities"), FIELDS["JOINT_TARGET_VELOCITY"]),
+    (
+        Flag.JOINT_TARGET_VELOCITIES,
+        Field("joint_target_velocities"),
+        FIELDS["JOINT_TARGET_VELOCITY"],
+    ),
     (Flag.LINK_FORCE, Field("link_force"), FIELDS["LINK_FORCE"]),
     (Flag.LINK_TORQUE, Field("link_torque"), FIELDS["LINK_TORQUE"]),
 )
@@ -314,7 +350,11 @@ _COPIED = (
     *_STATE,
     (Flag.ACCELERATION, Field("joint_acceleration"), FIELDS["JOINT_ACCELERATION"]),
     (Flag.LINK_ACCELERATION, Field("link_acceleration"), Field("report.link_acceleration")),
-    (Flag.LINK_INCOMING_JOINT_FORCE, Field("link_incoming_joint_force"), FIELDS["LINK_INCOMING_JOINT_FORCE"]),
+    (
+        Flag.LINK_INCOMING_JOINT_FORCE,
+        Field("link_incoming_joint_force"),
+        FIELDS["LINK_INCOMING_JOINT_FORCE"],
+    ),
 )
 
 
@@ -338,8 +378,8 @@ def copy_internal_state_to_cache(
     ``LINK_INCOMING_JOINT_FORCE``    ``link_incoming_joint_force``, of the last step
     ===============================  ===========================================================================
 
-    All other flags have no effect: as in PhysX, targets and link forces are write-only, and there are no sensors for
-    ``SENSOR_FORCES``.
+    All other flags have no effect: as in PhysX, targets and link forces are write-only, and there
+    are no sensors for ``SENSOR_FORCES``.
 
     Args:
       simulation: the articulation in its scene.
@@ -360,7 +400,7 @@ def copy_internal_state_to_cache(
       >>> cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(pole), Flag.ALL)
       >>> print(cache.joint_position, cache.link_velocity.shape)
       [0. 0.] (3, 6)
-    """
+    """  # noqa: E501
     check_cache(simulation, cache)
     flags = Flag(flags)
     for flag, in_cache, field in _COPIED:
@@ -371,16 +411,24 @@ def copy_internal_state_to_cache(
         moved = {"world_lin_accel": acceleration[:3], "world_ang_accel": acceleration[3:]}
         cache = cache.replace(root_link_data=cache.root_link_data.replace(**moved))
     if Flag.LINK_VELOCITY in flags:
-        cache = cache.replace(link_velocity=frame_velocity(simulation.articulation, simulation.state, offset="com"))
+        cache = cache.replace(
+            link_velocity=frame_velocity(simulation.articulation, simulation.state, offset="com")
+        )
     if Flag.JOINT_SOLVER_FORCES in flags:
         cache = cache.replace(
-            joint_solver_forces=joint_efforts(simulation.articulation, simulation.report.incoming_joint_force)
+            joint_solver_forces=joint_efforts(
+                simulation.articulation, simulation.report.incoming_joint_force
+            )
         )
     return cache
 
 
 def apply_cache(
-    simulation: ArticulationSimulation, cache: ArticulationCache, flags: Flag, *, autowake: bool = True
+    simulation: ArticulationSimulation,
+    cache: ArticulationCache,
+    flags: Flag,
+    *,
+    autowake: bool = True,
 ) -> ArticulationSimulation:
     """``applyCache``: writes the articulation's state, forces and targets.
 
@@ -398,22 +446,22 @@ def apply_cache(
     ``LINK_TORQUE``                  ``link_torque``, for one step
     ===============================  ===========================================================================
 
-    All other flags name read-only fields and have no effect, as in PhysX. Poses and velocities of links always follow
-    from the state, so ``update_kinematic`` is not needed.
+    All other flags name read-only fields and have no effect, as in PhysX. Poses and velocities of
+    links always follow from the state, so ``update_kinematic`` is not needed.
 
     Args:
       simulation: the articulation in its scene.
       cache: its cache.
       flags: what to write; static.
-      autowake: whether to wake the articulation, for at least the reset value of the wake counter. A non-zero velocity,
-        force or torque, or a changed target, wakes it in any case.
+      autowake: whether to wake the articulation, for at least the reset value of the wake counter.
+        A non-zero velocity, force or torque, or a changed target, wakes it in any case.
 
     Returns:
       The changed simulation.
 
     Raises:
-      ValueError: the cache was made for another articulation, a field has the wrong shape, or the root's quaternion is
-        written, known and of length zero.
+      ValueError: the cache was made for another articulation, a field has the wrong shape, or the
+        root's quaternion is written, known and of length zero.
       TypeError: a field has another dtype than the articulation.
 
     Examples:
@@ -424,7 +472,7 @@ def apply_cache(
       >>> cache = cache.replace(joint_position=jnp.array([0.5, 0.1]))
       >>> print(physx.apply_cache(simulation, cache, Flag.POSITION).state.joint_position)
       [0.5 0.1]
-    """
+    """  # noqa: E501
     check_cache(simulation, cache)
     flags = Flag(flags)
     changed = simulation
@@ -434,11 +482,19 @@ def apply_cache(
             continue
         value = in_cache.read(cache)
         before = field.read(simulation)
-        check_vector(f"cache.{in_cache.path}", value, before.shape, simulation.dtype, "as create_cache makes it")
+        check_vector(
+            f"cache.{in_cache.path}",
+            value,
+            before.shape,
+            simulation.dtype,
+            "as create_cache makes it",
+        )
         changed = field.write(changed, value)
         # A pose wakes nothing, and a target only if it changes.
         if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
             moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
     if Flag.ROOT_TRANSFORM in flags:
-        check_quaternion("cache.root_link_data.transform", cache.root_link_data.transform, any_length=True)
+        check_quaternion(
+            "cache.root_link_data.transform", cache.root_link_data.transform, any_length=True
+        )
     return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))

@@ -1,9 +1,10 @@
 """PhysX's enumerations and the arrays that they name, with its names and the values of PhysX 5.6.1.
 
-An entry ``eJOINT_POSITION`` of ``PxArticulationGPUAPIReadType`` is ``ArticulationGPUAPIReadType.JOINT_POSITION`` here.
-``PxArticulationAxis`` and ``PxArticulationJointType`` are :class:`artix.Axis` and :class:`artix.JointType`, which have
-PhysX's names and values (there is no ``eUNDEFINED``: every joint has a type). A :class:`Field` says where the array is
-that an entry names.
+An entry ``eJOINT_POSITION`` of ``PxArticulationGPUAPIReadType`` is
+``ArticulationGPUAPIReadType.JOINT_POSITION`` here. ``PxArticulationAxis`` and
+``PxArticulationJointType`` are :class:`artix.Axis` and :class:`artix.JointType`, which have PhysX's
+names and values (there is no ``eUNDEFINED``: every joint has a type). A :class:`Field` says where
+the array is that an entry names.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class ArticulationFlag(enum.IntFlag):
 
 
 class ArticulationKinematicFlag(enum.IntFlag):
-    """``PxArticulationKinematicFlag``: tells :func:`~artix.physx.update_kinematic` what has changed.
+    """``PxArticulationKinematicFlag``: tells :func:`~artix.physx.update_kinematic` what has
+    changed.
 
     Examples:
       >>> from artix import physx
@@ -107,7 +109,15 @@ class ArticulationCacheFlag(enum.IntFlag):
     JOINT_TARGET_VELOCITIES = 1 << 12
     LINK_FORCE = 1 << 13
     LINK_TORQUE = 1 << 14
-    ALL = VELOCITY | ACCELERATION | POSITION | LINK_VELOCITY | LINK_ACCELERATION | ROOT_TRANSFORM | ROOT_VELOCITIES
+    ALL = (
+        VELOCITY
+        | ACCELERATION
+        | POSITION
+        | LINK_VELOCITY
+        | LINK_ACCELERATION
+        | ROOT_TRANSFORM
+        | ROOT_VELOCITIES
+    )
 
 
 class ArticulationGPUAPIReadType(enum.IntEnum):
@@ -166,9 +176,11 @@ class ArticulationGPUAPIWriteType(enum.IntEnum):
 
 
 class ArticulationGPUAPIComputeType(enum.IntEnum):
-    """``PxArticulationGPUAPIComputeType``: what :func:`~artix.physx.compute_articulation_data` computes.
+    """``PxArticulationGPUAPIComputeType``: what :func:`~artix.physx.compute_articulation_data`
+    computes.
 
-    PhysX 5.7 removed the three ``GENERALIZED`` and ``CORIOLIS_AND_CENTRIFUGAL_FORCES`` entries and renumbered the rest.
+    PhysX 5.7 removed the three ``GENERALIZED`` and ``CORIOLIS_AND_CENTRIFUGAL_FORCES`` entries and
+    renumbered the rest.
 
     Examples:
       >>> from artix.physx import ArticulationGPUAPIComputeType as Compute
@@ -196,7 +208,9 @@ Array = jax.Array
 
 
 class Field(NamedTuple):
-    """An array in a simulation or a cache, or some of its columns; ``path`` leads to it from attribute to attribute."""
+    """An array in a simulation or a cache, or some of its columns; ``path`` leads to it from
+    attribute to attribute.
+    """
 
     path: str
     columns: slice = slice(None)
@@ -219,7 +233,8 @@ class Field(NamedTuple):
 LINEAR = slice(0, 3)
 ANGULAR = slice(3, 6)
 
-#: What ``PxArticulationGPUAPIReadType`` and ``PxArticulationGPUAPIWriteType`` name, as far as a simulation stores it.
+#: What ``PxArticulationGPUAPIReadType`` and ``PxArticulationGPUAPIWriteType`` name, as far as a
+#: simulation stores it.
 FIELDS = {
     "JOINT_POSITION": Field("state.joint_position"),
     "JOINT_VELOCITY": Field("state.joint_velocity"),

@@ -1,7 +1,9 @@
-"""``getArticulationData`` and ``setArticulationData`` of PhysX's direct-GPU API: a fleet's state and tendons in blocks.
+"""``getArticulationData`` and ``setArticulationData`` of PhysX's direct-GPU API: a fleet's state
+and tendons in blocks.
 
-Block k of a buffer belongs to ``indices[k]`` and has the size of the fleet's maxima. Entries beyond an articulation's
-own links and DOFs are padding: zero when read (PhysX leaves them untouched), ignored when written.
+Block k of a buffer belongs to ``indices[k]`` and has the size of the fleet's maxima. Entries beyond
+an articulation's own links and DOFs are padding: zero when read (PhysX leaves them untouched),
+ignored when written.
 """
 
 from __future__ import annotations
@@ -21,15 +23,12 @@ from artix.physx.accessors import update_kinematic
 from artix.physx.direct_gpu import (
     AnyFleetSimulation,
     FleetSimulation,
-    Part,
     check_indices,
     check_simulation,
     check_state,
-    in_order,
     of_type,
     own_state,
     pad_to,
-    parts_of,
     simulations_of_kinds,
     to_transform,
     with_kinds,
@@ -37,6 +36,11 @@ from artix.physx.direct_gpu import (
 from artix.physx.enums import ANGULAR, FIELDS, LINEAR
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
+from artix.physx.gpu_blocks import (
+    Part,
+    in_order,
+    parts_of,
+)
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation, wake_if
 from artix.simulation.common.options import SolverOptions
@@ -51,7 +55,8 @@ _TENDON_WRITES = range(WriteType.FIXED_TENDON, WriteType.SPATIAL_TENDON_ATTACHME
 def create_fleet_simulation(
     fleet: Fleet, state: State | None = None, *, options: SolverOptions = PHYSX_OPTIONS
 ) -> AnyFleetSimulation:
-    """Places all members of a fleet in one scene, ``PxScene::addArticulation`` for each; see :func:`create_simulation`.
+    """Places all members of a fleet in one scene, ``PxScene::addArticulation`` for each; see
+    :func:`create_simulation`.
 
     Args:
       fleet: the articulations of the scene.
@@ -59,8 +64,9 @@ def create_fleet_simulation(
       options: how :func:`simulate` steps; by default PhysX's default solver.
 
     Returns:
-      The simulations of the N members: of a fleet of one topology in one batch, in which every array has a leading axis
-      N, and of several topologies a :class:`FleetSimulation` with a batch for each.
+      The simulations of the N members: of a fleet of one topology in one batch, in which every
+      array has a leading axis N, and of several topologies a :class:`FleetSimulation` with a batch
+      for each.
 
     Examples:
       >>> from artix import physx
@@ -78,11 +84,15 @@ def create_fleet_simulation(
         kinds.append(_create(options, articulation, member_state))
     if len(kinds) == 1:
         return kinds[0]
-    return FleetSimulation(tuple(kinds), tuple(tuple(members.tolist()) for members in fleet.kinds), fleet.num_dofs)
+    return FleetSimulation(
+        tuple(kinds), tuple(tuple(members.tolist()) for members in fleet.kinds), fleet.num_dofs
+    )
 
 
 @partial(jax.jit, static_argnums=0)
-def _create(options: SolverOptions, articulation: Articulation, state: State) -> ArticulationSimulation:
+def _create(
+    options: SolverOptions, articulation: Articulation, state: State
+) -> ArticulationSimulation:
     """The simulations of all members of a kind."""
     return jax.vmap(partial(create_simulation, options=options))(articulation, state)
 
@@ -99,25 +109,30 @@ def get_articulation_data(
       data_type: what to read.
 
     Returns:
-      With D = maxDofs and K = maxLinks, in SI units and world axes, velocities and accelerations of centres of mass:
+      With D = maxDofs and K = maxLinks, in SI units and world axes, velocities and accelerations of
+      centres of mass:
 
-      * ``JOINT_POSITION``, ``JOINT_VELOCITY``, ``JOINT_ACCELERATION``, ``JOINT_FORCE`` (the applied one),
-        ``JOINT_TARGET_VELOCITY``, ``JOINT_TARGET_POSITION``: [nb, D].
-      * ``ROOT_GLOBAL_POSE``: ``PxTransform`` of the link frame, quaternion xyzw first, then position, [nb, 7].
+      * ``JOINT_POSITION``, ``JOINT_VELOCITY``, ``JOINT_ACCELERATION``, ``JOINT_FORCE`` (the applied
+        one), ``JOINT_TARGET_VELOCITY``, ``JOINT_TARGET_POSITION``: [nb, D].
+      * ``ROOT_GLOBAL_POSE``: ``PxTransform`` of the link frame, quaternion xyzw first, then
+        position, [nb, 7].
       * ``ROOT_LINEAR_VELOCITY``, ``ROOT_ANGULAR_VELOCITY``: [nb, 3].
-      * ``LINK_GLOBAL_POSE``: as the root's, [nb, K, 7]; ``LINK_LINEAR_VELOCITY``, ``LINK_ANGULAR_VELOCITY``,
-        ``LINK_LINEAR_ACCELERATION``, ``LINK_ANGULAR_ACCELERATION``: [nb, K, 3].
+      * ``LINK_GLOBAL_POSE``: as the root's, [nb, K, 7]; ``LINK_LINEAR_VELOCITY``,
+        ``LINK_ANGULAR_VELOCITY``, ``LINK_LINEAR_ACCELERATION``, ``LINK_ANGULAR_ACCELERATION``:
+        [nb, K, 3].
       * ``LINK_INCOMING_JOINT_FORCE``: force, then torque, in the child joint frame, [nb, K, 6].
-      * ``FIXED_TENDON``, ``FIXED_TENDON_JOINT``, ``SPATIAL_TENDON``, ``SPATIAL_TENDON_ATTACHMENT``: a
-        :class:`GpuFixedTendonData`, :class:`GpuTendonJointCoefficientData`, :class:`GpuSpatialTendonData` or
-        :class:`GpuTendonAttachmentData`; :func:`to_physx` converts them to PhysX's bytes.
+      * ``FIXED_TENDON``, ``FIXED_TENDON_JOINT``, ``SPATIAL_TENDON``, ``SPATIAL_TENDON_ATTACHMENT``:
+        a :class:`GpuFixedTendonData`, :class:`GpuTendonJointCoefficientData`,
+        :class:`GpuSpatialTendonData` or :class:`GpuTendonAttachmentData`; :func:`to_physx` converts
+        them to PhysX's bytes.
 
-      Poses and velocities of links always belong to the state; accelerations and incoming joint forces to the
-      last step.
+      Poses and velocities of links always belong to the state; accelerations and incoming joint
+      forces to the last step.
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation`` is not a simulation.
+      TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation``
+        is not a simulation.
       ValueError: the simulation is not that of the fleet.
 
     Examples:
@@ -141,35 +156,43 @@ def get_articulation_data(
 
 
 def set_articulation_data(
-    fleet: Fleet, simulation: AnyFleetSimulation, data: Any, indices: npt.ArrayLike, data_type: WriteType
+    fleet: Fleet,
+    simulation: AnyFleetSimulation,
+    data: Any,
+    indices: npt.ArrayLike,
+    data_type: WriteType,
 ) -> AnyFleetSimulation:
     """``PxDirectGPUAPI::setArticulationData`` as a pure function.
 
     Args:
       fleet: the articulations of the scene.
       simulation: their simulations.
-      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`; ``LINK_FORCE`` [N] at
-        the links' centres of mass and ``LINK_TORQUE`` [N m] have shape [nb, K, 3], in world axes. They act during one
-        step, joint forces and targets until the next write.
+      data: blocks for the listed articulations, in the layout of :func:`get_articulation_data`;
+        ``LINK_FORCE`` [N] at the links' centres of mass and ``LINK_TORQUE`` [N m] have shape
+        [nb, K, 3], in world axes. They act during one step, joint forces and targets until the next
+        write.
       indices: the articulations to write; concrete, distinct integers, shape [nb].
       data_type: what to write.
 
     Returns:
-      The simulations, with the listed ones changed and awake. Link poses and velocities follow at once.
+      The simulations, with the listed ones changed and awake. Link poses and velocities follow at
+      once.
 
     Raises:
       IndexError: an index is not a member of the fleet.
-      TypeError: the indices are not integers, the data has another dtype than the fleet, or ``data_type`` is one for
-        reading.
-      ValueError: an index appears twice, the data has the wrong shape, the simulation is not that of the fleet, or a
-        tendon joint's axis differs from the topology's.
+      TypeError: the indices are not integers, the data has another dtype than the fleet, or
+        ``data_type`` is one for reading.
+      ValueError: an index appears twice, the data has the wrong shape, the simulation is not that
+        of the fleet, or a tendon joint's axis differs from the topology's.
 
     Examples:
       >>> from artix import physx
       >>> from artix.physx import ArticulationGPUAPIWriteType as Write
       >>> fleet = artix.Fleet([artix.robots.load("arm7"), artix.robots.load("cart_pole")])
       >>> scene = physx.create_fleet_simulation(fleet)
-      >>> scene = physx.set_articulation_data(fleet, scene, jnp.full((1, 7), 0.2), [1], Write.JOINT_POSITION)
+      >>> scene = physx.set_articulation_data(
+      ...     fleet, scene, jnp.full((1, 7), 0.2), [1], Write.JOINT_POSITION
+      ... )
       >>> print(scene.state.joint_position[1, :2])
       [0.2 0.2]
     """
@@ -179,30 +202,42 @@ def set_articulation_data(
     parts = parts_of(fleet, indices)
     kinds = simulations_of_kinds(simulation)
     if data_type in _TENDON_WRITES:
-        articulations = write_tendons(fleet, [kind.articulation for kind in kinds], data, parts, data_type.name)
-        written = [kind.replace(articulation=one) for kind, one in zip(kinds, articulations, strict=True)]
+        articulations = write_tendons(
+            fleet, [kind.articulation for kind in kinds], data, parts, data_type.name
+        )
+        written = [
+            kind.replace(articulation=one) for kind, one in zip(kinds, articulations, strict=True)
+        ]
     else:
         shape = (len(indices), *_block_shape(fleet, data_type))
         if getattr(data, "shape", None) != shape:
             raise ValueError(
-                f"data for {data_type.name}: expected shape {shape}, a block of the fleet's maxima per index, found "
-                f"{getattr(data, 'shape', type(data).__name__)}"
+                f"data for {data_type.name}: expected shape {shape}, a block of the fleet's "
+                f"maxima per index, found {getattr(data, 'shape', type(data).__name__)}"
             )
         if data.dtype != fleet.dtype:
-            raise TypeError(f"data for {data_type.name}: expected dtype {fleet.dtype}, found {data.dtype}")
+            raise TypeError(
+                f"data for {data_type.name}: expected dtype {fleet.dtype}, found {data.dtype}"
+            )
         written = [
-            _write(data_type, kind, jnp.asarray(data)[part.blocks], part.rows) if len(part.blocks) else kind
+            _write(data_type, kind, jnp.asarray(data)[part.blocks], part.rows)
+            if len(part.blocks)
+            else kind
             for kind, part in zip(kinds, parts, strict=True)
         ]
-    return with_kinds(simulation, [_awake(kind, part.rows) for kind, part in zip(written, parts, strict=True)])
+    return with_kinds(
+        simulation, [_awake(kind, part.rows) for kind, part in zip(written, parts, strict=True)]
+    )
 
 
 def update_articulation_kinematics(
     fleet: Fleet, simulation: AnyFleetSimulation, indices: npt.ArrayLike
 ) -> AnyFleetSimulation:
-    """Clears what ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the listed articulations.
+    """Clears what ``eUPDATE_KINEMATIC`` clears: accelerations and incoming joint forces of the
+    listed articulations.
 
-    Link poses and velocities need no update; ``compute_articulation_data(..., UPDATE_KINEMATIC)`` returns them.
+    Link poses and velocities need no update; ``compute_articulation_data(..., UPDATE_KINEMATIC)``
+    returns them.
 
     Args:
       fleet: the articulations of the scene.
@@ -221,7 +256,11 @@ def update_articulation_kinematics(
       >>> from artix import physx
       >>> fleet = artix.Fleet([artix.robots.load("cart_pole")] * 2)
       >>> scene = physx.create_fleet_simulation(fleet)
-      >>> print(physx.update_articulation_kinematics(fleet, scene, [0]).report.joint_acceleration.shape)
+      >>> print(
+      ...     physx.update_articulation_kinematics(
+      ...         fleet, scene, [0]
+      ...     ).report.joint_acceleration.shape
+      ... )
       (2, 2)
     """
     indices = check_indices(fleet, indices, distinct=True)
@@ -232,7 +271,9 @@ def update_articulation_kinematics(
 
 def _clear_report(kind: ArticulationSimulation, part: Part) -> ArticulationSimulation:
     cleared = update_kinematic(kind).report
-    report = jax.tree.map(lambda old, new: old.at[part.rows].set(new[part.rows]), kind.report, cleared)
+    report = jax.tree.map(
+        lambda old, new: old.at[part.rows].set(new[part.rows]), kind.report, cleared
+    )
     return kind.replace(report=report)
 
 
@@ -255,20 +296,27 @@ def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> Articulat
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _read(data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulation, rows: np.ndarray) -> Array:
+def _read(
+    data_type: ReadType, shape: tuple[int, ...], kind: ArticulationSimulation, rows: np.ndarray
+) -> Array:
     """The blocks [rows, *shape] of some members of a kind."""
     kind = jax.tree.map(lambda leaf: leaf[rows], kind)
     if data_type is ReadType.LINK_GLOBAL_POSE:
         return pad_to(to_transform(jax.vmap(frame_pose)(kind.articulation, kind.state)), shape)
     if data_type in (ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY):
         velocities = jax.vmap(partial(frame_velocity, offset="com"))(kind.articulation, kind.state)
-        return pad_to(velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR], shape)
+        return pad_to(
+            velocities[..., LINEAR if data_type is ReadType.LINK_LINEAR_VELOCITY else ANGULAR],
+            shape,
+        )
     values = FIELDS[data_type.name].read(kind)
     return pad_to(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
 
 
 @partial(jax.jit, static_argnums=0)
-def _write(data_type: WriteType, kind: ArticulationSimulation, data: Array, rows: np.ndarray) -> ArticulationSimulation:
+def _write(
+    data_type: WriteType, kind: ArticulationSimulation, data: Array, rows: np.ndarray
+) -> ArticulationSimulation:
     """The simulations of a kind with the blocks of some members written, without their padding."""
     field = FIELDS[data_type.name]
     before = field.read(kind)

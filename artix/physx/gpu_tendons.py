@@ -1,7 +1,7 @@
 """Tendons in blocks, as PhysX's direct-GPU API has them.
 
-A ``PxGpuFixedTendonData*`` buffer becomes a NumPy array of :data:`GPU_FIXED_TENDON_DTYPE` and so on; :func:`to_physx`
-and :func:`from_physx` convert. Padding bytes are zero.
+A ``PxGpuFixedTendonData*`` buffer becomes a NumPy array of :data:`GPU_FIXED_TENDON_DTYPE` and so
+on; :func:`to_physx` and :func:`from_physx` convert. Padding bytes are zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.couplings import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.physx.direct_gpu import (
+from artix.physx.gpu_blocks import (
     ArticulationGPUAPIMaxCounts,
     Part,
     get_articulation_gpu_api_max_counts,
@@ -45,7 +45,9 @@ class GpuFixedTendonData(NamedTuple):
     Examples:
       >>> from artix import physx
       >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0, -1.0, 1.0, 0.5)]
-      >>> print(physx.to_physx(physx.GpuFixedTendonData(*scalars)).itemsize)  # with PhysX's padding [B]
+      >>> print(
+      ...     physx.to_physx(physx.GpuFixedTendonData(*scalars)).itemsize
+      ... )  # with PhysX's padding [B]
       32
     """
 
@@ -61,18 +63,20 @@ class GpuFixedTendonData(NamedTuple):
 class GpuTendonJointCoefficientData(NamedTuple):
     """``PxGpuTendonJointCoefficientData``, each array [nb, maxFixedTendons, maxFixedTendonJoints].
 
-    As in PhysX, tendon joints are in breadth-first order, and the first is the tendon's root, whose numbers are
-    meaningless and zero when read.
+    As in PhysX, tendon joints are in breadth-first order, and the first is the tendon's root, whose
+    numbers are meaningless and zero when read.
 
     Attributes:
       coefficient: change of the tendon's length per joint position [m/rad, or 1 for a translation].
       recip_coefficient: joint effort per tendon force [N m/N, or 1 for a translation].
-      axis: the joint's axis, an :class:`artix.Axis` as an unsigned 32-bit integer. It belongs to the topology: writing
-        a different one is refused.
+      axis: the joint's axis, an :class:`artix.Axis` as an unsigned 32-bit integer. It belongs to
+        the topology: writing a different one is refused.
 
     Examples:
       >>> from artix import physx
-      >>> joint = physx.GpuTendonJointCoefficientData(jnp.array([0.5]), jnp.array([2.0]), jnp.array([0]))
+      >>> joint = physx.GpuTendonJointCoefficientData(
+      ...     jnp.array([0.5]), jnp.array([2.0]), jnp.array([0])
+      ... )
       >>> print(physx.to_physx(joint).itemsize)
       16
     """
@@ -83,7 +87,8 @@ class GpuTendonJointCoefficientData(NamedTuple):
 
 
 class GpuSpatialTendonData(NamedTuple):
-    """``PxGpuSpatialTendonData``, each array [nb, maxSpatialTendons]; see :class:`artix.SpatialTendon`.
+    """``PxGpuSpatialTendonData``, each array [nb, maxSpatialTendons]; see
+    :class:`artix.SpatialTendon`.
 
     Attributes:
       stiffness: spring towards each leaf's rest length [N/m].
@@ -105,16 +110,18 @@ class GpuSpatialTendonData(NamedTuple):
 
 
 class GpuTendonAttachmentData(NamedTuple):
-    """``PxGpuTendonAttachmentData``, each array [nb, maxSpatialTendons, maxSpatialTendonAttachments].
+    """``PxGpuTendonAttachmentData``, each array [nb, maxSpatialTendons,
+    maxSpatialTendonAttachments].
 
     Attachments are in breadth-first order. Rest length and limits are meaningful for leaves only.
 
     Attributes:
-      relative_offset: the point in the **mass frame** of the link [m], with a last axis of 3, whereas
-        ``articulation.spatial_tendons.position`` is in the link's frame. A point that is written back unchanged keeps
-        its exact bits; a new point is rounded by the conversion.
+      relative_offset: the point in the **mass frame** of the link [m], with a last axis of 3,
+        whereas ``articulation.spatial_tendons.position`` is in the link's frame. A point that is
+        written back unchanged keeps its exact bits; a new point is rounded by the conversion.
       rest_length: length of the path from the root at which it exerts no force [m].
-      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's offset.
+      coefficient: factor on the length of the segment to the parent; for the root, on the tendon's
+        offset.
       low_limit: least length of the path [m], ``-inf`` for none.
       high_limit: greatest length of the path [m], ``inf`` for none.
 
@@ -135,7 +142,10 @@ class GpuTendonAttachmentData(NamedTuple):
 
 
 TendonData: TypeAlias = (
-    GpuFixedTendonData | GpuTendonJointCoefficientData | GpuSpatialTendonData | GpuTendonAttachmentData
+    GpuFixedTendonData
+    | GpuTendonJointCoefficientData
+    | GpuSpatialTendonData
+    | GpuTendonAttachmentData
 )
 
 #: Fields of the C structures in order; the rest of ``itemsize`` is padding to 16 bytes.
@@ -179,8 +189,8 @@ def to_physx(data: TendonData) -> np.ndarray:
       data: the arrays of the structures, not traced.
 
     Returns:
-      A structured NumPy array, with fields of 32 bits, in the shape that :func:`get_articulation_data` gives the
-      numbers; its ``tobytes()`` is PhysX's buffer.
+      A structured NumPy array, with fields of 32 bits, in the shape that
+      :func:`get_articulation_data` gives the numbers; its ``tobytes()`` is PhysX's buffer.
 
     Identity: ``from_physx(to_physx(data)) == data`` for data in float32.
 
@@ -209,7 +219,8 @@ def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
       One array per field.
 
     Raises:
-      TypeError: the array has none of the four structured dtypes; view raw bytes as one of them first.
+      TypeError: the array has none of the four structured dtypes; view raw bytes as one of them
+        first.
 
     Identity: ``from_physx(to_physx(data)) == data`` for data in float32.
 
@@ -223,7 +234,12 @@ def from_physx(buffer: np.ndarray, dtype: Any = jnp.float32) -> TendonData:
     for kind, structure in _DTYPES.items():
         if buffer.dtype == structure:
             fields = [buffer[name] for name in structure.names or ()]
-            return kind(*(jnp.asarray(field, dtype if field.dtype.kind == "f" else jnp.uint32) for field in fields))
+            return kind(
+                *(
+                    jnp.asarray(field, dtype if field.dtype.kind == "f" else jnp.uint32)
+                    for field in fields
+                )
+            )
     raise TypeError(
         f"expected one of the structures artix.physx.GPU_..._DTYPE, found dtype {buffer.dtype}; "
         "np.frombuffer(data, artix.physx.GPU_FIXED_TENDON_DTYPE).reshape(...) reads bytes"
@@ -240,24 +256,33 @@ _STRUCTURES: dict[str, Any] = {
 _ARRAYS = {"low_limit": "lower_limit", "high_limit": "upper_limit", "relative_offset": "position"}
 
 
-def read_tendons(fleet: Fleet, articulations: Sequence[Articulation], parts: Sequence[Part], kind: str) -> TendonData:
-    """The listed blocks, padded with zeros, from the articulations of each kind of the fleet's members."""
+def read_tendons(
+    fleet: Fleet, articulations: Sequence[Articulation], parts: Sequence[Part], kind: str
+) -> TendonData:
+    """The listed blocks, padded with zeros, from the articulations of each kind of the fleet's
+    members.
+    """
     maxima = get_articulation_gpu_api_max_counts(fleet)
     return in_order(
-        parts, lambda k: _read_tendons(kind, articulations[k], parts[k].rows, _slots(parts[k].topology, maxima, kind))
+        parts,
+        lambda k: _read_tendons(
+            kind, articulations[k], parts[k].rows, _slots(parts[k].topology, maxima, kind)
+        ),
     )
 
 
 def write_tendons(
     fleet: Fleet, articulations: Sequence[Articulation], data: Any, parts: Sequence[Part], kind: str
 ) -> list[Articulation]:
-    """The articulations with the listed blocks written, padding ignored; see ``set_articulation_data``."""
+    """The articulations with the listed blocks written, padding ignored; see
+    ``set_articulation_data``.
+    """
     maxima = get_articulation_gpu_api_max_counts(fleet)
     structure = _STRUCTURES[kind]
     if not isinstance(data, structure):
         raise TypeError(
-            f"data for {kind}: expected artix.physx.{structure.__name__}, found {type(data).__name__}; "
-            "artix.physx.from_physx converts PhysX's structures"
+            f"data for {kind}: expected artix.physx.{structure.__name__}, found "
+            f"{type(data).__name__}; artix.physx.from_physx converts PhysX's structures"
         )
     shape_of_slots = (sum(len(part.blocks) for part in parts), *_slots_shape(maxima, kind))
     for name, field in data._asdict().items():
@@ -284,7 +309,10 @@ def _slots_shape(maxima: ArticulationGPUAPIMaxCounts, kind: str) -> tuple[int, .
         "FIXED_TENDON": (maxima.max_fixed_tendons,),
         "FIXED_TENDON_JOINT": (maxima.max_fixed_tendons, maxima.max_fixed_tendon_joints),
         "SPATIAL_TENDON": (maxima.max_spatial_tendons,),
-        "SPATIAL_TENDON_ATTACHMENT": (maxima.max_spatial_tendons, maxima.max_spatial_tendon_attachments),
+        "SPATIAL_TENDON_ATTACHMENT": (
+            maxima.max_spatial_tendons,
+            maxima.max_spatial_tendon_attachments,
+        ),
     }[kind]
 
 
@@ -338,8 +366,9 @@ def _check_axes(axes: Array, part: Part, slots: np.ndarray) -> None:
     if len(differ):
         block, tendon, joint = differ[0].tolist()
         raise ValueError(
-            f"data for FIXED_TENDON_JOINT: block {part.blocks[block]}, tendon {tendon}, joint {joint} has another axis "
-            "than the topology, which is static; build another articulation to move a tendon joint to another axis"
+            f"data for FIXED_TENDON_JOINT: block {part.blocks[block]}, tendon {tendon}, joint "
+            f"{joint} has another axis than the topology, which is static; build another "
+            "articulation to move a tendon joint to another axis"
         )
 
 
@@ -348,24 +377,32 @@ def _mass_frames(articulation: Articulation, rows: np.ndarray, slots: np.ndarray
     links = [link for tendon in articulation.topology.spatial_tendons for link in tendon.links]
     link = np.zeros(slots.shape, np.int32)
     link[slots >= 0] = np.array(links, np.int32)[slots[slots >= 0]]
-    return Transforms.from_poses(articulation.link_com_pose[rows[:, None, None], link].reshape(-1, 7))
+    return Transforms.from_poses(
+        articulation.link_com_pose[rows[:, None, None], link].reshape(-1, 7)
+    )
 
 
 def _into(frames: Transforms, points: Array) -> Array:
     """Points [..., 3] in the given frames."""
-    return spatial.rotate_inverse(frames.rotation, points.reshape(-1, 3).T - frames.position).T.reshape(points.shape)
+    return spatial.rotate_inverse(
+        frames.rotation, points.reshape(-1, 3).T - frames.position
+    ).T.reshape(points.shape)
 
 
 def _out_of(frames: Transforms, points: Array) -> Array:
     """The inverse of :func:`_into`."""
-    return (frames.position + spatial.rotate(frames.rotation, points.reshape(-1, 3).T)).T.reshape(points.shape)
+    return (frames.position + spatial.rotate(frames.rotation, points.reshape(-1, 3).T)).T.reshape(
+        points.shape
+    )
 
 
 def _group(kind: str) -> str:
     return "fixed_tendons" if kind.startswith("FIXED") else "spatial_tendons"
 
 
-def _read_tendons(kind: str, articulation: Articulation, rows: np.ndarray, slots: np.ndarray) -> Any:
+def _read_tendons(
+    kind: str, articulation: Articulation, rows: np.ndarray, slots: np.ndarray
+) -> Any:
     """The blocks of some members of a kind."""
     data = _read_slots(kind, articulation, rows, slots)
     if kind == "FIXED_TENDON_JOINT":
@@ -373,7 +410,9 @@ def _read_tendons(kind: str, articulation: Articulation, rows: np.ndarray, slots
         return data._replace(axis=jnp.broadcast_to(axes, (len(rows), *axes.shape)))
     if kind == "SPATIAL_TENDON_ATTACHMENT":
         offset = _into(_mass_frames(articulation, rows, slots), data.relative_offset)
-        return data._replace(relative_offset=jnp.where(slots[..., None] >= 0, offset, jnp.zeros_like(offset)))
+        return data._replace(
+            relative_offset=jnp.where(slots[..., None] >= 0, offset, jnp.zeros_like(offset))
+        )
     return data
 
 
@@ -386,7 +425,9 @@ def _read_slots(kind: str, articulation: Articulation, rows: np.ndarray, slots: 
             fields[name] = jnp.zeros((len(rows), *slots.shape), jnp.uint32)
             continue
         array = getattr(getattr(articulation, _group(kind)), _ARRAYS.get(name, name))
-        with_none = jnp.pad(array, ((0, 0), (0, 1), *((0, 0) for _ in array.shape[2:])))  # at the index -1
+        with_none = jnp.pad(
+            array, ((0, 0), (0, 1), *((0, 0) for _ in array.shape[2:]))
+        )  # at the index -1
         fields[name] = with_none[rows, slots]
     return _STRUCTURES[kind](**fields)
 
@@ -399,14 +440,18 @@ def _write_tendons(
         frames = _mass_frames(articulation, rows, slots)
         old = _read_slots(kind, articulation, rows, slots)
         # Unchanged points keep their bits; converting them there and back would let them drift.
-        same = jnp.all(data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True)
+        same = jnp.all(
+            data.relative_offset == _into(frames, old.relative_offset), axis=-1, keepdims=True
+        )
         position = jnp.where(same, old.relative_offset, _out_of(frames, data.relative_offset))
         data = data._replace(relative_offset=position)
     return _write_slots(kind, articulation, data, rows, slots)
 
 
 @partial(jax.jit, static_argnums=0)
-def _write_slots(kind: str, articulation: Articulation, data: Any, rows: np.ndarray, slots: np.ndarray) -> Articulation:
+def _write_slots(
+    kind: str, articulation: Articulation, data: Any, rows: np.ndarray, slots: np.ndarray
+) -> Articulation:
     group = getattr(articulation, _group(kind))
     rows = rows.reshape(-1, *(1,) * slots.ndim)
     arrays = {}
@@ -416,5 +461,7 @@ def _write_slots(kind: str, articulation: Articulation, data: Any, rows: np.ndar
         array = getattr(group, _ARRAYS.get(name, name))
         # Padding gets an index beyond the end, where nothing is written.
         entry = jnp.where(slots >= 0, slots, array.shape[1])
-        arrays[_ARRAYS.get(name, name)] = array.at[rows, entry].set(getattr(data, name), mode="drop")
+        arrays[_ARRAYS.get(name, name)] = array.at[rows, entry].set(
+            getattr(data, name), mode="drop"
+        )
     return articulation.replace(**{_group(kind): group.replace(**arrays)})

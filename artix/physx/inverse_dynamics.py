@@ -1,11 +1,13 @@
-"""The compute functions of ``PxArticulationReducedCoordinate``, which write their results to the cache.
+"""The compute functions of ``PxArticulationReducedCoordinate``, which write their results to the
+cache.
 
-Each reads the same inputs as PhysX's: poses, the root's velocity and parameters from the simulation; joint velocities,
-accelerations, forces and link wrenches from the cache. By default the result is physically correct;
-``physx_compat=True`` reproduces PhysX 5.6.1 where it departs from its own documentation.
+Each reads the same inputs as PhysX's: poses, the root's velocity and parameters from the
+simulation; joint velocities, accelerations, forces and link wrenches from the cache. By default the
+result is physically correct; ``physx_compat=True`` reproduces PhysX 5.6.1 where it departs from its
+own documentation.
 
-PhysX's functions for loop joints, deprecated since 5.4, sum all rows of a joint into one column and return the impulse
-of the first joint for every joint. Here a joint has one row per locked axis.
+PhysX's functions for loop joints, deprecated since 5.4, sum all rows of a joint into one column and
+return the impulse of the first joint for every joint. Here a joint has one row per locked axis.
 """
 
 from __future__ import annotations
@@ -47,9 +49,9 @@ def compute_dense_jacobian(
       cache: its cache.
 
     Returns:
-      The cache with ``dense_jacobian``, shape [6 L', nv] [m or 1], the number of rows and the number of columns. L' is
-      L, or L - 1 for a fixed base. The rows of a link are the velocity of its centre of mass and its angular velocity,
-      world axes.
+      The cache with ``dense_jacobian``, shape [6 L', nv] [m or 1], the number of rows and the
+      number of columns. L' is L, or L - 1 for a fixed base. The rows of a link are the velocity of
+      its centre of mass and its angular velocity, world axes.
 
     Raises:
       ValueError: the cache was made for another articulation.
@@ -68,8 +70,11 @@ def compute_dense_jacobian(
     return cache.replace(dense_jacobian=jacobian), rows, columns
 
 
-def compute_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
-    """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into ``cache.mass_matrix``.
+def compute_mass_matrix(
+    simulation: ArticulationSimulation, cache: ArticulationCache
+) -> ArticulationCache:
+    """``computeMassMatrix``: :func:`artix.mass_matrix`, without armature, into
+    ``cache.mass_matrix``.
 
     Args:
       simulation: the articulation in its state.
@@ -96,7 +101,8 @@ def compute_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationC
 def compute_gravity_compensation(
     simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
 ) -> ArticulationCache:
-    """``computeGravityCompensation``: :func:`artix.gravity_compensation` into ``cache.gravity_compensation_force``.
+    """``computeGravityCompensation``: :func:`artix.gravity_compensation` into
+    ``cache.gravity_compensation_force``.
 
     Args:
       simulation: the articulation in its state.
@@ -121,13 +127,16 @@ def compute_gravity_compensation(
     articulation = simulation.articulation
     if physx_compat:
         articulation = articulation.replace(gravity_scale=jnp.ones_like(articulation.gravity_scale))
-    return cache.replace(gravity_compensation_force=gravity_compensation(articulation, simulation.state))
+    return cache.replace(
+        gravity_compensation_force=gravity_compensation(articulation, simulation.state)
+    )
 
 
 def compute_coriolis_compensation(
     simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
 ) -> ArticulationCache:
-    """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into ``cache.coriolis_force``.
+    """``computeCoriolisCompensation``: :func:`artix.coriolis_compensation` into
+    ``cache.coriolis_force``.
 
     The root's velocity is the simulation's.
 
@@ -161,14 +170,14 @@ def compute_generalized_external_force(
 ) -> ArticulationCache:
     """``computeGeneralizedExternalForce``: joint forces that counteract ``cache.external_forces``.
 
-    The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; a floating root is free and carries
-    no force.
+    The result, in ``cache.joint_force``, is ``-sum_i J_i^T w_i`` for a fixed base; a floating root
+    is free and carries no force.
 
     Args:
       simulation: the articulation in its state.
       cache: its cache, which gives the wrenches on the links.
-      physx_compat: whether to add the gyroscopic torques of all links at the root's angular velocity, as PhysX does
-        for a floating base.
+      physx_compat: whether to add the gyroscopic torques of all links at the root's angular
+        velocity, as PhysX does for a floating base.
 
     Returns:
       The cache with ``joint_force``, shape [n] [N or N m].
@@ -187,18 +196,28 @@ def compute_generalized_external_force(
     """
     check_cache(simulation, cache)
     wrenches = cache.external_forces
-    check_vector("cache.external_forces", wrenches, (simulation.topology.num_links, 6), simulation.dtype, "L links")
-    force = counteracting_joint_force(simulation.articulation, simulation.state, wrenches, physx_compat=physx_compat)
+    check_vector(
+        "cache.external_forces",
+        wrenches,
+        (simulation.topology.num_links, 6),
+        simulation.dtype,
+        "L links",
+    )
+    force = counteracting_joint_force(
+        simulation.articulation, simulation.state, wrenches, physx_compat=physx_compat
+    )
     return cache.replace(joint_force=force)
 
 
 def compute_joint_force(
     simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
 ) -> ArticulationCache:
-    """``computeJointForce``: joint forces for ``cache.joint_acceleration``, into ``cache.joint_force``.
+    """``computeJointForce``: joint forces for ``cache.joint_acceleration``, into
+    ``cache.joint_force``.
 
-    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed base; a floating
-    root is free and carries no force. For the full equation of motion use :func:`artix.inverse_dynamics`.
+    As in PhysX, gravity, velocities and armature are ignored: the result is ``M qdd`` for a fixed
+    base; a floating root is free and carries no force. For the full equation of motion use
+    :func:`artix.inverse_dynamics`.
 
     Args:
       simulation: the articulation in its state.
@@ -217,24 +236,29 @@ def compute_joint_force(
       >>> from artix import physx
       >>> pole = artix.robots.load("cart_pole")
       >>> cache = physx.create_cache(pole).replace(joint_acceleration=jnp.array([1.0, 0.0]))
-      >>> print(physx.compute_joint_force(physx.create_simulation(pole), cache).joint_force)  # the first column of M
+      >>> print(
+      ...     physx.compute_joint_force(physx.create_simulation(pole), cache).joint_force
+      ... )  # the first column of M
       [1.2 0.1]
     """
     check_cache(simulation, cache)
     acceleration = cache.joint_acceleration
     _check_joints(simulation, "joint_acceleration", acceleration)
-    force = joint_force_for(simulation.articulation, simulation.state, acceleration, physx_compat=physx_compat)
+    force = joint_force_for(
+        simulation.articulation, simulation.state, acceleration, physx_compat=physx_compat
+    )
     return cache.replace(joint_force=force)
 
 
 def compute_joint_acceleration(
     simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
 ) -> ArticulationCache:
-    """``computeJointAcceleration``: forward dynamics under ``cache.joint_force`` at ``cache.joint_velocity``.
+    """``computeJointAcceleration``: forward dynamics under ``cache.joint_force`` at
+    ``cache.joint_velocity``.
 
-    The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with gravity, velocities and
-    armature. Drives, limits, friction, damping, tendons and link forces do not act, and a floating root carries no
-    force.
+    The result, in ``cache.joint_acceleration``, is that of :func:`artix.forward_dynamics` with
+    gravity, velocities and armature. Drives, limits, friction, damping, tendons and link forces do
+    not act, and a floating root carries no force.
 
     Args:
       simulation: the articulation in its state.
@@ -251,7 +275,11 @@ def compute_joint_acceleration(
       >>> from artix import physx
       >>> pole = artix.robots.load("cart_pole")
       >>> cache = physx.create_cache(pole).replace(joint_force=jnp.array([12.0, 0.0]))
-      >>> print(physx.compute_joint_acceleration(physx.create_simulation(pole), cache).joint_acceleration)
+      >>> print(
+      ...     physx.compute_joint_acceleration(
+      ...         physx.create_simulation(pole), cache
+      ...     ).joint_acceleration
+      ... )
       [ 11.428 -17.137]
     """
     state, cache = _moving(simulation, cache, physx_compat)
@@ -262,8 +290,11 @@ def compute_joint_acceleration(
     return cache.replace(joint_acceleration=acceleration)
 
 
-def compute_articulation_com(simulation: ArticulationSimulation, *, root_frame: bool = False) -> Array:
-    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass frame.
+def compute_articulation_com(
+    simulation: ArticulationSimulation, *, root_frame: bool = False
+) -> Array:
+    """``computeArticulationCOM``: :func:`artix.center_of_mass` in the world or the root's mass
+    frame.
 
     Args:
       simulation: the articulation in its state.
@@ -278,24 +309,28 @@ def compute_articulation_com(simulation: ArticulationSimulation, *, root_frame: 
       >>> print(physx.compute_articulation_com(simulation))
       [ 0.  0. -1.]
     """
-    return center_of_mass(simulation.articulation, simulation.state, "root" if root_frame else "world")
+    return center_of_mass(
+        simulation.articulation, simulation.state, "root" if root_frame else "world"
+    )
 
 
 def compute_centroidal_momentum_matrix(
     simulation: ArticulationSimulation, cache: ArticulationCache
 ) -> ArticulationCache:
-    """``computeCentroidalMomentumMatrix``: :func:`artix.centroidal_momentum_matrix` at ``cache.joint_velocity``.
+    """``computeCentroidalMomentumMatrix``: :func:`artix.centroidal_momentum_matrix` at
+    ``cache.joint_velocity``.
 
-    PhysX requires a floating base, and the mass matrix and Coriolis compensation in the cache beforehand; artix
-    requires neither.
+    PhysX requires a floating base, and the mass matrix and Coriolis compensation in the cache
+    beforehand; artix requires neither.
 
     Args:
       simulation: the articulation in its state.
       cache: its cache, which gives the joint velocities [rad/s or m/s].
 
     Returns:
-      The cache with ``centroidal_momentum_matrix``, shape [6, nv], and ``centroidal_momentum_bias``, shape [6]: linear
-      [kg m/s, N], then angular about the centre of mass [kg m^2/s, N m], world axes.
+      The cache with ``centroidal_momentum_matrix``, shape [6, nv], and
+      ``centroidal_momentum_bias``, shape [6]: linear [kg m/s, N], then angular about the centre of
+      mass [kg m^2/s, N m], world axes.
 
     Raises:
       ValueError: the cache was made for another articulation.
@@ -303,7 +338,9 @@ def compute_centroidal_momentum_matrix(
     Examples:
       >>> from artix import physx
       >>> robot = artix.robots.load("quadruped")
-      >>> cache = physx.compute_centroidal_momentum_matrix(physx.create_simulation(robot), physx.create_cache(robot))
+      >>> cache = physx.compute_centroidal_momentum_matrix(
+      ...     physx.create_simulation(robot), physx.create_cache(robot)
+      ... )
       >>> print(cache.centroidal_momentum_matrix[0, 0])  # the mass [kg]
       14.24
     """
@@ -312,14 +349,16 @@ def compute_centroidal_momentum_matrix(
     return cache.replace(centroidal_momentum_matrix=matrix, centroidal_momentum_bias=bias)
 
 
-# --- deprecated in PhysX 5.5 and removed in 5.7 ---------------------------------------------------------------------
+# --- deprecated in PhysX 5.5 and removed in 5.7 -------------------------------------------------
 
 
-def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
+def compute_generalized_mass_matrix(
+    simulation: ArticulationSimulation, cache: ArticulationCache
+) -> ArticulationCache:
     """``computeGeneralizedMassMatrix``: the joints' inertia with a floating root free.
 
-    With rows r of the root and j of the joints, it is ``M_jj - M_jr M_rr^-1 M_rj``; for a fixed base it is
-    :func:`artix.mass_matrix`. Deprecated in PhysX 5.5.
+    With rows r of the root and j of the joints, it is ``M_jj - M_jr M_rr^-1 M_rj``; for a fixed
+    base it is :func:`artix.mass_matrix`. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
@@ -340,7 +379,9 @@ def compute_generalized_mass_matrix(simulation: ArticulationSimulation, cache: A
        [0.834 0.334]]
     """
     check_cache(simulation, cache)
-    return cache.replace(mass_matrix=generalized_mass_matrix(simulation.articulation, simulation.state))
+    return cache.replace(
+        mass_matrix=generalized_mass_matrix(simulation.articulation, simulation.state)
+    )
 
 
 def compute_generalized_gravity_force(
@@ -348,8 +389,8 @@ def compute_generalized_gravity_force(
 ) -> ArticulationCache:
     """``computeGeneralizedGravityForce``: joint forces against gravity, in ``cache.joint_force``.
 
-    A floating root is free and falls with its links, so the result is then zero unless ``gravity_scale`` differs
-    between links. Deprecated in PhysX 5.5.
+    A floating root is free and falls with its links, so the result is then zero unless
+    ``gravity_scale`` differs between links. Deprecated in PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
@@ -371,17 +412,21 @@ def compute_generalized_gravity_force(
       [19.62   4.905]
     """
     check_cache(simulation, cache)
-    force = generalized_gravity_force(simulation.articulation, simulation.state, physx_compat=physx_compat)
+    force = generalized_gravity_force(
+        simulation.articulation, simulation.state, physx_compat=physx_compat
+    )
     return cache.replace(joint_force=force)
 
 
 def compute_coriolis_and_centrifugal_force(
     simulation: ArticulationSimulation, cache: ArticulationCache, *, physx_compat: bool = False
 ) -> ArticulationCache:
-    """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at ``cache.joint_velocity``.
+    """``computeCoriolisAndCentrifugalForce``: joint forces against velocity effects at
+    ``cache.joint_velocity``.
 
     A floating root is free: with rows r of the root and j of the joints, and the forces c of
-    :func:`compute_coriolis_compensation`, the result is ``c_j - M_jr M_rr^-1 c_r``. Deprecated in PhysX 5.5.
+    :func:`compute_coriolis_compensation`, the result is ``c_j - M_jr M_rr^-1 c_r``. Deprecated in
+    PhysX 5.5.
 
     Args:
       simulation: the articulation in its state.
@@ -410,7 +455,9 @@ def compute_coriolis_and_centrifugal_force(
 def _moving(
     simulation: ArticulationSimulation, cache: ArticulationCache, physx_compat: bool
 ) -> tuple[State, ArticulationCache]:
-    """The state with the cache's joint velocities, and the cache with the velocities actually used."""
+    """The state with the cache's joint velocities, and the cache with the velocities actually
+    used.
+    """
     check_cache(simulation, cache)
     _check_joints(simulation, "joint_velocity", cache.joint_velocity)
     state = simulation.state.replace(joint_velocity=cache.joint_velocity)
@@ -420,7 +467,9 @@ def _moving(
 
 
 def _check_joints(simulation: ArticulationSimulation, name: str, value: Array) -> None:
-    check_vector(f"cache.{name}", value, (simulation.topology.num_dofs,), simulation.dtype, "n joint DOFs")
+    check_vector(
+        f"cache.{name}", value, (simulation.topology.num_dofs,), simulation.dtype, "n joint DOFs"
+    )
 
 
 #: Relative residual of the rows up to which ``computeLambda`` counts as converged.
@@ -428,9 +477,11 @@ TOLERANCE = 1e-5
 
 
 def get_coefficient_matrix_size(articulation: AnyArticulation) -> int:
-    """``getCoefficientMatrixSize``: the number of entries of ``cache.coefficient_matrix``, rows times nv.
+    """``getCoefficientMatrixSize``: the number of entries of ``cache.coefficient_matrix``, rows
+    times nv.
 
-    PhysX has one column of n entries per loop joint, artix one row of nv entries per locked axis of a loop joint.
+    PhysX has one column of n entries per loop joint, artix one row of nv entries per locked axis of
+    a loop joint.
 
     Args:
       articulation: the articulation or its simulation.
@@ -446,12 +497,16 @@ def get_coefficient_matrix_size(articulation: AnyArticulation) -> int:
     return num_loop_rows(articulation.topology) * articulation.topology.nv
 
 
-def compute_coefficient_matrix(simulation: ArticulationSimulation, cache: ArticulationCache) -> ArticulationCache:
-    """``computeCoefficientMatrix``: the Jacobian J of all loop joints into ``cache.coefficient_matrix``, shape [r, nv].
+def compute_coefficient_matrix(
+    simulation: ArticulationSimulation, cache: ArticulationCache
+) -> ArticulationCache:
+    """``computeCoefficientMatrix``: the Jacobian J of all loop joints into
+    ``cache.coefficient_matrix``, shape [r, nv].
 
-    Forces ``cache.lambda_`` on the rows amount to the generalised force ``J^T lambda``. The rows of a joint are its
-    locked axes, translations before rotations. They measure the motion of the frame on ``link_a`` relative to
-    ``link_b`` along its own axes. A distance joint has one row, the distance. Row by row this is PhysX's memory order.
+    Forces ``cache.lambda_`` on the rows amount to the generalised force ``J^T lambda``. The rows of
+    a joint are its locked axes, translations before rotations. They measure the motion of the frame
+    on ``link_a`` relative to ``link_b`` along its own axes. A distance joint has one row, the
+    distance. Row by row this is PhysX's memory order.
 
     Args:
       simulation: the articulation in its state.
@@ -471,22 +526,32 @@ def compute_coefficient_matrix(simulation: ArticulationSimulation, cache: Articu
       >>> pin = artix.LoopJoint(name="pin", link_a=None, link_b="lower", pose_a=below, type=point)
       >>> builder.add_loop_joint(pin)  # holds the elbow
       >>> held = builder.build()
-      >>> cache = physx.compute_coefficient_matrix(physx.create_simulation(held), physx.create_cache(held))
+      >>> cache = physx.compute_coefficient_matrix(
+      ...     physx.create_simulation(held), physx.create_cache(held)
+      ... )
       >>> print(cache.coefficient_matrix.shape)
       (3, 2)
     """
     check_cache(simulation, cache)
     anchors = loop_anchors(simulation.articulation)
-    return cache.replace(coefficient_matrix=anchor_rows(simulation.articulation, simulation.state, anchors).jacobian)
+    return cache.replace(
+        coefficient_matrix=anchor_rows(simulation.articulation, simulation.state, anchors).jacobian
+    )
 
 
 def compute_lambda(
-    simulation: ArticulationSimulation, cache: ArticulationCache, joint_torque: Array, *, max_iterations: int = 10
+    simulation: ArticulationSimulation,
+    cache: ArticulationCache,
+    joint_torque: Array,
+    *,
+    max_iterations: int = 10,
 ) -> tuple[ArticulationCache, Array]:
-    """``computeLambda``: the forces of the loop joints that keep their frames from accelerating relative to each other.
+    """``computeLambda``: the forces of the loop joints that keep their frames from accelerating
+    relative to each other.
 
-    This is :func:`artix.constrained_forward_dynamics` under gravity, velocities, armature and ``joint_torque``, at the
-    state of the simulation, which replaces PhysX's ``initialState``. The forces on redundant rows are the smallest.
+    This is :func:`artix.constrained_forward_dynamics` under gravity, velocities, armature and
+    ``joint_torque``, at the state of the simulation, which replaces PhysX's ``initialState``. The
+    forces on redundant rows are the smallest.
 
     Args:
       simulation: the articulation in its scene.
@@ -495,12 +560,13 @@ def compute_lambda(
       max_iterations: number of proximal iterations, all of which are carried out; static.
 
     Returns:
-      The cache with ``lambda_`` [N or N m] and ``coefficient_matrix``, shape [r] and [r, nv], and a boolean: whether
-      the frames' relative accelerations are below 1e-5 of the largest generalised acceleration or of one.
+      The cache with ``lambda_`` [N or N m] and ``coefficient_matrix``, shape [r] and [r, nv], and a
+      boolean: whether the frames' relative accelerations are below 1e-5 of the largest generalised
+      acceleration or of one.
 
     Raises:
-      ValueError: the cache was made for another articulation, or a loop joint is of type distance, which is not an
-        equality constraint.
+      ValueError: the cache was made for another articulation, or a loop joint is of type distance,
+        which is not an equality constraint.
 
     Examples:
       >>> from artix import physx
@@ -519,7 +585,13 @@ def compute_lambda(
       >>> print(cache.lambda_.shape, solved)
       (3,) True
     """
-    check_vector("joint_torque", joint_torque, (simulation.topology.num_dofs,), simulation.dtype, "n joint DOFs")
+    check_vector(
+        "joint_torque",
+        joint_torque,
+        (simulation.topology.num_dofs,),
+        simulation.dtype,
+        "n joint DOFs",
+    )
     cache = compute_coefficient_matrix(simulation, cache)
     if num_loop_rows(simulation.topology) == 0:
         return cache, jnp.asarray(True)

@@ -1,4 +1,6 @@
-"""The state that PhysX keeps of an articulation in a scene, as one pytree, and the step that advances it."""
+"""The state that PhysX keeps of an articulation in a scene, as one pytree, and the step that
+advances it.
+"""
 
 from __future__ import annotations
 
@@ -47,19 +49,21 @@ class ArticulationSimulation(struct.PyTreeNode):
       state: root pose and velocity, joint positions and velocities.
       joint_force: applied joint forces [N m or N], which persist, shape [n].
       drive_target: target positions of the drives [rad or m], which persist, shape [n].
-      drive_target_velocity: target velocities of the drives [rad/s or m/s], which persist, shape [n].
-      external_force: forces [N] and torques [N m] on the links during the next step only, world axes, at the centres of
-        mass, shape [L, 6].
+      drive_target_velocity: target velocities of the drives [rad/s or m/s], which persist, shape
+        [n].
+      external_force: forces [N] and torques [N m] on the links during the next step only, world
+        axes, at the centres of mass, shape [L, 6].
       report: accelerations and incoming joint forces of the last step, zero before the first one.
       sleep: how close the links are to falling asleep; see :class:`artix.SleepState`.
-      sleep_threshold: mass-normalised kinetic energy below which the articulation may fall asleep [m^2/s^2], shape [].
-      max_com_linear_velocity: speed limit of the whole articulation's centre of mass [m/s], shape []; ``None`` for
-        none. Floating bases only; removed in PhysX 5.6.
-      max_com_angular_velocity: limit of its overall angular velocity [rad/s], shape []; ``None`` for none. Floating
-        bases only; removed in PhysX 5.6.
+      sleep_threshold: mass-normalised kinetic energy below which the articulation may fall asleep
+        [m^2/s^2], shape [].
+      max_com_linear_velocity: speed limit of the whole articulation's centre of mass [m/s], shape
+        []; ``None`` for none. Floating bases only; removed in PhysX 5.6.
+      max_com_angular_velocity: limit of its overall angular velocity [rad/s], shape []; ``None``
+        for none. Floating bases only; removed in PhysX 5.6.
       options: solver, iteration counts and ``drive_limits_are_forces``; static.
-      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``: whether :func:`simulate` ignores the articulation's
-        pairs of shapes (``topology.geometry_pairs``); static.
+      disable_self_collision: PhysX's ``eDISABLE_SELF_COLLISION``: whether :func:`simulate` ignores
+        the articulation's pairs of shapes (``topology.geometry_pairs``); static.
 
     Examples:
       >>> from artix import physx
@@ -96,7 +100,9 @@ class ArticulationSimulation(struct.PyTreeNode):
     @property
     def control(self) -> Control:
         """What acts during the next step, for :func:`artix.step`."""
-        return Control(self.joint_force, self.drive_target, self.drive_target_velocity, self.external_force)
+        return Control(
+            self.joint_force, self.drive_target, self.drive_target_velocity, self.external_force
+        )
 
     @property
     def articulation_flags(self) -> ArticulationFlag:
@@ -112,22 +118,30 @@ class ArticulationSimulation(struct.PyTreeNode):
 
     @property
     def solver_iteration_counts(self) -> tuple[int, int]:
-        """Numbers of position iterations and of velocity iterations; see :class:`artix.SolverOptions`."""
+        """Numbers of position iterations and of velocity iterations; see
+        :class:`artix.SolverOptions`.
+        """
         return self.options.position_iterations, self.options.velocity_iterations
 
     @property
     def solver_residual(self) -> tuple[Residual, Residual]:
-        """Corrections of rows' velocities in the last position and the last velocity iteration [rad/s or m/s]."""
+        """Corrections of rows' velocities in the last position and the last velocity iteration
+        [rad/s or m/s].
+        """
         return self.report.position_residual, self.report.velocity_residual
 
     @property
     def com_linear_velocity_limit(self) -> Array:
-        """Speed limit of the whole articulation's centre of mass [m/s], ``inf`` for none, shape []."""
+        """Speed limit of the whole articulation's centre of mass [m/s], ``inf`` for none, shape
+        [].
+        """
         return self._limit(self.max_com_linear_velocity)
 
     @property
     def com_angular_velocity_limit(self) -> Array:
-        """Limit of the articulation's angular velocity as a whole [rad/s], ``inf`` for none, shape []."""
+        """Limit of the articulation's angular velocity as a whole [rad/s], ``inf`` for none, shape
+        [].
+        """
         return self._limit(self.max_com_angular_velocity)
 
     def _limit(self, limit: Array | None) -> Array:
@@ -150,7 +164,9 @@ class ArticulationSimulation(struct.PyTreeNode):
 
     @property
     def wake_counter(self) -> Array:
-        """How long the articulation stays awake without moving [s]: the largest counter of its links, shape []."""
+        """How long the articulation stays awake without moving [s]: the largest counter of its
+        links, shape [].
+        """
         return jnp.max(self.sleep.wake_counter, axis=-1)
 
     @property
@@ -163,19 +179,25 @@ AnyArticulation: TypeAlias = Articulation | ArticulationSimulation
 
 
 def create_simulation(
-    articulation: Articulation, state: State | None = None, *, options: SolverOptions = PHYSX_OPTIONS
+    articulation: Articulation,
+    state: State | None = None,
+    *,
+    options: SolverOptions = PHYSX_OPTIONS,
 ) -> ArticulationSimulation:
-    """Places an articulation in a scene: awake, without forces, with the drives at the articulation's own targets.
+    """Places an articulation in a scene: awake, without forces, with the drives at the
+    articulation's own targets.
 
     Args:
       state: its initial state; the neutral state when ``None``.
-      options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity iterations.
+      options: how :func:`simulate` steps; PhysX's default solver PGS with 4 position and 1 velocity
+        iterations.
 
     Returns:
       The simulation; its thresholds and its wake counter have PhysX's defaults.
 
     Raises:
-      ValueError: an array of the state is known and has a number that is not finite or a quaternion not of length 1.
+      ValueError: an array of the state is known and has a number that is not finite or a quaternion
+        not of length 1.
 
     Examples:
       >>> from artix import physx
@@ -205,11 +227,13 @@ def create_simulation(
 
 
 def simulate(simulation: ArticulationSimulation, dt: float | Array) -> ArticulationSimulation:
-    """One step, ``PxScene::simulate`` and ``fetchResults`` for one articulation: :func:`artix.step_and_report`.
+    """One step, ``PxScene::simulate`` and ``fetchResults`` for one articulation:
+    :func:`artix.step_and_report`.
 
-    Joint forces and drive targets persist; link forces and torques are cleared. The articulation falls asleep by the
-    rules of :func:`artix.step_with_sleep` unless the sleep threshold is zero. A sleeping articulation does not move and
-    has no accelerations; applied forces and functions that set its state wake it.
+    Joint forces and drive targets persist; link forces and torques are cleared. The articulation
+    falls asleep by the rules of :func:`artix.step_with_sleep` unless the sleep threshold is zero. A
+    sleeping articulation does not move and has no accelerations; applied forces and functions that
+    set its state wake it.
 
     Args:
       simulation: the articulation in its scene.
@@ -229,7 +253,6 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
       >>> simulation = simulation.replace(state=bent)
       >>> for _ in range(10):
       ...     simulation = physx.simulate(simulation, 1 / 240)
-      ...
       >>> print(simulation.state.joint_position[0] < 0.5)  # it swings back
       True
     """
@@ -239,7 +262,9 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     articulation = simulation.articulation
     if simulation.disable_self_collision and articulation.topology.geometry_pairs:
         articulation = select_geometry_pairs(articulation, ())
-    if lacks_gains(articulation):  # A simulation always has targets, of which a step would warn in vain.
+    if lacks_gains(
+        articulation
+    ):  # A simulation always has targets, of which a step would warn in vain.
         control = control.replace(drive_target=None, drive_target_velocity=None)
     sleeps = is_sleeping(woken_by(control, simulation.sleep))
     end, report = step_and_report(articulation, before, control, dt, simulation.options)
@@ -253,19 +278,23 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
 
 
 def check_in_scene(simulation: Any) -> None:
-    """Raises ``TypeError`` for what is not a simulation, such as an articulation, and says how to make one."""
+    """Raises ``TypeError`` for what is not a simulation, such as an articulation, and says how to
+    make one.
+    """
     if not isinstance(simulation, ArticulationSimulation):
         raise TypeError(
-            f"simulation: expected artix.physx.ArticulationSimulation, found {type(simulation).__name__}; make one "
-            "with artix.physx.create_simulation(articulation, state), or with create_fleet_simulation(fleet, state)"
+            "simulation: expected artix.physx.ArticulationSimulation, found "
+            f"{type(simulation).__name__}; make one with "
+            "artix.physx.create_simulation(articulation, state), or with "
+            "create_fleet_simulation(fleet, state)"
         )
 
 
 def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> State:
     """Scales the overall velocity of the articulation down to the simulation's limits.
 
-    Only the root's velocity changes, and all links move with it as one rigid body. A fixed base has no overall
-    velocity.
+    Only the root's velocity changes, and all links move with it as one rigid body. A fixed base has
+    no overall velocity.
     """
     linear, angular = simulation.max_com_linear_velocity, simulation.max_com_angular_velocity
     tree = simulation.topology
@@ -279,19 +308,25 @@ def limit_com_velocity(simulation: ArticulationSimulation, state: State) -> Stat
     turn = _excess(jnp.linalg.solve(matrix[3:, 3:6], momentum[3:]), angular)
     # Rotating the root about its own centre of mass also moves the articulation's centre of mass.
     induced = matmul(matrix[:3, 3:6], turn) / mass
-    return state.replace(root_velocity=state.root_velocity - jnp.concatenate([change - induced, turn]))
+    return state.replace(
+        root_velocity=state.root_velocity - jnp.concatenate([change - induced, turn])
+    )
 
 
 def _excess(velocity: Array, limit: Array | None) -> Array:
     """The part of a velocity [3] that exceeds a limit on its magnitude."""
     if limit is None:
         return jnp.zeros_like(velocity)
-    check_vector("limit of the velocity of the centre of mass", limit, (), velocity.dtype, "a number")
+    check_vector(
+        "limit of the velocity of the centre of mass", limit, (), velocity.dtype, "a number"
+    )
     square = jnp.sum(velocity**2)
     fast = square > limit**2
     return velocity * jnp.where(fast, 1 - limit / jnp.sqrt(jnp.where(fast, square, 1)), 0)
 
 
 def wake_if(simulation: ArticulationSimulation, condition: bool | Array) -> ArticulationSimulation:
-    """PhysX's ``autowake``: where the condition holds, raises the wake counters to at least their reset value."""
+    """PhysX's ``autowake``: where the condition holds, raises the wake counters to at least their
+    reset value.
+    """
     return simulation.replace(sleep=woken_if(condition, simulation.sleep))

@@ -10,7 +10,13 @@ if TYPE_CHECKING:
     from artix.model.articulation import Articulation
 
 #: The robots, and whether their base is fixed by default.
-_FIXED_BASE = {"arm7": True, "cart_pole": True, "double_pendulum": True, "humanoid": False, "quadruped": False}
+_FIXED_BASE = {
+    "arm7": True,
+    "cart_pole": True,
+    "double_pendulum": True,
+    "humanoid": False,
+    "quadruped": False,
+}
 
 
 def names() -> tuple[str, ...]:
@@ -41,7 +47,8 @@ def path(name: str) -> Path:
     """
     if name not in _FIXED_BASE:
         raise ValueError(
-            f"no robot called {name!r}; choose from: {', '.join(names())}; artix.load reads the files of others"
+            f"no robot called {name!r}; choose from: {', '.join(names())}; artix.load reads the "
+            "files of others"
         )
     return Path(str(importlib.resources.files(__name__) / f"{name}.urdf"))
 
@@ -50,10 +57,10 @@ def load(name: str, **options: Any) -> Articulation:
     """Loads one of the built-in robots.
 
     Args:
-      name: ``"cart_pole"`` or ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12) or ``"humanoid"``
-        (25).
-      **options: options of :func:`~artix.load_urdf`. The quadruped and the humanoid have a floating base unless
-        ``fixed_base=True``; the others have a fixed base.
+      name: ``"cart_pole"`` or ``"double_pendulum"`` (2 DOFs), ``"arm7"`` (7), ``"quadruped"`` (12)
+        or ``"humanoid"`` (25).
+      **options: options of :func:`~artix.load_urdf`. The quadruped and the humanoid have a floating
+        base unless ``fixed_base=True``; the others have a fixed base.
 
     Returns:
       The articulation.

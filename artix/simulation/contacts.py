@@ -14,14 +14,21 @@ from artix.contact.selection import Choice
 from artix.kinematics.forward import kinematics
 from artix.model.articulation import State
 from artix.model.checks import check_vector
-from artix.simulation.common.contact_memory import ContactMemory, empty_memories, join_memories, part_memory
+from artix.simulation.common.contact_memory import (
+    ContactMemory,
+    empty_memories,
+    join_memories,
+    part_memory,
+)
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.solvers import solver_of
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
 
 
-def with_empty_memory(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[State, ...]:
+def with_empty_memory(
+    scene: Scene, states: Sequence[State], options: SolverOptions
+) -> tuple[State, ...]:
     """The robots' states with memories for a first step; unchanged if nothing can touch."""
     if not scene.can_touch or options.solver == "rk4":
         return tuple(states)
@@ -52,8 +59,9 @@ def whole_memory(scene: Scene, states: Sequence[State], options: SolverOptions) 
     for memory in memories:
         if memory is not None and not isinstance(memory, kind):
             raise TypeError(
-                f"solver={options.solver!r} needs a contact memory of class {kind.__name__}, and the state has a "
-                f"{type(memory).__name__}: make one with artix.remember_contacts(scene, state, options=options)"
+                f"solver={options.solver!r} needs a contact memory of class {kind.__name__}, and "
+                f"the state has a {type(memory).__name__}: make one with "
+                "artix.remember_contacts(scene, state, options=options)"
             )
     if any(memory is None for memory in memories):  # Robots without a memory start afresh.
         empty = empty_memories(scene)
@@ -61,7 +69,9 @@ def whole_memory(scene: Scene, states: Sequence[State], options: SolverOptions) 
     return join_memories(scene, memories)
 
 
-def with_whole_memory(scene: Scene, ends: Sequence[State], starts: Sequence[State], whole: Any) -> tuple[State, ...]:
+def with_whole_memory(
+    scene: Scene, ends: Sequence[State], starts: Sequence[State], whole: Any
+) -> tuple[State, ...]:
     """The states after a step, which remember their parts of a memory if they did so at the start.
 
     Args:
@@ -84,17 +94,23 @@ def with_whole_memory(scene: Scene, ends: Sequence[State], starts: Sequence[Stat
 def touching_of(
     scene: Scene, states: Sequence[State], options: SolverOptions, memory: ContactMemory | None
 ) -> Touching | None:
-    """The contacts with the ground and between links at the start of a step; ``None`` if nothing can touch."""
+    """The contacts with the ground and between links at the start of a step; ``None`` if nothing
+    can touch.
+    """
     if not scene.can_touch:
         return None
     touches, choice = _touches_of(scene, states, options)
     if memory is None:
         return Touching(touches, choice)
-    candidates, dofs = (choice.num_candidates, 3), (sum(len(state.joint_position) for state in states),)
+    candidates, dofs = (
+        (choice.num_candidates, 3),
+        (sum(len(state.joint_position) for state in states),),
+    )
     name, dtype = "state.contact_memory", scene.dtype
     check_vector(f"{name}.impulse", memory.impulse, candidates, dtype, "C candidates of the shapes")
     check_vector(f"{name}.joint_friction", memory.joint_friction, dofs, dtype, "n")
-    # Contacts that have opened, as after an impact, start from zero: few iterations cannot undo a large impulse.
+    # Contacts that have opened, as after an impact, start from zero: few iterations cannot undo a
+    # large impulse.
     impulse = choice.recalled(memory.impulse)
     if not options.contact_smoothing:
         closed = touches.gap < options.allowed_penetration
@@ -102,7 +118,9 @@ def touching_of(
     return Touching(touches, choice, ContactMemory(impulse, memory.joint_friction))
 
 
-def _touches_of(scene: Scene, states: Sequence[State], options: SolverOptions) -> tuple[Touches, Choice]:
+def _touches_of(
+    scene: Scene, states: Sequence[State], options: SolverOptions
+) -> tuple[Touches, Choice]:
     """The contacts, and which candidates they are."""
     members = scene.articulations
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
@@ -110,7 +128,9 @@ def _touches_of(scene: Scene, states: Sequence[State], options: SolverOptions) -
     between, choices = None, []
     for k in scene.grounded:
         assert scene.ground is not None
-        every = contacts_with_ground(members[k], kins[k], scene.ground, options.max_contacts_per_geometry)
+        every = contacts_with_ground(
+            members[k], kins[k], scene.ground, options.max_contacts_per_geometry
+        )
         touching = nearest_contacts(members[k], kins[k], every, options.max_ground_contacts)
         grounds[k] = touching
         choices.append(touching.choice)

@@ -1,7 +1,8 @@
-"""Smooth dynamics in continuous time: the vector field for ODE solvers, and the classical Runge-Kutta step.
+"""Smooth dynamics in continuous time: the vector field for ODE solvers, and the classical
+Runge-Kutta step.
 
-A vector field has no bounds (limits, dry friction, envelopes) and no hard relations. The other solvers of
-:func:`artix.step` have them.
+A vector field has no bounds (limits, dry friction, envelopes) and no hard relations. The other
+solvers of :func:`artix.step` have them.
 """
 
 from __future__ import annotations
@@ -19,10 +20,21 @@ from artix.math import spatial
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import any_quaternion, check_state
-from artix.simulation.common.control import Control, check_control, check_known_control, commands_of, position_error
+from artix.simulation.common.control import (
+    Control,
+    check_control,
+    check_known_control,
+    commands_of,
+    position_error,
+)
 from artix.simulation.common.options import check_tendon_law
 from artix.simulation.common.springs import coupling_springs, spring_efforts
-from artix.simulation.common.step_start import StepStart, evaluate_step_start, link_motion, momenta_about_centers
+from artix.simulation.common.step_start import (
+    StepStart,
+    evaluate_step_start,
+    link_motion,
+    momenta_about_centers,
+)
 
 Array = jax.Array
 TendonLaw = Literal["physx", "virtual_work"]
@@ -33,13 +45,19 @@ _WEIGHT = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
 
 
 def vector_field(
-    t: float | Array, state: State, args: tuple[Articulation, Control | None], *, tendon_law: TendonLaw = "physx"
+    t: float | Array,
+    state: State,
+    args: tuple[Articulation, Control | None],
+    *,
+    tendon_law: TendonLaw = "physx",
 ) -> State:
-    """The rate of change of a state under smooth forces, in the form ``f(t, y, args)`` that ``diffrax`` expects.
+    """The rate of change of a state under smooth forces, in the form ``f(t, y, args)`` that
+    ``diffrax`` expects.
 
-    It includes gravity, commanded joint forces, external wrenches, springs and dampers of drives and tendons, viscous
-    friction and link damping. It excludes everything that is not smooth: position and speed limits, dry friction, drive
-    limits and motor envelopes. ``diffrax.ODETerm(artix.vector_field)`` integrates the state as a pytree.
+    It includes gravity, commanded joint forces, external wrenches, springs and dampers of drives
+    and tendons, viscous friction and link damping. It excludes everything that is not smooth:
+    position and speed limits, dry friction, drive limits and motor envelopes.
+    ``diffrax.ODETerm(artix.vector_field)`` integrates the state as a pytree.
 
     Args:
       t: time [s], ignored. For a control that depends on time, use
@@ -49,13 +67,14 @@ def vector_field(
       tendon_law: as in :class:`~artix.SolverOptions`.
 
     Returns:
-      The rates of all arrays of the state: root pose (position and quaternion xyzw, [7]), root velocity [6], joint
-      positions [n] and joint velocities [n]. For spherical joints the rate of the rotation vector is singular at a full
-      turn; :func:`artix.integrate` by zero brings the vector back within half a turn. A fixed root has zero rates.
+      The rates of all arrays of the state: root pose (position and quaternion xyzw, [7]), root
+      velocity [6], joint positions [n] and joint velocities [n]. For spherical joints the rate of
+      the rotation vector is singular at a full turn; :func:`artix.integrate` by zero brings the
+      vector back within half a turn. A fixed root has zero rates.
 
     Raises:
-      ValueError: an array has the wrong shape, the articulation has mimic joints or loop joints, or ``tendon_law`` is
-        unknown.
+      ValueError: an array has the wrong shape, the articulation has mimic joints or loop joints, or
+        ``tendon_law`` is unknown.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -73,7 +92,9 @@ def vector_field(
 
 @quantity
 @any_quaternion
-def _vector_field(articulation: Articulation, state: State, control: Control | None, tendon_law: TendonLaw) -> State:
+def _vector_field(
+    articulation: Articulation, state: State, control: Control | None, tendon_law: TendonLaw
+) -> State:
     control = Control() if control is None else control
     check_state(articulation, state)
     check_control(articulation, control)
@@ -86,13 +107,21 @@ def _vector_field(articulation: Articulation, state: State, control: Control | N
     if base == 0:
         zero = jnp.zeros_like(state.root_pose)
         return State(zero, zero[:6], joints, acceleration, memory)
-    return State(_root_rate(articulation, state), acceleration[:6], joints, acceleration[base:], memory)
+    return State(
+        _root_rate(articulation, state), acceleration[:6], joints, acceleration[base:], memory
+    )
 
 
-def rk4_step(articulation: Articulation, state: State, control: Control, dt: Array, tendon_law: TendonLaw) -> State:
-    """One step of the classical fourth-order Runge-Kutta method, projected back onto the manifold."""
+def rk4_step(
+    articulation: Articulation, state: State, control: Control, dt: Array, tendon_law: TendonLaw
+) -> State:
+    """One step of the classical fourth-order Runge-Kutta method, projected back onto the
+    manifold.
+    """
 
-    def one_stage(carry: tuple[State, State], place: tuple[Array, Array]) -> tuple[tuple[State, State], None]:
+    def one_stage(
+        carry: tuple[State, State], place: tuple[Array, Array]
+    ) -> tuple[tuple[State, State], None]:
         rate, total = carry
         reach, weight = place
         moved = jax.tree.map(lambda x, dx: x + reach * dt * dx, state, rate)
@@ -115,24 +144,33 @@ def refuse_relations(articulation: Articulation) -> None:
     if topology.loop_joints:
         names = ", ".join(repr(joint.name) for joint in topology.loop_joints)
         raise ValueError(
-            f"articulation {topology.name!r}: smooth dynamics cannot have loop joints ({names}): use solver='implicit'"
+            f"articulation {topology.name!r}: smooth dynamics cannot have loop joints ({names}): "
+            "use solver='implicit'"
         )
 
 
 def _acceleration(
-    articulation: Articulation, at_start: StepStart, state: State, control: Control, tendon_law: TendonLaw
+    articulation: Articulation,
+    at_start: StepStart,
+    state: State,
+    control: Control,
+    tendon_law: TendonLaw,
 ) -> Array:
     """The generalised acceleration [nv] under smooth forces."""
     a, base, qd = articulation, articulation.topology.num_base_dofs, state.joint_velocity
     velocity = generalized_velocity(a, state)
-    damping = jnp.repeat(jnp.stack([a.link_linear_damping, a.link_angular_damping], axis=1), 3, axis=1)
+    damping = jnp.repeat(
+        jnp.stack([a.link_linear_damping, a.link_angular_damping], axis=1), 3, axis=1
+    )
     wrench = -damping * momenta_about_centers(at_start, link_motion(at_start, velocity))
     if control.external_force is not None:
         wrench = wrench + control.external_force
     commands = commands_of(a, control)
     error = position_error(a.topology, state.joint_position, commands.target_position)
     spring = a.drive.stiffness * error + a.drive.damping * (commands.target_velocity - qd)
-    inertia = jnp.where(a.drive.is_acceleration > 0, 1 / jnp.diagonal(at_start.inverse_mass)[base:], 1)
+    inertia = jnp.where(
+        a.drive.is_acceleration > 0, 1 / jnp.diagonal(at_start.inverse_mass)[base:], 1
+    )
     joints = commands.joint_force + inertia * spring - a.friction.viscous * qd
     force = jnp.pad(joints, (base, 0))
     for group in coupling_springs(a, at_start, state.joint_position, tendon_law):

@@ -11,7 +11,12 @@ from artix.contact.ground import Ground
 from artix.contact.scene import Scene, scene_of
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
-from artix.simulation.common.contact_memory import ContactMemory, empty_memories, join_memories, part_memory
+from artix.simulation.common.contact_memory import (
+    ContactMemory,
+    empty_memories,
+    join_memories,
+    part_memory,
+)
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import SceneReport
@@ -35,7 +40,9 @@ def step_with_contact_memory(
 ) -> tuple[State, Any]:
     """:func:`artix.step` of a state that remembers ``memory``, and the memory after it."""
     if options.solver == "rk4":
-        raise ValueError("solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'")
+        raise ValueError(
+            "solver='rk4' has no contacts: use artix.step, or solver='implicit', 'pgs' or 'tgs'"
+        )
     _check_memory(memory, options)
     scene = _on(articulation, ground)
     end = step(scene, state.replace(contact_memory=memory), control, dt, options)
@@ -56,8 +63,8 @@ def settled_contact_memory(
     scene = _on(articulation, ground)
     if not scene.can_touch or not options.is_implicit:
         raise ValueError(
-            "there are no contacts to remember: settled_contact_memory needs solver='implicit', and a ground or pairs "
-            "of shapes"
+            "there are no contacts to remember: settled_contact_memory needs solver='implicit', "
+            "and a ground or pairs of shapes"
         )
     settled = remember_contacts(scene, state, control, dt, options, repetitions=repetitions)
     return join_memories(scene, [part.contact_memory for part in scene.check_state(settled)])
@@ -104,7 +111,9 @@ def scene_step_with_contact_memory(
     scene = _on(scene, ground)
     empty = empty_memories(scene)
     candidates = sum(len(part.impulse) for part in empty)
-    check_vector("memory.impulse", memory.impulse, (candidates, 3), scene.dtype, "C candidates of the shapes")
+    check_vector(
+        "memory.impulse", memory.impulse, (candidates, 3), scene.dtype, "C candidates of the shapes"
+    )
     starts = with_memories(scene.check_state(states), part_memory(scene, memory, empty))
     ends = scene.check_state(step(scene, scene.by_name(starts), controls, dt, options))
     forgetful = scene.by_name(with_memories(ends, [None] * len(ends)))
@@ -138,6 +147,6 @@ def _check_memory(memory: object, options: SolverOptions) -> None:
     kind: type = solver_of(options.solver).memory if options.solver in HOMES else ContactMemory
     if not isinstance(memory, kind):
         raise TypeError(
-            f"solver={options.solver!r} needs an artix.{kind.__name__}; found a {type(memory).__name__}: start with "
-            f"artix.{kind.__name__}.none(articulation, ground)"
+            f"solver={options.solver!r} needs an artix.{kind.__name__}; found a "
+            f"{type(memory).__name__}: start with artix.{kind.__name__}.none(articulation, ground)"
         )

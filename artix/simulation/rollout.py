@@ -67,26 +67,29 @@ def rollout(
 ) -> Any:
     """Takes many steps of a scene in one ``jax.lax.scan``.
 
-    Each step starts from the contacts of the previous one. A state with a contact memory goes on from it, and so do the
-    states of the result; a state without one gets its first memory from :func:`remember_contacts`.
+    Each step starts from the contacts of the previous one. A state with a contact memory goes on
+    from it, and so do the states of the result; a state without one gets its first memory from
+    :func:`remember_contacts`.
 
     Args:
       scene: the scene, or an articulation, as for :func:`step`.
       state: the initial state; for robots with names, a dictionary of states.
-      control: with ``num_steps``, the control for all steps, or ``None``. Without, one per step: every array has a
-        leading axis [T].
+      control: with ``num_steps``, the control for all steps, or ``None``. Without, one per step:
+        every array has a leading axis [T].
       dt: length of a step [s].
       options: solver and iterations; static.
       num_steps: number of steps T under a constant control.
-      with_report: whether to return a report as well: which steps diverged, left out contacts or were not solved.
+      with_report: whether to return a report as well: which steps diverged, left out contacts or
+        were not solved.
 
     Returns:
-      The states after each step, with the structure of ``state`` and a leading axis [T] of every array; with a report,
-      also a :class:`RolloutReport` of the whole scene. A rollout that diverges ends in states that are not finite.
+      The states after each step, with the structure of ``state`` and a leading axis [T] of every
+      array; with a report, also a :class:`RolloutReport` of the whole scene. A rollout that
+      diverges ends in states that are not finite.
 
     Raises:
-      ValueError: as :func:`step`, ``num_steps`` is negative, or neither it nor an array in ``control`` gives the number
-        of steps.
+      ValueError: as :func:`step`, ``num_steps`` is negative, or neither it nor an array in
+        ``control`` gives the number of steps.
       TypeError: as :func:`step`, or ``num_steps`` is no whole number.
 
     Examples:
@@ -157,7 +160,10 @@ def _check_axes(controls: Any, num_steps: int | None) -> None:
             if shape is not None and len(shape) == axes + (num_steps is not None):
                 fix = "no axis over the steps: add one, or give num_steps"
                 if num_steps is not None:
-                    fix = "an axis over the steps: leave num_steps out, or give one control for all steps"
+                    fix = (
+                        "an axis over the steps: leave num_steps out, or give one control for all "
+                        "steps"
+                    )
                 raise ValueError(f"control.{name}: shape {shape} has {fix}")
 
 
@@ -171,14 +177,17 @@ def remember_contacts(
     *,
     repetitions: int = 2,
 ) -> S:
-    """Gives a state a contact memory, so that each step starts from the contacts of the previous one.
+    """Gives a state a contact memory, so that each step starts from the contacts of the previous
+    one.
 
-    A state that has a memory keeps it through :func:`step` and :func:`rollout`; in a ``jax.lax.scan``, give the initial
-    state one. Use this again whenever you set a state anew, as after a reset.
+    A state that has a memory keeps it through :func:`step` and :func:`rollout`; in a
+    ``jax.lax.scan``, give the initial state one. Use this again whenever you set a state anew, as
+    after a reset.
 
-    With ``"implicit"`` the first step after a reset has no previous contacts, and with few iterations from zero, flat
-    feet get spurious velocities. This function therefore repeats that step from the same state, each time starting from
-    the last memory. The memory of ``"pgs"`` and ``"tgs"`` starts without friction anchors.
+    With ``"implicit"`` the first step after a reset has no previous contacts, and with few
+    iterations from zero, flat feet get spurious velocities. This function therefore repeats that
+    step from the same state, each time starting from the last memory. The memory of ``"pgs"`` and
+    ``"tgs"`` starts without friction anchors.
 
     Args:
       scene: as for :func:`step`.
@@ -186,8 +195,8 @@ def remember_contacts(
       control: the control of the first step.
       dt: the length of the first step [s]; ``None`` for an empty memory.
       options: as for :func:`step`; a memory belongs to one solver.
-      repetitions: number of repetitions. Each costs one step and adds ``contact_iterations`` iterations to the first
-        step.
+      repetitions: number of repetitions. Each costs one step and adds ``contact_iterations``
+        iterations to the first step.
 
     Returns:
       The state with its memory, which has no derivatives; without a memory if nothing can touch.
@@ -201,11 +210,12 @@ def remember_contacts(
       >>> _ = builder.add_link(mass=2.0, inertia=(0.05, 0.03, 0.07), name="box")
       >>> builder.add_geometry("box", artix.Geometry.box((0.2, 0.3, 0.1), friction=0.7))
       >>> scene = artix.Scene(builder.build(), ground=artix.Ground.flat())
-      >>> state = scene.neutral_state().replace(root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0]))
+      >>> state = scene.neutral_state().replace(
+      ...     root_pose=jnp.array([0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0])
+      ... )
       >>> state = artix.remember_contacts(scene, state, None, 0.005)
       >>> for _ in range(2):
       ...     state = artix.step(scene, state, None, 0.005)
-      ...
       >>> print(jnp.abs(state.root_velocity).max() < 1e-6)
       True
     """
@@ -219,7 +229,8 @@ def remember_contacts(
 
     def again(memories: list[Any], _: None) -> tuple[list[Any], None]:
         parts = [part for _, part in here.members_of("state", begin)]
-        # The whole state is not needed, but without it this would be a program of its own to compile.
+        # The whole state is not needed, but without it this would be a program of its own to
+        # compile.
         end = step(here, here.by_name(with_memories(parts, memories)), forces, time, options)
         end = jax.lax.optimization_barrier(end)
         return [part.contact_memory for _, part in here.members_of("state", end)], None

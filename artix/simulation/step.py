@@ -1,4 +1,6 @@
-"""One step in time of a scene: checks the arguments and takes all substeps with the chosen solver."""
+"""One step in time of a scene: checks the arguments and takes all substeps with the chosen
+solver.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_time, check_known_state, check_type
 from artix.simulation.common.contact_memory import ContactMemory
-from artix.simulation.common.control import Control, check_control, check_known_control, warn_of_missing_gains
+from artix.simulation.common.control import (
+    Control,
+    check_control,
+    check_known_control,
+    warn_of_missing_gains,
+)
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import RolloutReport, SceneReport, StepReport, summarized
 from artix.simulation.common.solvers import HOMES, solver_of
@@ -49,38 +56,44 @@ def step(
 ) -> S:
     """Advances a scene by one step, as PhysX's ``simulate`` does.
 
-    The step includes gravity, joint forces, external wrenches, drives with limits and envelopes, joint friction,
-    position and velocity limits, mimic joints, loop joints, tendons, damping and speed limits of links, contacts with
-    the ground and, with ``"implicit"``, contacts between pairs of shapes. All contacts and bounds of a scene are solved
-    together, with the matrix ``G = sum_i J_i R_i J_i^T`` of its robots' responses ``R_i``. The step is semi-implicit in
-    time: velocities change first, then positions move with the new velocities.
+    The step includes gravity, joint forces, external wrenches, drives with limits and envelopes,
+    joint friction, position and velocity limits, mimic joints, loop joints, tendons, damping and
+    speed limits of links, contacts with the ground and, with ``"implicit"``, contacts between pairs
+    of shapes. All contacts and bounds of a scene are solved together, with the matrix
+    ``G = sum_i J_i R_i J_i^T`` of its robots' responses ``R_i``. The step is semi-implicit in time:
+    velocities change first, then positions move with the new velocities.
 
-    A state with a contact memory (:func:`artix.remember_contacts`) starts from the contacts of the previous step and
-    returns the memory of this one. With ``"implicit"`` the solver then starts from the previous impulses: bodies at
-    rest converge to the last digit, and fewer iterations suffice. The solution is the same, and so is its derivative,
-    which does not depend on the memory. With ``"pgs"`` and ``"tgs"`` friction keeps its anchors. Without them, objects
-    on a slope creep, as in PhysX with strong friction disabled.
+    A state with a contact memory (:func:`artix.remember_contacts`) starts from the contacts of the
+    previous step and returns the memory of this one. With ``"implicit"`` the solver then starts
+    from the previous impulses: bodies at rest converge to the last digit, and fewer iterations
+    suffice. The solution is the same, and so is its derivative, which does not depend on the
+    memory. With ``"pgs"`` and ``"tgs"`` friction keeps its anchors. Without them, objects on a
+    slope creep, as in PhysX with strong friction disabled.
 
     Args:
-      scene: the scene, or an articulation, which is a scene of one without a ground; every parameter may be traced,
-        batched and differentiated.
+      scene: the scene, or an articulation, which is a scene of one without a ground; every
+        parameter may be traced, batched and differentiated.
       state: the state at the start of the step; for robots with names, a dictionary of states.
-      control: forces and targets during the step, or ``None``; for robots with names, a dictionary, from which robots
-        may be left out.
-      dt: length of the step [s]; negative only with ``solver="rk4"``. At zero the state does not change, and
-        derivatives are the limits for ``dt -> 0``, unless a joint is beyond its limit or contacts hit or penetrate.
-      options: solver and iterations; static. Robots with names need ``solver="implicit"`` or ``"newton"``.
+      control: forces and targets during the step, or ``None``; for robots with names, a dictionary,
+        from which robots may be left out.
+      dt: length of the step [s]; negative only with ``solver="rk4"``. At zero the state does not
+        change, and derivatives are the limits for ``dt -> 0``, unless a joint is beyond its limit
+        or contacts hit or penetrate.
+      options: solver and iterations; static. Robots with names need ``solver="implicit"`` or
+        ``"newton"``.
 
     Returns:
       The state after the step, with the structure of ``state``.
 
     Raises:
-      ValueError: an array has the wrong shape; a known state or control has a number that is not finite, or a
-        quaternion not of length 1; ``dt`` is negative; a robot has no state, or a name is no robot's; the solver is
-        ``"rk4"`` and there are mimic joints, loop joints or a ground; there are pairs of shapes or several robots and
-        the solver is not ``"implicit"``; the solver is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is
-        not a sphere, capsule or box, or one of them is compliant; or the contact memory is of another scene.
-      TypeError: an array has another dtype than the articulation, or the contact memory is of another solver.
+      ValueError: an array has the wrong shape; a known state or control has a number that is not
+        finite, or a quaternion not of length 1; ``dt`` is negative; a robot has no state, or a name
+        is no robot's; the solver is ``"rk4"`` and there are mimic joints, loop joints or a ground;
+        there are pairs of shapes or several robots and the solver is not ``"implicit"``; the solver
+        is ``"pgs"`` or ``"tgs"``, and a surface is not a plane, a shape is not a sphere, capsule or
+        box, or one of them is compliant; or the contact memory is of another scene.
+      TypeError: an array has another dtype than the articulation, or the contact memory is of
+        another solver.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -144,21 +157,29 @@ def step_and_report(
     Arguments and exceptions are the same; ``solver="rk4"`` has no report and raises ``ValueError``.
 
     Returns:
-      The state after the step, and its :class:`StepReport`; for robots with names, a :class:`SceneReport`.
+      The state after the step, and its :class:`StepReport`; for robots with names, a
+      :class:`SceneReport`.
 
     Examples:
       >>> builder = artix.ArticulationBuilder()
       >>> _ = builder.add_link(mass=1.0, inertia=(0.004, 0.004, 0.004), name="ball")
       >>> builder.add_geometry("ball", artix.Geometry.sphere(0.1))
       >>> ball = builder.build()
-      >>> falling = artix.neutral_state(ball).replace(root_pose=jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))
-      >>> state, report = artix.step_and_report(artix.Scene(ball, ground=artix.Ground.flat()), falling, None, 0.005)
+      >>> falling = artix.neutral_state(ball).replace(
+      ...     root_pose=jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0])
+      ... )
+      >>> state, report = artix.step_and_report(
+      ...     artix.Scene(ball, ground=artix.Ground.flat()), falling, None, 0.005
+      ... )
       >>> print(report.link_acceleration[0, :3], report.contacts.gap)
       [ 0.    0.   -9.81] [0.9]
     """
     arguments = _checked(scene, state, control, dt, options)
     if options.solver == "rk4":
-        raise ValueError("solver='rk4' has no report: accelerations of a smooth motion are those of artix.vector_field")
+        raise ValueError(
+            "solver='rk4' has no report: accelerations of a smooth motion are those of "
+            "artix.vector_field"
+        )
     return _step_and_report(*arguments)
 
 
@@ -190,7 +211,13 @@ def _step_and_summary(
 
 
 def _advance(
-    scene: Scene, state: Any, control: Any, dt: Array, options: SolverOptions, *, with_report: bool = False
+    scene: Scene,
+    state: Any,
+    control: Any,
+    dt: Array,
+    options: SolverOptions,
+    *,
+    with_report: bool = False,
 ) -> tuple[Any, list[StepReport]]:
     """The state after all substeps, and the robots' reports of the last substep if wanted."""
     if not options.derivative_smoothing:
@@ -198,7 +225,9 @@ def _advance(
     hard = dataclasses.replace(options, derivative_smoothing=0.0)
     smooth = dataclasses.replace(hard, contact_smoothing=options.derivative_smoothing)
 
-    def take(arguments: tuple[Scene, Any, Any, Array], options: SolverOptions) -> tuple[Any, list[StepReport]]:
+    def take(
+        arguments: tuple[Scene, Any, Any, Array], options: SolverOptions
+    ) -> tuple[Any, list[StepReport]]:
         return _take_substeps(*arguments, options, with_report)
 
     @jax.custom_jvp
@@ -207,7 +236,9 @@ def _advance(
 
     @functools.partial(advance.defjvp, symbolic_zeros=True)
     def _derivative(primals: Any, tangents: Any) -> Any:
-        _, change = value_and_change(lambda arguments: take(arguments, smooth), primals[0], tangents[0])
+        _, change = value_and_change(
+            lambda arguments: take(arguments, smooth), primals[0], tangents[0]
+        )
         return advance(*primals), change
 
     return advance((scene, state, control, dt))
@@ -222,7 +253,9 @@ def _take_substeps(
     memory = whole_memory(scene, starts, options)
     states = tuple(start.replace(contact_memory=None) for start in starts)
 
-    def take(carry: tuple[tuple[State, ...], Any], part: Array) -> tuple[tuple[tuple[State, ...], Any], Any]:
+    def take(
+        carry: tuple[tuple[State, ...], Any], part: Array
+    ) -> tuple[tuple[tuple[State, ...], Any], Any]:
         ends, memory, reports = _substep(scene, *carry, controls, part, options, with_report)
         return (ends, memory), reports
 
@@ -269,7 +302,10 @@ def _implicit_substep(
 
 
 def in_parts(
-    take_step: Callable[[Any, Array], tuple[Any, Any]], state: Any, dt: Array, options: SolverOptions
+    take_step: Callable[[Any, Array], tuple[Any, Any]],
+    state: Any,
+    dt: Array,
+    options: SolverOptions,
 ) -> tuple[Any, Any]:
     """Takes all substeps of a step. Returns the final state and the report of the last substep.
 
@@ -321,9 +357,10 @@ def _warn_of_missing_shapes(scene: Scene) -> None:
         return
     names = ", ".join(repr(tree.name) for tree in scene.topologies)
     warnings.warn(
-        f"no shape of {names} can touch the ground, so the scene moves as if there were none: sensors and shapes on a "
-        "fixed root do not count; load collision meshes with meshes='hull', or add shapes with "
-        "ArticulationBuilder.add_geometry (artix.builder_from_articulation turns a loaded robot into a builder)",
+        f"no shape of {names} can touch the ground, so the scene moves as if there were none: "
+        "sensors and shapes on a fixed root do not count; load collision meshes with "
+        "meshes='hull', or add shapes with ArticulationBuilder.add_geometry "
+        "(artix.builder_from_articulation turns a loaded robot into a builder)",
         stacklevel=5,
     )
 
@@ -336,27 +373,37 @@ def check_known_states(scene: Scene, state: Any) -> None:
 
 def known_controls(scene: Scene, control: Any) -> list[Control | None]:
     """The robots' controls, unless one is known and is nonsense."""
-    parts = scene.members_of("control", {} if scene.names and control is None else control, lambda: None)
+    parts = scene.members_of(
+        "control", {} if scene.names and control is None else control, lambda: None
+    )
     for name, part in parts:
         check_known_control(part, name)
     return [part for _, part in parts]
 
 
 def checked_controls(scene: Scene, control: Any, options: SolverOptions) -> list[Control]:
-    """Checks that the solver suits the scene and the controls its robots, and returns the controls."""
+    """Checks that the solver suits the scene and the controls its robots, and returns the
+    controls.
+    """
     if scene.names and not options.is_implicit:
         raise ValueError(
-            f"solver={options.solver!r} does not support contact between robots: step a scene of robots with names "
-            "with solver='implicit'"
+            f"solver={options.solver!r} does not support contact between robots: step a scene of "
+            "robots with names with solver='implicit'"
         )
     if scene.ground is not None and options.solver == "rk4":
-        raise ValueError("solver='rk4' has no contacts: use solver='implicit', 'pgs' or 'tgs', or leave out the ground")
+        raise ValueError(
+            "solver='rk4' has no contacts: use solver='implicit', 'pgs' or 'tgs', or leave out "
+            "the ground"
+        )
     if any(tree.geometry_pairs for tree in scene.topologies) and not options.is_implicit:
         raise ValueError(
-            f"solver={options.solver!r} has no contacts between links, but the articulation has pairs of shapes: use "
-            "solver='implicit', or remove the pairs with artix.select_geometry_pairs(articulation, ())"
+            f"solver={options.solver!r} has no contacts between links, but the articulation has "
+            "pairs of shapes: use solver='implicit', or remove the pairs with "
+            "artix.select_geometry_pairs(articulation, ())"
         )
-    parts = scene.members_of("control", {} if scene.names and control is None else control, lambda: None)
+    parts = scene.members_of(
+        "control", {} if scene.names and control is None else control, lambda: None
+    )
     controls = []
     for member, (name, part) in zip(scene.articulations, parts, strict=True):
         controls.append(Control() if part is None else part)

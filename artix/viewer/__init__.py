@@ -1,7 +1,8 @@
 """Looking at robots: in a browser, in a notebook, in one file to pass on, and in pictures.
 
-``from artix import viewer``. The extra ``viewer`` (``pip install 'artix[viewer]'``) brings viser, which shows scenes in
-a browser, and trimesh, which opens meshes; pictures of robots without meshes need neither.
+``from artix import viewer``. The extra ``viewer`` (``pip install 'artix[viewer]'``) brings viser,
+which shows scenes in a browser, and trimesh, which opens meshes; pictures of robots without meshes
+need neither.
 """
 
 from artix.viewer.meshes import TriangleMesh as TriangleMesh

@@ -16,7 +16,14 @@ import numpy as np
 
 from artix import HeightField
 from artix.model.validation import is_index
-from artix.viewer.meshes import TriangleMesh, height_field_mesh, joined, quaternion_from_z_to, sphere_mesh, transform
+from artix.viewer.meshes import (
+    TriangleMesh,
+    height_field_mesh,
+    joined,
+    quaternion_from_z_to,
+    sphere_mesh,
+    transform,
+)
 from artix.viewer.motions import Arrows, Marks, Segments
 from artix.viewer.rasterizer import Camera
 from artix.viewer.scene import Crowd, Scene
@@ -34,10 +41,13 @@ def import_viser() -> Any:
     try:
         import viser
     except ImportError as error:
-        raise ImportError("the viewer shows scenes with viser: pip install 'artix[viewer]'") from error
+        raise ImportError(
+            "the viewer shows scenes with viser: pip install 'artix[viewer]'"
+        ) from error
     if int(viser.__version__.partition(".")[0]) < 1:
         raise ImportError(
-            f"the viewer needs viser 1.0 or later; found {viser.__version__}: pip install 'artix[viewer]'"
+            f"the viewer needs viser 1.0 or later; found {viser.__version__}: pip install "
+            "'artix[viewer]'"
         )
     return viser
 
@@ -46,7 +56,8 @@ def open_server(host: str, port: int | None, title: str) -> Any:
     """Starts a viser server.
 
     Args:
-      host: the address to listen on: ``"127.0.0.1"`` for browsers on this machine only, ``"0.0.0.0"`` for all.
+      host: the address to listen on: ``"127.0.0.1"`` for browsers on this machine only,
+        ``"0.0.0.0"`` for all.
       port: the port, or 0 for any free one; by default the first free one from 8080.
       title: the title of the browser's window and of the panel.
 
@@ -136,7 +147,9 @@ def _free_port(host: str, ports: range | tuple[int, ...]) -> int:
                 message = f"port {port} of {host} cannot be used ({error.strerror}); {mend}"
                 raise OSError(error.errno, message) from error
             return port
-    raise OSError(f"no port from {ports[0]} to {ports[-1]} is free; choose another, or 0 for any free one")
+    raise OSError(
+        f"no port from {ports[0]} to {ports[-1]} is free; choose another, or 0 for any free one"
+    )
 
 
 @contextlib.contextmanager
@@ -152,7 +165,7 @@ def _quiet() -> Iterator[None]:
         console.quiet = before
 
 
-# --- nodes ----------------------------------------------------------------------------------------
+# --- nodes --------------------------------------------------------------------------------------
 
 
 #: Poses are rounded to fractions of 1 (or 1 m): 0.03 mm, which halves the size of recordings.
@@ -171,9 +184,10 @@ Mover = Callable[[int], None]
 class Nodes:
     """The nodes of a scene on a viser server.
 
-    Robots are under ``/world/robots/KIND``. For a single robot, ``/world/robots/KIND/LINK`` moves, with its surfaces
-    below it as ``visual`` and ``collision``. For several robots, each of these is a batch of meshes. Put nodes of your
-    own under ``/world``, too: a robot is followed by moving the world and not the camera, which stays yours.
+    Robots are under ``/world/robots/KIND``. For a single robot, ``/world/robots/KIND/LINK`` moves,
+    with its surfaces below it as ``visual`` and ``collision``. For several robots, each of these is
+    a batch of meshes. Put nodes of your own under ``/world``, too: a robot is followed by moving
+    the world and not the camera, which stays yours.
 
     Args:
       server: a ``viser.ViserServer``.
@@ -192,7 +206,9 @@ class Nodes:
         self.follows = True
         server.scene.set_up_direction("+z")
         self._world = server.scene.add_frame(WORLD, show_axes=False)
-        server.scene.set_background_image(_gradient(*(DARK_SKY if dark_mode else SKY)), format="png")
+        server.scene.set_background_image(
+            _gradient(*(DARK_SKY if dark_mode else SKY)), format="png"
+        )
         for crowd in scene.crowds:
             (self._one if crowd.poses.shape[1] == 1 else self._many)(crowd)
         self._ground()
@@ -205,14 +221,20 @@ class Nodes:
         several = sum(crowd.poses.shape[1] for crowd in scene.crowds) > 1
         stands = scene.num_frames == 1 or scene.path is not None
         margin = 1.0 if several else 1.6 if stands else 1.15
-        self._camera(Camera.around(_seen(scene), aspect=1.3, elevation=0.5 if several else 0.35, margin=margin))
+        self._camera(
+            Camera.around(
+                _seen(scene), aspect=1.3, elevation=0.5 if several else 0.35, margin=margin
+            )
+        )
         self.show(0)
 
     def show(self, frame: int) -> None:
         """Shows a frame."""
         with self.server.atomic():
             if self.scene.path is not None:
-                self._world.position = _round(-self.scene.path[frame] if self.follows else np.zeros(3))
+                self._world.position = _round(
+                    -self.scene.path[frame] if self.follows else np.zeros(3)
+                )
             for move in self._movers:
                 move(frame)
 
@@ -237,7 +259,7 @@ class Nodes:
         names = {crowd.name: crowd.link_names for crowd in self.scene.crowds}
         return dict(zip(names[kind], self._links[kind], strict=True))[link]
 
-    # --- robots -------------------------------------------------------------------------------------------------
+    # --- robots ----------------------------------------------------------------------------------
 
     def _one(self, crowd: Crowd) -> None:
         """Adds one robot: a node for each link, with its surfaces below."""
@@ -246,7 +268,9 @@ class Nodes:
             path = f"{WORLD}/robots/{crowd.name}/{_plain(name)}"
             length = 0.08 * self.scene.size
             shown = "frames" in self.scene.layers
-            axes = scene.add_frame(path, axes_length=length, axes_radius=0.05 * length, show_axes=shown)
+            axes = scene.add_frame(
+                path, axes_length=length, axes_radius=0.05 * length, show_axes=shown
+            )
             self.layers.setdefault("frames", []).append(axes)
             for layer, visuals in (("visual", crowd.visuals), ("collision", crowd.collisions)):
                 for k, visual in enumerate(one for one in visuals if one.link == link):
@@ -268,7 +292,9 @@ class Nodes:
                     batched_wxyzs=_wxyz(poses[0]),
                     batched_positions=_round(poses[0, :, :3]),
                     batched_colors=_linear(_surface_rgb(color)),
-                    batched_opacities=None if crowd.opacities.min() >= 1.0 else crowd.opacities.astype(np.float32),
+                    batched_opacities=None
+                    if crowd.opacities.min() >= 1.0
+                    else crowd.opacities.astype(np.float32),
                     opacity=None if opacity >= 1.0 else opacity,
                     lod="off",
                 )
@@ -279,23 +305,32 @@ class Nodes:
         self.layers.setdefault(layer, []).append(handle)
         handle.visible = layer in self.scene.layers
 
-    # --- everything else ----------------------------------------------------------------------------------------
+    # --- everything else -------------------------------------------------------------------------
 
     def _ground(self) -> None:
         scene = self.server.scene
         ground = self.scene.ground
         if ground is None:
-            self.layers["ground"] = [_add_grid(scene, f"{WORLD}/ground/0", np.array([0.0, 0.0, 1.0]), self.scene.floor)]
+            self.layers["ground"] = [
+                _add_grid(scene, f"{WORLD}/ground/0", np.array([0.0, 0.0, 1.0]), self.scene.floor)
+            ]
             return
         for k, surface in enumerate(ground.surfaces):
             if isinstance(surface, HeightField):
                 mesh = height_field_mesh(surface)
                 handle = scene.add_mesh_simple(
-                    f"{WORLD}/ground/{k}", *_arrays(mesh), color=(176, 170, 156), flat_shading=True, side="double"
+                    f"{WORLD}/ground/{k}",
+                    *_arrays(mesh),
+                    color=(176, 170, 156),
+                    flat_shading=True,
+                    side="double",
                 )
             else:
                 handle = _add_grid(
-                    scene, f"{WORLD}/ground/{k}", np.asarray(surface.normal, float), float(surface.height)
+                    scene,
+                    f"{WORLD}/ground/{k}",
+                    np.asarray(surface.normal, float),
+                    float(surface.height),
                 )
             self.layers.setdefault("ground", []).append(handle)
 
@@ -314,8 +349,11 @@ class Nodes:
 
         def move(frame: int) -> None:
             live = np.linalg.norm(arrows.vectors[frame], axis=1) > radius
-            ends = np.stack([arrows.starts[frame], arrows.starts[frame] + arrows.vectors[frame]], axis=1)
-            # Arrows of zero length become a point below the ground, because the size of a batch is fixed.
+            ends = np.stack(
+                [arrows.starts[frame], arrows.starts[frame] + arrows.vectors[frame]], axis=1
+            )
+            # Arrows of zero length become a point below the ground, because the size of a batch is
+            # fixed.
             ends[~live] = self.scene.floor - 1e3
             ends[~live, 1, 2] += 1e-3
             handle.points = ends.astype(np.float32)
@@ -438,7 +476,9 @@ def _rgb(color: tuple[float, ...]) -> tuple[int, int, int]:
 
 
 def _linear(color: tuple[int, int, int]) -> tuple[int, int, int]:
-    """The colour with linear intensity, as viser expects it for instances; meshes need sRGB (IEC 61966-2-1)."""
+    """The colour with linear intensity, as viser expects it for instances; meshes need sRGB (IEC
+    61966-2-1).
+    """
     share = np.asarray(color) / 255.0
     red, green, blue = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
     return round(255 * red), round(255 * green), round(255 * blue)

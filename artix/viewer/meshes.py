@@ -1,4 +1,6 @@
-"""Triangle meshes: primitives, the shapes of :class:`artix.Geometry`, the ground; and the poses that place them."""
+"""Triangle meshes: primitives, the shapes of :class:`artix.Geometry`, the ground; and the poses
+that place them.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,16 @@ AROUND = 20
 class TriangleMesh:
     """A triangle mesh, counter-clockwise as seen from outside.
 
-    Shared vertices are shaded smoothly. An edge is sharp if its two triangles have separate vertices.
+    Shared vertices are shaded smoothly. An edge is sharp if its two triangles have separate
+    vertices.
 
     Attributes:
       vertices: points [m], shape [V, 3].
       faces: indices of the corners of each triangle, shape [F, 3].
 
     Raises:
-      ValueError: a shape is wrong, a vertex is not finite, or a face refers to a vertex that does not exist.
+      ValueError: a shape is wrong, a vertex is not finite, or a face refers to a vertex that does
+        not exist.
 
     Examples:
       >>> from artix import viewer
@@ -42,12 +46,15 @@ class TriangleMesh:
         vertices, faces = np.asarray(self.vertices, np.float32), np.asarray(self.faces)
         if vertices.ndim != 2 or vertices.shape[1] != 3 or faces.ndim != 2 or faces.shape[1] != 3:
             raise ValueError(
-                f"a mesh has vertices of shape [V, 3] and faces of shape [F, 3]; found {vertices.shape}, {faces.shape}"
+                "a mesh has vertices of shape [V, 3] and faces of shape [F, 3]; found "
+                f"{vertices.shape}, {faces.shape}"
             )
         if not np.isfinite(vertices).all():
             raise ValueError("every vertex of a mesh must be finite")
         if faces.size and not 0 <= faces.min() <= faces.max() < len(vertices):
-            raise ValueError(f"faces refer to vertices {faces.min()} to {faces.max()}; there are {len(vertices)}")
+            raise ValueError(
+                f"faces refer to vertices {faces.min()} to {faces.max()}; there are {len(vertices)}"
+            )
         object.__setattr__(self, "vertices", np.ascontiguousarray(vertices))
         object.__setattr__(self, "faces", np.ascontiguousarray(faces, np.uint32))
 
@@ -55,7 +62,9 @@ class TriangleMesh:
         return f"TriangleMesh({len(self.vertices)} vertices, {len(self.faces)} faces)"
 
     def scaled(self, scale: npt.ArrayLike) -> TriangleMesh:
-        """Scales the mesh by one factor, or by three along its axes. Mirroring keeps the outside outside."""
+        """Scales the mesh by one factor, or by three along its axes. Mirroring keeps the outside
+        outside.
+        """
         factors = np.broadcast_to(np.asarray(scale, np.float32), (3,))
         faces = self.faces if np.prod(factors) > 0 else self.faces[:, ::-1]
         return TriangleMesh(self.vertices * factors, faces)
@@ -100,7 +109,11 @@ def capsule_mesh(radius: float, half_length: float) -> TriangleMesh:
 def cylinder_mesh(radius: float, half_length: float) -> TriangleMesh:
     """A cylinder along z centred at the origin, with half its length ``half_length`` [m]."""
     low, high = -half_length, half_length
-    parts = [[(0.0, low), (radius, low)], [(radius, low), (radius, high)], [(radius, high), (0.0, high)]]
+    parts = [
+        [(0.0, low), (radius, low)],
+        [(radius, low), (radius, high)],
+        [(radius, high), (0.0, high)],
+    ]
     return joined([_revolve(part) for part in parts])
 
 
@@ -110,7 +123,9 @@ def cone_mesh(radius: float, length: float) -> TriangleMesh:
 
 
 def hull_mesh(points: npt.ArrayLike, radius: float = 0.0) -> TriangleMesh:
-    """The convex hull of points [P, 3], or of spheres of this radius [m] around them; a box if it has no volume."""
+    """The convex hull of points [P, 3], or of spheres of this radius [m] around them; a box if it
+    has no volume.
+    """
     cloud = np.asarray(points, float)
     if radius > 0.0:
         ball = sphere_mesh(radius).vertices[::3]
@@ -120,7 +135,9 @@ def hull_mesh(points: npt.ArrayLike, radius: float = 0.0) -> TriangleMesh:
         low, high = cloud.min(axis=0), cloud.max(axis=0)
         flat = box_mesh(np.maximum(0.5 * (high - low), 1e-3))
         return TriangleMesh(flat.vertices + 0.5 * (low + high), flat.faces)
-    return TriangleMesh(cloud[triangles].reshape(-1, 3), np.arange(triangles.size, dtype=np.uint32).reshape(-1, 3))
+    return TriangleMesh(
+        cloud[triangles].reshape(-1, 3), np.arange(triangles.size, dtype=np.uint32).reshape(-1, 3)
+    )
 
 
 def geometry_mesh(geometry: Geometry) -> TriangleMesh:
@@ -163,13 +180,18 @@ def _revolve(profile: list[tuple[float, float]]) -> TriangleMesh:
     faces = list[np.ndarray]()
     for low, high in itertools.pairwise(rings):
         next_low, next_high = np.roll(low, -1), np.roll(high, -1)
-        faces += [np.stack([low, next_low, next_high], axis=1), np.stack([low, next_high, high], axis=1)]
+        faces += [
+            np.stack([low, next_low, next_high], axis=1),
+            np.stack([low, next_high, high], axis=1),
+        ]
     every = np.concatenate(faces)
-    proper = (every[:, 0] != every[:, 1]) & (every[:, 1] != every[:, 2]) & (every[:, 2] != every[:, 0])
+    proper = (
+        (every[:, 0] != every[:, 1]) & (every[:, 1] != every[:, 2]) & (every[:, 2] != every[:, 0])
+    )
     return TriangleMesh(np.concatenate(vertices), every[proper])
 
 
-# --- poses ---------------------------------------------------------------------------------------
+# --- poses --------------------------------------------------------------------------------------
 
 
 def rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
@@ -186,7 +208,9 @@ def quaternion_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """Composes poses: ``inner`` [..., 7] in the frames ``outer`` [..., 7], expressed in the frames of ``outer``."""
+    """Composes poses: ``inner`` [..., 7] in the frames ``outer`` [..., 7], expressed in the frames
+    of ``outer``.
+    """
     position = outer[..., :3] + rotate(outer[..., 3:], inner[..., :3])
     return np.concatenate([position, quaternion_product(outer[..., 3:], inner[..., 3:])], axis=-1)
 
@@ -201,11 +225,13 @@ def quaternion_from_z_to(direction: np.ndarray) -> np.ndarray:
     unit = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
     x, y, z = np.moveaxis(unit, -1, 0)
     opposite = z < -1.0 + 1e-12
-    quaternion = np.stack([np.where(opposite, 1.0, -y), np.where(opposite, 0.0, x), 0.0 * z, 1.0 + z], axis=-1)
+    quaternion = np.stack(
+        [np.where(opposite, 1.0, -y), np.where(opposite, 0.0, x), 0.0 * z, 1.0 + z], axis=-1
+    )
     return quaternion / np.linalg.norm(quaternion, axis=-1, keepdims=True)
 
 
-# --- the ground ----------------------------------------------------------------------------------
+# --- the ground ---------------------------------------------------------------------------------
 
 
 def height_field_mesh(field: HeightField) -> TriangleMesh:
@@ -225,8 +251,12 @@ def height_field_mesh(field: HeightField) -> TriangleMesh:
     return TriangleMesh(vertices, np.concatenate([first, second]))
 
 
-def plane_mesh(plane: Plane, center: np.ndarray, half_width: float, tiles: int = 24) -> TriangleMesh:
-    """A square piece of a plane, centred at the point nearest to ``center`` [3], with ``tiles`` by ``tiles`` tiles."""
+def plane_mesh(
+    plane: Plane, center: np.ndarray, half_width: float, tiles: int = 24
+) -> TriangleMesh:
+    """A square piece of a plane, centred at the point nearest to ``center`` [3], with ``tiles`` by
+    ``tiles`` tiles.
+    """
     normal = np.asarray(plane.normal, float)
     point = center - (normal @ center - float(plane.height)) * normal
     along = np.linspace(-half_width, half_width, tiles + 1)
@@ -243,4 +273,6 @@ def is_level(ground: Ground | None) -> bool:
     """Whether the ground is the same everywhere: absent, or level planes."""
     if ground is None:
         return True
-    return all(isinstance(one, Plane) and float(one.normal[2]) > 1.0 - 1e-9 for one in ground.surfaces)
+    return all(
+        isinstance(one, Plane) and float(one.normal[2]) > 1.0 - 1e-9 for one in ground.surfaces
+    )

@@ -1,4 +1,6 @@
-"""Robots and their states over time, and what can be drawn over them: forces, commands, centres of mass, support."""
+"""Robots and their states over time, and what can be drawn over them: forces, commands, centres of
+mass, support.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,9 @@ class Motion:
 
         Args:
           robots: one articulation, whose arrays may have a leading axis [N] of robots, or a fleet.
-          states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion,
-            [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n].
+          states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n]
+            for a motion, [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n]
+            or [T, N, n].
 
         Raises:
           ValueError: a leaf of the states has a wrong shape, or a state is not finite.
@@ -79,7 +82,8 @@ class Motion:
         return int(self.states.joint_position.shape[1])
 
     def evaluate(self, function: Callable[..., Any]) -> Any:
-        """Evaluates a function of one articulation and its state for all robots at all times: NumPy leaves [T, N, ...].
+        """Evaluates a function of one articulation and its state for all robots at all times: NumPy
+        leaves [T, N, ...].
 
         Args:
           function: a function such as ``artix.frame_pose``.
@@ -87,7 +91,9 @@ class Motion:
         robots = self.robots
         states = jax.tree.map(lambda leaf: jnp.asarray(leaf, robots.dtype), self.states)
         if isinstance(robots, Fleet):  # A fleet's programs take its members at one time.
-            frames = [jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(self.num_frames)]
+            frames = [
+                jax.tree.map(lambda leaf, t=t: leaf[t], states) for t in range(self.num_frames)
+            ]
             results = [host_arrays(robots.evaluate(function, frame)) for frame in frames]
             return jax.tree.map(lambda *leaves: np.stack(leaves), *results)
         over_robots = jax.vmap(function, in_axes=(0 if robots.link_mass.ndim == 2 else None, 0))
@@ -98,12 +104,18 @@ class Motion:
         poses = self.evaluate(artix.frame_pose).astype(float)
         robots = self.robots
         if not isinstance(robots, Fleet):
-            first = jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
+            first = (
+                jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
+            )
             return [Kind(first, np.arange(self.num_robots), poses)]
         kinds = list[Kind]()
         for topology in dict.fromkeys(robots.topologies):
             members = np.array([k for k, one in enumerate(robots.topologies) if one == topology])
-            kinds.append(Kind(robots.member(int(members[0])), members, poses[:, members, : topology.num_links]))
+            kinds.append(
+                Kind(
+                    robots.member(int(members[0])), members, poses[:, members, : topology.num_links]
+                )
+            )
         return kinds
 
 
@@ -117,28 +129,36 @@ def _arrange(states: State, count: int | None, width: int, owner: str) -> State:
       owner: how messages name the robots.
     """
     if not isinstance(states, State):
-        raise ValueError(f"states must be an artix.State, such as artix.rollout returns; found {type(states).__name__}")
+        raise ValueError(
+            "states must be an artix.State, such as artix.rollout returns; found "
+            f"{type(states).__name__}"
+        )
     widths = {"root_pose": 7, "root_velocity": 6, "joint_position": width, "joint_velocity": width}
     arrays = {name: np.asarray(getattr(states, name)) for name in widths}
     leading = arrays["joint_position"].shape[:-1]
     for name, array in arrays.items():
         if array.shape != (*leading, widths[name]):
             raise ValueError(
-                f"states of {owner}: {name} must have shape [..., {widths[name]}] with the leading axes {leading} of "
-                f"joint_position; found {array.shape}"
+                f"states of {owner}: {name} must have shape [..., {widths[name]}] with the "
+                f"leading axes {leading} of joint_position; found {array.shape}"
             )
         if not np.isfinite(array).all():
             frame = np.argwhere(~np.isfinite(array))[0][: len(leading)].tolist()
-            raise ValueError(f"states of {owner}: {name} is not finite at {frame}; cut the motion there")
+            raise ValueError(
+                f"states of {owner}: {name} is not finite at {frame}; cut the motion there"
+            )
     axes = {0: (1, 1), 1: (leading[0], 1) if leading else (), 2: leading}
     if count is not None:
         axes = {1: (1, count), 2: leading}
         if len(leading) not in axes or leading[-1] != count:
-            raise ValueError(f"states of {owner}: expected leading axes [{count}] or [T, {count}]; found {leading}")
+            raise ValueError(
+                f"states of {owner}: expected leading axes [{count}] or [T, {count}]; found "
+                f"{leading}"
+            )
     if len(leading) not in axes or 0 in leading:
         raise ValueError(
-            f"states of {owner}: expected no leading axes (a still), [T] (a motion) or [T, N] (motions of a batch), "
-            f"none of them empty; found {leading}"
+            f"states of {owner}: expected no leading axes (a still), [T] (a motion) or [T, N] "
+            f"(motions of a batch), none of them empty; found {leading}"
         )
     return State(*(array.reshape(*axes[len(leading)], -1) for array in arrays.values()))  # type: ignore[arg-type]  # NumPy's
 
@@ -178,8 +198,11 @@ class Marks:
     color: tuple[float, float, float]
 
 
-def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, size: float) -> Arrows:
-    """Arrows for forces of the ground on the robots. A force equal to the weight is as long as the robot.
+def force_arrows(
+    motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, size: float
+) -> Arrows:
+    """Arrows for forces of the ground on the robots. A force equal to the weight is as long as the
+    robot.
 
     Raises:
       ValueError: the leading axes are not the states', or points and forces have different shapes.
@@ -195,30 +218,43 @@ def force_arrows(motion: Motion, contacts: ContactsToShow, offsets: np.ndarray, 
     if points.shape[:2] != leading or points.shape[3:] != (3,) or forces.shape != points.shape:
         shapes = " and ".join(str(np.shape(one)) for one in contacts)
         raise ValueError(
-            f"contacts: point and force must have shape [T, K, 3] or [T, N, K, 3] with T, N = {leading} as the states; "
-            f"found {shapes}"
+            "contacts: point and force must have shape [T, K, 3] or [T, N, K, 3] with T, N = "
+            f"{leading} as the states; found {shapes}"
         )
     robots = motion.robots
-    kinds = [robots.member(k) for k in range(len(robots))] if isinstance(robots, Fleet) else [robots]
-    weights = [np.linalg.norm(np.asarray(one.gravity), axis=-1) * np.asarray(one.link_mass).sum(-1) for one in kinds]
+    kinds = (
+        [robots.member(k) for k in range(len(robots))] if isinstance(robots, Fleet) else [robots]
+    )
+    weights = [
+        np.linalg.norm(np.asarray(one.gravity), axis=-1) * np.asarray(one.link_mass).sum(-1)
+        for one in kinds
+    ]
     scale = 0.8 * size / np.maximum(np.broadcast_to(np.hstack(weights), motion.num_robots), 1e-9)
     shape = (leading[0], -1, 3)
     starts = points + offsets[:, None]
     vectors = scale[:, None, None] * forces
-    return Arrows("contact_forces", starts.reshape(shape), vectors.reshape(shape), (0.85, 0.15, 0.2))
+    return Arrows(
+        "contact_forces", starts.reshape(shape), vectors.reshape(shape), (0.85, 0.15, 0.2)
+    )
 
 
-def command_arrows(motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray, size: float) -> list[Arrows]:
-    """Arrows for commanded velocities above the robots: linear ones horizontally, yaw rates vertically.
+def command_arrows(
+    motion: Motion, commands: npt.ArrayLike, offsets: np.ndarray, size: float
+) -> list[Arrows]:
+    """Arrows for commanded velocities above the robots: linear ones horizontally, yaw rates
+    vertically.
 
     Raises:
       ValueError: the commands have another shape.
     """
     wanted = np.asarray(commands, float)
     leading = (motion.num_frames, motion.num_robots)
-    if wanted.shape not in ((*leading, 3), (leading[0], 3)) or (wanted.ndim == 2 and leading[1] != 1):
+    if wanted.shape not in ((*leading, 3), (leading[0], 3)) or (
+        wanted.ndim == 2 and leading[1] != 1
+    ):
         raise ValueError(
-            f"commands must have shape [T, N, 3] or, for one robot, [T, 3] with T, N = {leading}; found {wanted.shape}"
+            f"commands must have shape [T, N, 3] or, for one robot, [T, 3] with T, N = {leading}; "
+            f"found {wanted.shape}"
         )
     wanted = wanted.reshape(*leading, 3)
     roots = np.asarray(motion.states.root_pose, float)
@@ -245,12 +281,15 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
     """The convex hull, as seen from above, of the points where each robot touches the ground.
 
     Raises:
-      ValueError: there is no ground, or the robots are a mixed fleet, whose members differ in their shapes.
+      ValueError: there is no ground, or the robots are a mixed fleet, whose members differ in their
+        shapes.
     """
     if ground is None:
         raise ValueError("support polygons need a ground, such as ground=artix.Ground.flat()")
     if isinstance(motion.robots, Fleet) and len(motion.robots.kinds) > 1:
-        raise ValueError("support polygons are not available for mixed fleets; show one kind of robot")
+        raise ValueError(
+            "support polygons are not available for mixed fleets; show one kind of robot"
+        )
     poses, local, gaps = motion.evaluate(partial(_bearing_points, ground=ground))
     points = transform(poses.astype(float), local.astype(float))
     frames, robots, count = gaps.shape
@@ -263,10 +302,18 @@ def support_polygons(motion: Motion, ground: Ground | None, offsets: np.ndarray)
     return Segments("support_polygon", ends.reshape(frames, -1, 2, 3), (0.1, 0.6, 0.35))
 
 
-def _bearing_points(articulation: Articulation, state: State, ground: Ground) -> tuple[jax.Array, ...]:
-    """Contact candidates: poses of their links [K, 7], points in the links' frames [K, 3], and gaps [K]."""
+def _bearing_points(
+    articulation: Articulation, state: State, ground: Ground
+) -> tuple[jax.Array, ...]:
+    """Contact candidates: poses of their links [K, 7], points in the links' frames [K, 3], and gaps
+    [K].
+    """
     contacts = artix.ground_contacts(artix.Scene(articulation, ground=ground), state).contacts
-    return artix.frame_pose(articulation, state)[jnp.array(contacts.links)], contacts.point, contacts.gap
+    return (
+        artix.frame_pose(articulation, state)[jnp.array(contacts.links)],
+        contacts.point,
+        contacts.gap,
+    )
 
 
 def _hull(points: np.ndarray) -> np.ndarray:

@@ -49,14 +49,17 @@ def render_png(
       path: the PNG file.
       robots: as for :func:`make_scene`.
       states: as for :func:`make_scene`.
-      frames: indices of the frames to draw, all in one picture: the last one solid, the others translucent.
+      frames: indices of the frames to draw, all in one picture: the last one solid, the others
+        translucent.
       size: width and height [pixels].
       camera: the camera; by default one that shows all robots of these frames.
       background: red, green and blue from 0 to 1; transparent when ``None``.
-      **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+      **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of
+        :func:`make_scene`.
 
     Raises:
-      ValueError: as for :func:`make_scene`, a frame does not exist, or the file's name ends in another format's suffix.
+      ValueError: as for :func:`make_scene`, a frame does not exist, or the file's name ends in
+        another format's suffix.
       OSError: the file cannot be written.
 
     Examples:
@@ -111,7 +114,9 @@ def draw_scene(
     """
     count = scene.num_frames
     if not frames or not all(-count <= frame < count for frame in frames):
-        raise ValueError(f"frames must be numbers from {-count} to {count - 1}; found {list(frames)}")
+        raise ValueError(
+            f"frames must be numbers from {-count} to {count - 1}; found {list(frames)}"
+        )
     if len(size) != 2 or min(size) < 1:
         raise ValueError(f"size must be a width and a height of at least one pixel; found {size}")
     chosen = [frame % count for frame in frames]
@@ -147,12 +152,13 @@ def save_video(
       fps: frames per second, at most ``1 / dt``.
       size: width and height [pixels], even numbers for ``.mp4``.
       camera: the camera; by default one that moves with the robots.
-      **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of :func:`make_scene`.
+      **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of
+        :func:`make_scene`.
 
     Raises:
       ImportError: imageio-ffmpeg is not installed.
-      ValueError: as for :func:`make_scene`, ``fps`` is not positive, the size is odd for ``.mp4``, or the file's name
-        ends in another suffix.
+      ValueError: as for :func:`make_scene`, ``fps`` is not positive, the size is odd for ``.mp4``,
+        or the file's name ends in another suffix.
       OSError: the file cannot be written.
 
     Examples:
@@ -166,7 +172,9 @@ def save_video(
     """
     suffix = Path(path).suffix.lower()
     if suffix not in _WRITERS:
-        raise ValueError(f"{os.fspath(path)}: videos are GIF or MP4 files; let its name end in .gif or .mp4")
+        raise ValueError(
+            f"{os.fspath(path)}: videos are GIF or MP4 files; let its name end in .gif or .mp4"
+        )
     if not fps > 0:
         raise ValueError(f"fps must be positive; found {fps}")
     if suffix == ".mp4" and any(length % 2 for length in size):
@@ -181,30 +189,43 @@ def save_video(
     def image(frame: int) -> np.ndarray:
         parts = _robots(scene, frame, 1.0) + _overlays(scene, frame) + floor
         moved = np.mean(scene.corners((frame,)) - first, axis=0) if camera is None else np.zeros(3)
-        follows = Camera(np.asarray(view.position) + moved, np.asarray(view.look_at) + moved, view.fov)
+        follows = Camera(
+            np.asarray(view.position) + moved, np.asarray(view.look_at) + moved, view.fov
+        )
         picture = shade(Triangles.join(parts), follows, size, samples=2, background=np.ones(3))
         return np.rint(255 * picture[..., :3]).astype(np.uint8)
 
     _WRITERS[suffix](path, map(image, frames), size, 1 / (step * dt))
 
 
-def _write_gif(path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float) -> None:
+def _write_gif(
+    path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float
+) -> None:
     from PIL import Image
 
     first, *others = (Image.fromarray(image).quantize(128) for image in images)
     write_atomically(
         path,
         lambda part: first.save(
-            part, format="GIF", save_all=True, append_images=others, duration=round(1000 / fps), loop=0
+            part,
+            format="GIF",
+            save_all=True,
+            append_images=others,
+            duration=round(1000 / fps),
+            loop=0,
         ),
     )
 
 
-def _write_mp4(path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float) -> None:
+def _write_mp4(
+    path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float
+) -> None:
     try:
         import imageio_ffmpeg
     except ImportError as error:
-        raise ImportError("MP4 videos need imageio-ffmpeg: pip install 'artix[video]'; GIFs do not") from error
+        raise ImportError(
+            "MP4 videos need imageio-ffmpeg: pip install 'artix[video]'; GIFs do not"
+        ) from error
 
     def write(part: Path) -> None:
         settings = {"fps": fps, "macro_block_size": 2, "output_params": ["-f", "mp4"]}
@@ -240,7 +261,9 @@ def _visual(crowd: Crowd, visual: Visual, frame: int, opacity: float) -> Triangl
     return _place(visual.mesh, poses, visual.color, crowd.opacities * visual.opacity * opacity)
 
 
-def _place(mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float) -> Triangles:
+def _place(
+    mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float
+) -> Triangles:
     """One mesh, placed in several poses [K, 7]."""
     corners, normals = mesh.vertices[mesh.faces].astype(float), corner_normals(mesh)
     world = transform(poses[:, None, None], corners).reshape(-1, 3, 3)
@@ -248,7 +271,11 @@ def _place(mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opac
     total = len(world)
     opacity = np.repeat(np.broadcast_to(opacities, len(poses)), len(corners))
     return Triangles(
-        world, turned, np.tile(np.asarray(color, float), (total, 1)), np.tile(opacity[:, None], (1, 3)), opacity > 0.9
+        world,
+        turned,
+        np.tile(np.asarray(color, float), (total, 1)),
+        np.tile(opacity[:, None], (1, 3)),
+        opacity > 0.9,
     )
 
 
@@ -259,7 +286,9 @@ def _axes(crowd: Crowd, frame: int, length: float) -> list[Triangles]:
     for axis, color in enumerate(AXIS_COLORS):
         along = np.eye(3)[axis]
         local = np.concatenate([0.5 * length * along, quaternion_from_z_to(along)])
-        parts.append(_place(cylinder_mesh(0.05 * length, 0.5 * length), compose(poses, local), color, 1.0))
+        parts.append(
+            _place(cylinder_mesh(0.05 * length, 0.5 * length), compose(poses, local), color, 1.0)
+        )
     return parts
 
 
@@ -275,8 +304,12 @@ def _overlays(scene: Scene, frame: int) -> list[Triangles]:
             length = float(np.linalg.norm(vector))
             if length > 2.0 * radius:
                 head = min(5.0 * radius, 0.5 * length)
-                parts.append(_rod(start, start + vector * (1.0 - head / length), radius, arrows.color))
-                pose = np.concatenate([start + vector * (1.0 - head / length), quaternion_from_z_to(vector)])
+                parts.append(
+                    _rod(start, start + vector * (1.0 - head / length), radius, arrows.color)
+                )
+                pose = np.concatenate(
+                    [start + vector * (1.0 - head / length), quaternion_from_z_to(vector)]
+                )
                 parts.append(_place(cone_mesh(2.2 * radius, head), pose[None], arrows.color, 1.0))
     for segments in scene.segments:
         ends = segments.ends[frame]
@@ -287,15 +320,23 @@ def _overlays(scene: Scene, frame: int) -> list[Triangles]:
 
 def _rod(start: np.ndarray, end: np.ndarray, radius: float, color: tuple[float, ...]) -> Triangles:
     pose = np.concatenate([0.5 * (start + end), quaternion_from_z_to(end - start)])
-    return _place(cylinder_mesh(radius, 0.5 * float(np.linalg.norm(end - start))), pose[None], color, 1.0)
+    return _place(
+        cylinder_mesh(radius, 0.5 * float(np.linalg.norm(end - start))), pose[None], color, 1.0
+    )
 
 
 def _ground(scene: Scene, frames: Sequence[int]) -> list[Triangles]:
-    """The ground. Planes, and the floor of a scene without ground, are tiles that fade with distance."""
+    """The ground. Planes, and the floor of a scene without ground, are tiles that fade with
+    distance.
+    """
     corners = scene.corners(frames)
     middle = 0.5 * (corners.min(axis=0) + corners.max(axis=0))
     reach = max(0.5 * float(np.linalg.norm(np.ptp(corners, axis=0)[:2])), 0.5 * scene.size)
-    surfaces = (Plane.of(point=(0.0, 0.0, scene.floor - 1e-4)),) if scene.ground is None else scene.ground.surfaces
+    surfaces = (
+        (Plane.of(point=(0.0, 0.0, scene.floor - 1e-4)),)
+        if scene.ground is None
+        else scene.ground.surfaces
+    )
     return [
         _place(height_field_mesh(one), _AT_ORIGIN, TERRAIN_COLOR, 1.0)
         if isinstance(one, HeightField)

@@ -1,4 +1,6 @@
-"""Motions in a browser (play, pause, scrub, speed, layers, plots of series), and as single HTML files."""
+"""Motions in a browser (play, pause, scrub, speed, layers, plots of series), and as single HTML
+files.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ class Viewer:
     Examples:
       >>> from artix import viewer
       >>> arm = artix.robots.load("arm7")
-      >>> motion = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 10))
+      >>> motion = jax.vmap(lambda key: artix.random_state(arm, key))(
+      ...     jax.random.split(jax.random.key(0), 10)
+      ... )
       >>> shown = viewer.view(arm, motion, 0.5, port=0)
       >>> shown.playing = False
       >>> shown.frame = 3
@@ -123,7 +127,9 @@ class Viewer:
                 continue
             if abs(place - self.frame) >= 1.0:  # The user moved the slider.
                 place = float(self.frame)
-            place = (place + passed * float(self._speed.value[:-1]) / self.scene.dt) % self.scene.num_frames
+            place = (
+                place + passed * float(self._speed.value[:-1]) / self.scene.dt
+            ) % self.scene.num_frames
             if int(place) != self.frame:
                 self.frame = int(place)
 
@@ -146,21 +152,23 @@ def view(
 ) -> Viewer:
     """Shows a motion in a browser, and in notebooks.
 
-    The panel plays and pauses, jumps to any frame, and sets the speed and the layers shown. The server runs in its own
-    threads until :meth:`Viewer.close` or the end of the process.
+    The panel plays and pauses, jumps to any frame, and sets the speed and the layers shown. The
+    server runs in its own threads until :meth:`Viewer.close` or the end of the process.
 
     Args:
-      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet or an :class:`artix.Scene`.
-      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
-        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n]; of a scene, by member.
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet or an
+        :class:`artix.Scene`.
+      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a
+        motion, [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n] or
+        [T, N, n]; of a scene, by member.
       dt: time from one frame to the next [s].
       ground: planes and height fields to draw; without it, a floor is drawn below the robots.
       series: curves to plot over time, by name: one curve [T] or several [T, C].
       host: the address to listen on; ``"0.0.0.0"`` accepts other machines.
       port: the port, or 0 for any free one; by default the first free one from 8080.
       open_browser: whether to open the page in a browser on this machine.
-      **options: ``visuals``, ``layout``, ``show``, ``contacts``, ``commands``, ``follow`` and ``title`` of
-        :func:`make_scene`.
+      **options: ``visuals``, ``layout``, ``show``, ``contacts``, ``commands``, ``follow`` and
+        ``title`` of :func:`make_scene`.
 
     Returns:
       The viewer; open its ``url``.
@@ -195,13 +203,15 @@ def _add_layer(gui: Any, layer: str, handles: list[Any], on: bool) -> None:
     @box.on_update
     def _(_: Any) -> None:
         for handle in handles:
-            if layer == "frames":  # These nodes are the parents of the surfaces, so only their axes are hidden.
+            if (
+                layer == "frames"
+            ):  # These nodes are the parents of the surfaces, so only their axes are hidden.
                 handle.show_axes = box.value
             else:
                 handle.visible = box.value
 
 
-# --- single files --------------------------------------------------------------------------------
+# --- single files -------------------------------------------------------------------------------
 
 
 def save_html(
@@ -218,23 +228,27 @@ def save_html(
 ) -> None:
     """Saves a motion as a single HTML file that plays in any browser.
 
-    The file contains everything, including viser's player (0.8 MB), and loads nothing from the network.
+    The file contains everything, including viser's player (0.8 MB), and loads nothing from the
+    network.
 
     Args:
       path: the file.
-      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet or an :class:`artix.Scene`.
-      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
-        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n]; of a scene, by member.
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet or an
+        :class:`artix.Scene`.
+      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a
+        motion, [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n] or
+        [T, N, n]; of a scene, by member.
       dt: time from one frame to the next [s].
       ground: planes and height fields to draw; without it, a floor is drawn below the robots.
       series: curves to plot over time below the motion, by name: one curve [T] or several [T, C].
       max_rate: the most frames kept per second of motion [1/s].
       dark_mode: whether the background is dark.
-      **options: ``visuals``, ``layout``, ``show``, ``contacts``, ``commands``, ``follow`` and ``title`` of
-        :func:`make_scene`.
+      **options: ``visuals``, ``layout``, ``show``, ``contacts``, ``commands``, ``follow`` and
+        ``title`` of :func:`make_scene`.
 
     Raises:
-      ValueError: as for :func:`make_scene`, ``max_rate`` is not positive, or a series is not as long as the motion.
+      ValueError: as for :func:`make_scene`, ``max_rate`` is not positive, or a series is not as
+        long as the motion.
       OSError: the file cannot be written.
       ImportError: viser is not installed.
 
@@ -311,11 +325,14 @@ def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict
         values = np.asarray(curves, float)
         if values.ndim not in (1, 2) or len(values) != num_frames:
             raise ValueError(
-                f"series {name!r} must have shape [{num_frames}] or [{num_frames}, C]; found {values.shape}"
+                f"series {name!r} must have shape [{num_frames}] or [{num_frames}, C]; found "
+                f"{values.shape}"
             )
         values = values.reshape(num_frames, -1)
         if not 1 <= values.shape[1] <= MAX_CURVES:
-            raise ValueError(f"series {name!r} has {values.shape[1]} curves; give from 1 to {MAX_CURVES} of them")
+            raise ValueError(
+                f"series {name!r} has {values.shape[1]} curves; give from 1 to {MAX_CURVES} of them"
+            )
         checked[name] = values
     return checked
 
@@ -338,13 +355,25 @@ class Plot:
         finite = kept[np.isfinite(kept)] if np.isfinite(kept).any() else np.zeros(1)
         self._low, self._high = float(finite.min()), float(finite.max())
         margin = 0.05 * (self._high - self._low) or 1.0
-        labels = [name] if len(self._curves) == 1 else [f"{name} {k}" for k in range(len(self._curves))]
-        lines = [{"label": label, "stroke": COLORS[k % len(COLORS)], "width": 1.5} for k, label in enumerate(labels)]
+        labels = (
+            [name] if len(self._curves) == 1 else [f"{name} {k}" for k in range(len(self._curves))]
+        )
+        lines = [
+            {"label": label, "stroke": COLORS[k % len(COLORS)], "width": 1.5}
+            for k, label in enumerate(labels)
+        ]
         self._handle = gui.add_uplot(
             data=self._data(0),
-            series=({"label": "time [s]"}, *lines, {"label": "now", "stroke": "#1f2933", "width": 1}),
+            series=(
+                {"label": "time [s]"},
+                *lines,
+                {"label": "now", "stroke": "#1f2933", "width": 1},
+            ),
             title=name,
-            scales={"x": {"time": False}, "y": {"auto": False, "range": (self._low - margin, self._high + margin)}},
+            scales={
+                "x": {"time": False},
+                "y": {"auto": False, "range": (self._low - margin, self._high + margin)},
+            },
             legend={"show": 1 < len(self._curves) <= 6},
             aspect=1.7,
         )
@@ -354,7 +383,9 @@ class Plot:
         self._handle.data = self._data(frame)
 
     def _data(self, frame: int) -> tuple[np.ndarray, ...]:
-        """The times, the curves, and a vertical line at the frame, whose time occurs twice for that purpose."""
+        """The times, the curves, and a vertical line at the frame, whose time occurs twice for that
+        purpose.
+        """
         place = min(frame // self._stride, len(self._time) - 1)
         twice = np.insert(np.arange(len(self._time)), place, place)
         cursor = np.full(len(twice), np.nan)
@@ -362,7 +393,7 @@ class Plot:
         return (self._time[twice], *(curve[twice] for curve in self._curves), cursor)
 
 
-# --- plots in HTML -------------------------------------------------------------------------------
+# --- plots in HTML ------------------------------------------------------------------------------
 
 #: Height of each plot [pixels].
 HEIGHT = 96
@@ -370,8 +401,10 @@ HEIGHT = 96
 STYLE = """<style>
 html body { display: flex; flex-direction: column; }
 html body > #root { flex: 1 1 0; min-height: 0; height: auto; }
-#plots { flex: none; max-height: 50%; overflow-y: auto; font: 11px sans-serif; color: INK; background: PAPER; }
-#plots figure { position: relative; height: HEIGHTpx; margin: 0; border-top: 1px solid #8884; cursor: crosshair; }
+#plots { flex: none; max-height: 50%; overflow-y: auto; }
+#plots { font: 11px sans-serif; color: INK; background: PAPER; }
+#plots figure { position: relative; height: HEIGHTpx; margin: 0; }
+#plots figure { border-top: 1px solid #8884; cursor: crosshair; }
 #plots .area { position: absolute; inset: 20px 12px 6px 64px; }
 #plots svg { position: absolute; width: 100%; height: 100%; overflow: visible; }
 #plots path { fill: none; stroke-width: 1.5; vector-effect: non-scaling-stroke; }
@@ -401,8 +434,10 @@ SCRIPT = """<script>
     const area = event.currentTarget.querySelector(".area").getBoundingClientRect();
     const track = thumb.parentElement, box = track.getBoundingClientRect();
     const share = Math.min(Math.max((event.clientX - area.left) / area.width, 0), 1);
-    const there = { clientX: box.left + share * box.width, clientY: box.top + 1, bubbles: true, buttons: 1 };
-    for (const kind of ["mousedown", "mousemove", "mouseup"]) track.dispatchEvent(new MouseEvent(kind, there));
+    const x = box.left + share * box.width;
+    const there = { clientX: x, clientY: box.top + 1, bubbles: true, buttons: 1 };
+    for (const kind of ["mousedown", "mousemove", "mouseup"])
+      track.dispatchEvent(new MouseEvent(kind, there));
   };
   for (const figure of document.querySelectorAll("#plots figure"))
     for (const kind of ["mousedown", "mousemove"]) figure.addEventListener(kind, press);
@@ -411,7 +446,9 @@ SCRIPT = """<script>
 """
 
 
-def with_plots(page: str, series: Mapping[str, np.ndarray], dt: float, duration: float, *, dark_mode: bool) -> str:
+def with_plots(
+    page: str, series: Mapping[str, np.ndarray], dt: float, duration: float, *, dark_mode: bool
+) -> str:
     """Adds plots below the player to a page of viser.
 
     Args:
@@ -423,7 +460,11 @@ def with_plots(page: str, series: Mapping[str, np.ndarray], dt: float, duration:
     """
     if not series:
         return page
-    colors = {"INK": "#c9d1d9", "PAPER": "#141414"} if dark_mode else {"INK": "#1f2933", "PAPER": "#ffffff"}
+    colors = (
+        {"INK": "#c9d1d9", "PAPER": "#141414"}
+        if dark_mode
+        else {"INK": "#1f2933", "PAPER": "#ffffff"}
+    )
     style = STYLE.replace("HEIGHT", str(HEIGHT))
     for word, color in colors.items():
         style = style.replace(word, color)
@@ -438,17 +479,25 @@ def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
     finite = kept[np.isfinite(kept)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     across = 1000.0 * dt * stride * np.arange(len(kept)) / duration
-    down = 100.0 * (high - kept) / (high - low) if high > low else np.where(np.isfinite(kept), 50.0, np.nan)
+    down = (
+        100.0 * (high - kept) / (high - low)
+        if high > low
+        else np.where(np.isfinite(kept), 50.0, np.nan)
+    )
     labels = [name] if kept.shape[1] == 1 else [f"{name} {k}" for k in range(kept.shape[1])]
     colors = [COLORS[k % len(COLORS)] for k in range(len(labels))]
     paths = "".join(
-        f'<path stroke="{color}" d="{_path(across, curve)}"/>' for color, curve in zip(colors, down.T, strict=True)
+        f'<path stroke="{color}" d="{_path(across, curve)}"/>'
+        for color, curve in zip(colors, down.T, strict=True)
     )
     legend = zip(labels, colors, strict=True) if len(labels) <= 6 else [(name, "inherit")]
-    caption = "".join(f'<span style="color: {color}">{html.escape(label)}</span>' for label, color in legend)
+    caption = "".join(
+        f'<span style="color: {color}">{html.escape(label)}</span>' for label, color in legend
+    )
     return (
         f"<figure><figcaption>{caption}</figcaption>"
-        f'<span class="end" style="top: 14px">{high:.3g}</span><span class="end" style="bottom: 0">{low:.3g}</span>'
+        f'<span class="end" style="top: 14px">{high:.3g}</span>'
+        f'<span class="end" style="bottom: 0">{low:.3g}</span>'
         f'<div class="area"><svg viewBox="0 0 1000 100" preserveAspectRatio="none">{paths}</svg>'
         f'<div class="now"></div></div></figure>\n'
     )

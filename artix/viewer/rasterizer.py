@@ -1,4 +1,5 @@
-"""Cameras, and triangles shaded and rasterised for them with NumPy only: no GPU, display or browser.
+"""Cameras, and triangles shaded and rasterised for them with NumPy only: no GPU, display or
+browser.
 
 Light comes from above, with shadows, and the floor fades.
 """
@@ -52,7 +53,9 @@ class Triangles:
 
 
 def corner_normals(mesh: TriangleMesh) -> np.ndarray:
-    """Normals at the corners of each triangle [F, 3, 3]: means over the triangles of a vertex, weighted by area."""
+    """Normals at the corners of each triangle [F, 3, 3]: means over the triangles of a vertex,
+    weighted by area.
+    """
     corners = mesh.vertices[mesh.faces].astype(float)
     crossed = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     sums = np.zeros((len(mesh.vertices), 3))
@@ -62,7 +65,12 @@ def corner_normals(mesh: TriangleMesh) -> np.ndarray:
 
 
 def shade(
-    triangles: Triangles, camera: Camera, size: tuple[int, int], *, samples: int = 2, background: np.ndarray | None
+    triangles: Triangles,
+    camera: Camera,
+    size: tuple[int, int],
+    *,
+    samples: int = 2,
+    background: np.ndarray | None,
 ) -> np.ndarray:
     """Draws a picture of triangles.
 
@@ -71,7 +79,8 @@ def shade(
       camera: the camera.
       size: width and height [pixels].
       samples: samples per pixel along each axis.
-      background: the colour behind them, red, green and blue from 0 to 1, shape [3]; transparent when ``None``.
+      background: the colour behind them, red, green and blue from 0 to 1, shape [3]; transparent
+        when ``None``.
 
     Returns:
       Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
@@ -114,7 +123,9 @@ def _draw(
     point = np.einsum("pk,pki->pi", weights, shown.corners.astype(np.float32)[index])
     normal = _unit(np.einsum("pk,pki->pi", weights, shown.normals.astype(np.float32)[index]))
     away = _unit(np.asarray(camera.position, np.float32) - point)
-    normal *= np.where(_dot(normal, away) < 0, np.float32(-1), np.float32(1))[:, None]  # Surfaces have two sides.
+    normal *= np.where(_dot(normal, away) < 0, np.float32(-1), np.float32(1))[
+        :, None
+    ]  # Surfaces have two sides.
     lit = 1.0 if shadows is None else shadows.lit(point, normal)
     direct = np.maximum(normal @ LIGHT.astype(np.float32), 0) * lit
     gloss = 0.14 * np.maximum(_dot(normal, _unit(away + LIGHT.astype(np.float32))), 0) ** 40 * lit
@@ -138,7 +149,8 @@ class Shadows(NamedTuple):
     """What the light sees: a map of depths.
 
     Attributes:
-      depth: the depth behind which each texel has shadow, and a border of two texels without any, [S + 4, S + 4].
+      depth: the depth behind which each texel has shadow, and a border of two texels without any,
+        [S + 4, S + 4].
       axes: axes of the map as columns, the last one away from the light.
       low: where the map begins [m], shape [2].
       scale: texels per metre.
@@ -167,7 +179,9 @@ class Shadows(NamedTuple):
 
     def lit(self, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
         """How much light reaches each point, from 0 to 1."""
-        moved = point + normal * np.float32(2.5 / self.scale)  # Away from its own surface by more than a texel.
+        moved = point + normal * np.float32(
+            2.5 / self.scale
+        )  # Away from its own surface by more than a texel.
         x, y, depth = self.axes.T.astype(np.float32) @ moved.T
         x = (x - np.float32(self.low[0])) * self.scale
         y = (y - np.float32(self.low[1])) * self.scale
@@ -178,7 +192,9 @@ class Shadows(NamedTuple):
         place = np.floor(y[near] + 2).astype(int) * row + np.floor(x[near] + 2).astype(int)
         offsets = [row * y + x for y in (-1, 0, 1) for x in (-1, 0, 1)]
         light = np.ones(len(point), np.float32)
-        light[near] = sum((self.depth.ravel()[place + k] > depth).astype(np.float32) for k in offsets) / len(offsets)
+        light[near] = sum(
+            (self.depth.ravel()[place + k] > depth).astype(np.float32) for k in offsets
+        ) / len(offsets)
         return light
 
 
@@ -204,19 +220,23 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
     """Finds the nearest triangle of each pixel.
 
     Args:
-      corners: corners of N triangles in the picture: x right and y down in pixels, and depth, shape [N, 3, 3]. Leave
-        out triangles behind the camera.
+      corners: corners of N triangles in the picture: x right and y down in pixels, and depth, shape
+        [N, 3, 3]. Leave out triangles behind the camera.
       size: width and height of the picture.
-      perspective: whether the camera is perspective: then reciprocals of depths are linear in the picture.
+      perspective: whether the camera is perspective: then reciprocals of depths are linear in the
+        picture.
     """
     width, height = size
     x, y, z = np.moveaxis(corners, 2, 0)
-    low, high = (np.clip(np.rint(edge(y, axis=1)).astype(int), 0, height) for edge in (np.min, np.max))
+    low, high = (
+        np.clip(np.rint(edge(y, axis=1)).astype(int), 0, height) for edge in (np.min, np.max)
+    )
     planes, is_flat = _barycentric(x, y)
     live = np.flatnonzero(~is_flat & (high > low))
     owner = np.repeat(live, (high - low)[live])
     row = low[owner] + _count(high[live] - low[live])
-    # In a row, each coordinate is linear in x, and the pixels where none is negative are successive.
+    # In a row, each coordinate is linear in x, and the pixels where none is negative are
+    # successive.
     slope = planes[owner, :, 0]
     start = planes[owner, :, 1] * (row + 0.5)[:, None] + planes[owner, :, 2]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -247,11 +267,17 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
     weights[drawn] = np.einsum("pki,pi->pk", planes[of], place)
     if perspective:
         weights[drawn] *= depth[drawn, None] / z[of]
-    return Fragments(triangle.reshape(height, width), depth.reshape(height, width), weights.reshape(height, width, 3))
+    return Fragments(
+        triangle.reshape(height, width),
+        depth.reshape(height, width),
+        weights.reshape(height, width, 3),
+    )
 
 
 def _barycentric(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Barycentric coordinates of triangles as functions of x, y and 1, [N, 3, 3]; whether a triangle has no area."""
+    """Barycentric coordinates of triangles as functions of x, y and 1, [N, 3, 3]; whether a
+    triangle has no area.
+    """
     (x0, x1, x2), (y0, y1, y2) = x.T, y.T
     area = (x1 - x0) * (y2 - y0) - (x2 - x0) * (y1 - y0)
     is_flat = np.abs(area) <= 1e-9
@@ -270,7 +296,11 @@ def _count(numbers: np.ndarray) -> np.ndarray:
 def _chunks(counts: np.ndarray) -> list[np.ndarray]:
     """Indices of the rows of triangles that have any pixels, in groups of bounded size."""
     live = np.flatnonzero(counts)
-    return np.split(live, np.flatnonzero(np.diff(np.cumsum(counts[live]) // AT_ONCE)) + 1) if len(live) else []
+    return (
+        np.split(live, np.flatnonzero(np.diff(np.cumsum(counts[live]) // AT_ONCE)) + 1)
+        if len(live)
+        else []
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,22 +346,36 @@ class Camera:
         """
         cloud = np.asarray(points, float).reshape(-1, 3)
         middle = 0.5 * (cloud.min(axis=0) + cloud.max(axis=0))
-        out = np.array([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)])
+        out = np.array(
+            [
+                np.cos(elevation) * np.cos(azimuth),
+                np.cos(elevation) * np.sin(azimuth),
+                np.sin(elevation),
+            ]
+        )
         right, up, _ = _camera_axes(out)
         half = np.tan(0.5 * fov)
         far = cloud - middle
-        needed = [far @ out + np.abs(far @ right) / (half * aspect), far @ out + np.abs(far @ up) / half]
+        needed = [
+            far @ out + np.abs(far @ right) / (half * aspect),
+            far @ out + np.abs(far @ up) / half,
+        ]
         distance = margin * max(float(np.max(needed)), 1e-3)
         return cls(tuple((middle + distance * out).tolist()), tuple(middle.tolist()), fov)
 
     def project(self, points: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-        """Projects points [..., 3] onto a picture of this width and height: x right, y down [pixels], depth [m]."""
+        """Projects points [..., 3] onto a picture of this width and height: x right, y down
+        [pixels], depth [m].
+        """
         position = np.asarray(self.position, float)
         right, up, back = _camera_axes(position - np.asarray(self.look_at, float))
         seen = points - position
         depth = -(seen @ back)
         scale = 0.5 * size[1] / np.tan(0.5 * self.fov) / np.where(np.abs(depth) > 1e-9, depth, 1e-9)
-        return np.stack([0.5 * size[0] + seen @ right * scale, 0.5 * size[1] - seen @ up * scale, depth], axis=-1)
+        return np.stack(
+            [0.5 * size[0] + seen @ right * scale, 0.5 * size[1] - seen @ up * scale, depth],
+            axis=-1,
+        )
 
 
 def _camera_axes(back: np.ndarray) -> np.ndarray:

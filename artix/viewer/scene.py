@@ -1,6 +1,7 @@
 """Scenes: robots with surfaces on their links, and the ground, with what is drawn over them.
 
-A scene has the poses of all links of all robots in all frames, for still states, motions and batches.
+A scene has the poses of all links of all robots in all frames, for still states, motions and
+batches.
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ Layout: TypeAlias = Literal["grid", "overlaid"]
 #: The layers of robots that can be shown; the default is ``"visual"``.
 LAYERS = ("visual", "collision", "frames", "center_of_mass", "support_polygon")
 #: Colours for robots without any, kind by kind.
-KIND_COLORS = ((0.30, 0.52, 0.75), (0.89, 0.34, 0.18), (0.91, 0.66, 0.15), (0.36, 0.55, 0.24), (0.49, 0.31, 0.66))
+KIND_COLORS = (
+    (0.30, 0.52, 0.75),
+    (0.89, 0.34, 0.18),
+    (0.91, 0.66, 0.15),
+    (0.36, 0.55, 0.24),
+    (0.49, 0.31, 0.66),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,13 +75,19 @@ class Crowd:
     opacities: np.ndarray
 
     def corners(self, frames: Sequence[int] | np.ndarray = (0,)) -> np.ndarray:
-        """The corners of the bounding box of each of V surfaces in F frames, in world axes, [V, F, K, 8, 3] [m]."""
+        """The corners of the bounding box of each of V surfaces in F frames, in world axes,
+        [V, F, K, 8, 3] [m].
+        """
         corners = list[np.ndarray]()
         for visual in self.visuals:
             ends = visual.mesh.vertices.min(axis=0), visual.mesh.vertices.max(axis=0)
-            box = np.array([[ends[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], float)
+            box = np.array(
+                [[ends[k >> axis & 1][axis] for axis in range(3)] for k in range(8)], float
+            )
             inside = transform(np.asarray(visual.pose, float), box)
-            corners.append(transform(self.poses[np.asarray(frames)][:, :, visual.link, None], inside))
+            corners.append(
+                transform(self.poses[np.asarray(frames)][:, :, visual.link, None], inside)
+            )
         return np.stack(corners)
 
 
@@ -93,12 +106,15 @@ class Scene:
       marks: points.
       size: typical length of one robot [m].
       title: the title of its window.
-      path: how far the camera has travelled at each time, shape [T, 3] [m]; ``None`` if it stands still.
+      path: how far the camera has travelled at each time, shape [T, 3] [m]; ``None`` if it stands
+        still.
 
     Examples:
       >>> from artix import viewer
       >>> arm = artix.robots.load("arm7")
-      >>> motion = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 10))
+      >>> motion = jax.vmap(lambda key: artix.random_state(arm, key))(
+      ...     jax.random.split(jax.random.key(0), 10)
+      ... )
       >>> scene = viewer.make_scene(arm, motion, 0.02, show=("visual", "frames"))
       >>> scene.num_frames, sorted(scene.layers), scene.corners([0]).shape[1:]
       (10, ['frames', 'visual'], (3,))
@@ -122,8 +138,14 @@ class Scene:
         return len(self.crowds[0].poses)
 
     def corners(self, frames: Sequence[int] | None = None) -> np.ndarray:
-        """The corners of the bounding boxes of all surfaces in some frames (default: 25 of them), [..., 3] [m]."""
-        chosen = np.unique(np.linspace(0, self.num_frames - 1, 25).astype(int)) if frames is None else np.array(frames)
+        """The corners of the bounding boxes of all surfaces in some frames (default: 25 of them),
+        [..., 3] [m].
+        """
+        chosen = (
+            np.unique(np.linspace(0, self.num_frames - 1, 25).astype(int))
+            if frames is None
+            else np.array(frames)
+        )
         return np.concatenate([crowd.corners(chosen).reshape(-1, 3) for crowd in self.crowds])
 
 
@@ -144,37 +166,40 @@ def make_scene(
     """Builds a scene of robots, their motion, and everything that is drawn with it.
 
     Args:
-      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet, or an :class:`artix.Scene`,
-        whose robots are drawn where they are, on its ground.
-      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a motion, [T, N, n]
-        for motions of a batch; of N articulations or of a fleet: [N, n] or [T, N, n]; of a scene, by member: [n] or
-        [T, n].
+      robots: one articulation, whose arrays may have a leading axis [N] of robots, a fleet, or an
+        :class:`artix.Scene`, whose robots are drawn where they are, on its ground.
+      states: of one articulation: leaves ``joint_position`` of shape [n] for a still, [T, n] for a
+        motion, [T, N, n] for motions of a batch; of N articulations or of a fleet: [N, n] or
+        [T, N, n]; of a scene, by member: [n] or [T, n].
       dt: time from one frame to the next [s].
-      visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology name, for a scene
-        by member. By default :func:`visuals_of` each robot.
-      ground: planes and height fields to draw; the scene's by default. Without any, a floor is drawn below the
-        robots.
-      layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground. ``"overlaid"`` leaves
-        them where they are, the first solid and the others translucent. By default a grid; overlaid on ground that is
-        not level.
+      visuals: what to draw, as :func:`load_visuals` reads it; for a fleet, a dictionary by topology
+        name, for a scene by member. By default :func:`visuals_of` each robot.
+      ground: planes and height fields to draw; the scene's by default. Without any, a floor is
+        drawn below the robots.
+      layout: ``"grid"`` puts robots side by side, all on the floor where there is no ground.
+        ``"overlaid"`` leaves them where they are, the first solid and the others translucent. By
+        default a grid; overlaid on ground that is not level.
       show: the layers to show, or a single one, out of :data:`LAYERS`.
-      contacts: the ``contacts`` or ``link_contacts`` of each frame, as ``step_and_report`` returns them; leaves with
-        leading axes [T], or [T, N] for a batch. Alternatively a pair of arrays, points [m] and forces [N] in world
-        axes, of shape [T, K, 3] or [T, N, K, 3]; a fleet whose kinds have different numbers of contacts pads them with
-        zeros to a common K. For a scene, a dictionary by member. Forces are drawn as arrows; a force equal to the
-        robot's weight is as long as the robot.
-      commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with the heading: shape
-        [T, 3], or [T, N, 3] for a batch, not for a scene. They are drawn as arrows above the robots.
-      follow: whether the camera of a browser travels with the root of the first robot, over the ground and not up and
-        down. By default it does if there is a single robot that travels further than its own length.
+      contacts: the ``contacts`` or ``link_contacts`` of each frame, as ``step_and_report`` returns
+        them; leaves with leading axes [T], or [T, N] for a batch. Alternatively a pair of arrays,
+        points [m] and forces [N] in world axes, of shape [T, K, 3] or [T, N, K, 3]; a fleet whose
+        kinds have different numbers of contacts pads them with zeros to a common K. For a scene, a
+        dictionary by member. Forces are drawn as arrows; a force equal to the robot's weight is as
+        long as the robot.
+      commands: commanded velocities, forward and left [m/s] and yaw [rad/s], in axes that turn with
+        the heading: shape [T, 3], or [T, N, 3] for a batch, not for a scene. They are drawn as
+        arrows above the robots.
+      follow: whether the camera of a browser travels with the root of the first robot, over the
+        ground and not up and down. By default it does if there is a single robot that travels
+        further than its own length.
       title: the title of the browser's window; by default the names of the robots.
 
     Returns:
       The scene, with T frames in world axes.
 
     Raises:
-      ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is not positive, a layer
-        or layout is unknown, or visuals do not fit the robots.
+      ValueError: states, contacts or commands have other shapes, a state is not finite, ``dt`` is
+        not positive, a layer or layout is unknown, or visuals do not fit the robots.
 
     Examples:
       >>> from artix import viewer
@@ -196,7 +221,10 @@ def make_scene(
             (robots,) = robots.articulations
     if isinstance(robots, artix.Scene):
         if layout is not None or commands is not None:
-            raise ValueError("layout and commands do not apply to a scene: its members have positions of their own")
+            raise ValueError(
+                "layout and commands do not apply to a scene: its members have positions of their "
+                "own"
+            )
         whole = _scene_of_members(robots, states, dt, visuals, ground, show, contacts)
         return dataclasses.replace(whole, path=_path(whole, follow), title=title or whole.title)
     if isinstance(states, Mapping) or isinstance(contacts, Mapping):
@@ -205,7 +233,9 @@ def make_scene(
     kinds = motion.kinds()
     crowds = [_crowd(kind, visuals, number, kinds[:number]) for number, kind in enumerate(kinds)]
     size = max(map(_extent, crowds))
-    offsets = _lay_out(kinds, crowds, layout or ("grid" if is_level(ground) else "overlaid"), ground)
+    offsets = _lay_out(
+        kinds, crowds, layout or ("grid" if is_level(ground) else "overlaid"), ground
+    )
     arrows = list[Arrows]()
     segments = list[Segments]()
     marks = list[Marks]()
@@ -239,10 +269,17 @@ def _scene_of_members(
     contacts: ContactsToShow | Mapping[str, ContactsToShow] | None,
 ) -> Scene:
     """Several articulations in one world."""
-    by_member: dict[str, Any] = {"states": states, "visuals": visuals or {}, "contacts": contacts or {}}
+    by_member: dict[str, Any] = {
+        "states": states,
+        "visuals": visuals or {},
+        "contacts": contacts or {},
+    }
     for what, members in by_member.items():
         if not isinstance(members, Mapping):
-            raise ValueError(f"{what} of a scene: expected a dictionary by member, found {type(members).__name__}")
+            raise ValueError(
+                f"{what} of a scene: expected a dictionary by member, found "
+                f"{type(members).__name__}"
+            )
         world.members_of(f"{what} of a scene", members, None if what == "states" else lambda: None)
     crowds = list[Crowd]()
     overlays = list[Scene]()
@@ -253,10 +290,17 @@ def _scene_of_members(
         touch = by_member["contacts"].get(name)
         can_touch = any(not shape.sensor for shape in world.topologies[number].geometries)
         layers = [layer for layer in show if can_touch or layer != "support_polygon"]
-        drawing: dict[str, Any] = {"visuals": shapes, "ground": ground, "show": layers, "contacts": touch}
+        drawing: dict[str, Any] = {
+            "visuals": shapes,
+            "ground": ground,
+            "show": layers,
+            "contacts": touch,
+        }
         part = make_scene(robot, by_member["states"][name], dt, **drawing)
         if number and part.num_frames != overlays[0].num_frames:
-            raise ValueError(f"states of {name!r} have {part.num_frames} frames, others {overlays[0].num_frames}")
+            raise ValueError(
+                f"states of {name!r} have {part.num_frames} frames, others {overlays[0].num_frames}"
+            )
         crowds.append(dataclasses.replace(part.crowds[0], name=name))
         overlays.append(part)
 
@@ -274,14 +318,24 @@ def _scene_of_members(
 
 
 def _crowd(
-    kind: Kind, visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None, number: int, before: Sequence[Kind]
+    kind: Kind,
+    visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None,
+    number: int,
+    before: Sequence[Kind],
 ) -> Crowd:
     """The robots of a kind. Kinds with the same name are numbered."""
     same = sum(other.topology.name == kind.topology.name for other in before)
     name = f"{kind.topology.name}#{same + 1}" if same else kind.topology.name
     shapes = _visuals_of_kind(kind, visuals, number)
     collisions = collision_visuals(kind.articulation)
-    return Crowd(name, kind.topology.link_names, shapes, collisions, kind.poses.copy(), np.ones(len(kind.members)))
+    return Crowd(
+        name,
+        kind.topology.link_names,
+        shapes,
+        collisions,
+        kind.poses.copy(),
+        np.ones(len(kind.members)),
+    )
 
 
 def scene_of(crowds: Sequence[Crowd], *, dt: float = 1.0, ground: Ground | None = None) -> Scene:
@@ -326,14 +380,18 @@ def colored(visuals: Sequence[Visual], number: int) -> tuple[Visual, ...]:
       (0.3, 0.52, 0.75)
     """
     color = KIND_COLORS[number % len(KIND_COLORS)]
-    return tuple(dataclasses.replace(one, color=color) if one.color is None else one for one in visuals)
+    return tuple(
+        dataclasses.replace(one, color=color) if one.color is None else one for one in visuals
+    )
 
 
 def _visuals_of_kind(
     kind: Kind, visuals: Sequence[Visual] | Mapping[str, Sequence[Visual]] | None, number: int
 ) -> tuple[Visual, ...]:
     chosen = visuals.get(kind.topology.name) if isinstance(visuals, Mapping) else visuals
-    shapes = visuals_of(kind.articulation) if chosen is None else checked_visuals(chosen, kind.topology)
+    shapes = (
+        visuals_of(kind.articulation) if chosen is None else checked_visuals(chosen, kind.topology)
+    )
     return colored(shapes, number)
 
 
@@ -347,7 +405,9 @@ def _extent(crowd: Crowd) -> float:
 
 
 def _path(scene: Scene, follow: bool | None) -> np.ndarray | None:
-    """How far the first robot's root has moved over the ground, [T, 3]; ``None`` if not followed."""
+    """How far the first robot's root has moved over the ground, [T, 3]; ``None`` if not
+    followed.
+    """
     way = scene.crowds[0].poses[:, 0, 0, :3] * [1.0, 1.0, 0.0]
     way = way - way[0]
     if follow is None:
@@ -369,8 +429,12 @@ def _lowest(crowd: Crowd) -> float:
     return float(crowd.corners(frames)[..., 2].min())
 
 
-def _lay_out(kinds: Sequence[Kind], crowds: Sequence[Crowd], layout: Layout, ground: Ground | None) -> np.ndarray:
-    """Moves the robots apart, or lets one stand out among those at its place; returns how each is moved, [N, 3]."""
+def _lay_out(
+    kinds: Sequence[Kind], crowds: Sequence[Crowd], layout: Layout, ground: Ground | None
+) -> np.ndarray:
+    """Moves the robots apart, or lets one stand out among those at its place; returns how each is
+    moved, [N, 3].
+    """
     count = sum(len(kind.members) for kind in kinds)
     offsets = np.zeros((count, 3))
     opacities = np.ones(count)
@@ -392,7 +456,10 @@ def _grid(count: int, kinds: Sequence[Kind], reach: np.ndarray) -> np.ndarray:
     spacing = 2.2 * np.maximum(reach, 0.3 * reach.max())
     columns = int(np.ceil(np.sqrt(count * spacing[0] / spacing[1])))
     number = np.arange(count)
-    places = np.stack([-(number // columns), number % columns, np.zeros(count)], axis=1) * [*spacing, 0.0]
+    places = np.stack([-(number // columns), number % columns, np.zeros(count)], axis=1) * [
+        *spacing,
+        0.0,
+    ]
     places -= 0.5 * (places.min(axis=0) + places.max(axis=0))
     for kind in kinds:
         places[kind.members, :2] -= kind.poses[0, :, 0, :2]

@@ -33,8 +33,8 @@ class Poser:
       url: its address for a browser on this machine.
       server: the ``viser.ViserServer``.
       nodes: its viser nodes.
-      sliders: viser's sliders, by the names of the degrees of freedom. They are in degrees, or in metres for a
-        degree of freedom that slides.
+      sliders: viser's sliders, by the names of the degrees of freedom. They are in degrees, or in
+        metres for a degree of freedom that slides.
 
     Examples:
       >>> from artix import viewer
@@ -62,7 +62,9 @@ class Poser:
         with gui.add_folder("show", expand_by_default=False):
             add_layers(gui, self.nodes)
         topology = articulation.topology
-        self._target = server.scene.add_transform_controls("/target", scale=0.25 * scene.size, visible=False)
+        self._target = server.scene.add_transform_controls(
+            "/target", scale=0.25 * scene.size, visible=False
+        )
         self._target.on_update(lambda _: self._drag())
         names = (NO_FRAME, *topology.frame_names, *reversed(topology.link_names))
         self._frame = gui.add_dropdown("drag frame", names, initial_value=NO_FRAME)
@@ -85,7 +87,8 @@ class Poser:
         """Moves the joints.
 
         Args:
-          joint_position: shape [n]; entries of mimic joints are overwritten by the joints they follow.
+          joint_position: shape [n]; entries of mimic joints are overwritten by the joints they
+            follow.
 
         Raises:
           ValueError: the shape is wrong, or an entry is not finite.
@@ -93,7 +96,8 @@ class Poser:
         position = np.array(joint_position, float)
         if position.shape != self._state.joint_position.shape or not np.isfinite(position).all():
             raise ValueError(
-                f"joint_position must be finite, of shape {self._state.joint_position.shape}; found {position}"
+                f"joint_position must be finite, of shape {self._state.joint_position.shape}; "
+                f"found {position}"
             )
         with self._lock:
             position = apply_mimics(self._articulation, position)
@@ -108,7 +112,9 @@ class Poser:
                 if abs(value - slider.value) > 1e-4 * self._units[dof]:
                     slider.value = value
             self._is_setting = False
-            self.nodes.place(self._kind, np.asarray(self._poses(self._articulation, self._state), float))
+            self.nodes.place(
+                self._kind, np.asarray(self._poses(self._articulation, self._state), float)
+            )
 
     def close(self) -> None:
         """Stops the server."""
@@ -124,7 +130,10 @@ class Poser:
         gui = self.server.gui
         topology = self._articulation.topology
         # A mimic joint follows another slider and has none.
-        free = [Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers)) for limb in limbs]
+        free = [
+            Limb(limb.name, tuple(dof for dof in limb.dofs if dof not in self._followers))
+            for limb in limbs
+        ]
         free = [limb for limb in free if limb.dofs]
         is_long = sum(len(limb.dofs) for limb in free) > MANY_SLIDERS
         search = gui.add_text("search joints", initial_value="", visible=is_long)
@@ -156,7 +165,9 @@ class Poser:
     def _slider(self, label: str, dof: int) -> Any:
         start = float(self._state.joint_position[dof])
         low, high, step, value = slider_numbers(self._articulation, dof, start)
-        slider = self.server.gui.add_slider(label, min=low, max=high, step=step, initial_value=value)
+        slider = self.server.gui.add_slider(
+            label, min=low, max=high, step=step, initial_value=value
+        )
 
         def moved(_: Any) -> None:
             if not self._is_setting:
@@ -180,7 +191,9 @@ class Poser:
         if name != NO_FRAME:
             w, x, y, z = self._target.wxyz
             target = jnp.asarray([*self._target.position, x, y, z, w], self._articulation.dtype)
-            self.set(np.asarray(_drag_frame(self._articulation, self.state, name, target).joint_position))
+            self.set(
+                np.asarray(_drag_frame(self._articulation, self.state, name, target).joint_position)
+            )
 
 
 def pose(
@@ -196,12 +209,15 @@ def pose(
 ) -> Poser:
     """Shows a robot in a browser with a slider for each degree of freedom.
 
-    A frame chosen in the panel gets handles; as you drag them, the joints follow within their limits.
+    A frame chosen in the panel gets handles; as you drag them, the joints follow within their
+    limits.
 
     Args:
       articulation: one articulation.
-      state: the initial state; by default the neutral state with its joints clipped to their limits.
-      visuals: what to draw, as :func:`load_visuals` reads it; by default :func:`visuals_of` the articulation.
+      state: the initial state; by default the neutral state with its joints clipped to their
+        limits.
+      visuals: what to draw, as :func:`load_visuals` reads it; by default :func:`visuals_of` the
+        articulation.
       ground: planes and height fields to draw; without it, a floor is drawn below the robot.
       show: the layers shown at first: ``"visual"``, ``"collision"`` and ``"frames"``.
       host: the address to listen on; ``"0.0.0.0"`` accepts other machines.
@@ -223,7 +239,10 @@ def pose(
     start = neutral_within_limits(articulation) if state is None else state
     scene = make_scene(articulation, start, 1.0, visuals=visuals, ground=ground, show=show)
     if scene.crowds[0].poses.shape[:2] != (1, 1):
-        raise ValueError(f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them [T, N]")
+        raise ValueError(
+            f"pose needs one robot in one state; found {scene.crowds[0].poses.shape[:2]} of them "
+            "[T, N]"
+        )
     posed = Poser(open_server(host, port, scene.title), articulation, start, scene)
     if open_browser:
         webbrowser.open(posed.url)
@@ -239,7 +258,9 @@ def neutral_within_limits(articulation: Articulation) -> State:
     neutral = artix.neutral_state(articulation)
     low, high = articulation.joint_lower_limit, articulation.joint_upper_limit
     position = np.asarray(jnp.clip(neutral.joint_position, low, high), float)
-    return neutral.replace(joint_position=jnp.asarray(apply_mimics(articulation, position), articulation.dtype))
+    return neutral.replace(
+        joint_position=jnp.asarray(apply_mimics(articulation, position), articulation.dtype)
+    )
 
 
 def apply_mimics(articulation: Articulation, joint_position: np.ndarray) -> np.ndarray:
@@ -263,7 +284,8 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
       dof: index of the degree of freedom.
 
     Returns:
-      The smallest and the largest position [rad or m]; an unlimited joint turns by up to pi or slides by up to 1 m.
+      The smallest and the largest position [rad or m]; an unlimited joint turns by up to pi or
+      slides by up to 1 m.
 
     Examples:
       >>> from artix import viewer
@@ -278,7 +300,9 @@ def joint_range(articulation: Articulation, dof: int) -> tuple[float, float]:
     return low, max(high, low + 1e-6)
 
 
-def slider_numbers(articulation: Articulation, dof: int, position: float) -> tuple[float, float, float, float]:
+def slider_numbers(
+    articulation: Articulation, dof: int, position: float
+) -> tuple[float, float, float, float]:
     """The least and the largest value of a slider, its step, and its value, in degrees or metres.
 
     Args:
@@ -301,14 +325,17 @@ def slider_numbers(articulation: Articulation, dof: int, position: float) -> tup
 def _followers(articulation: Articulation) -> dict[int, tuple[int, float, float]]:
     """For each mimic DOF: its reference, gear ratio and offset."""
     pairs = articulation.topology.mimic_dofs
-    ratios, offsets = np.asarray(articulation.mimic.gear_ratio), np.asarray(articulation.mimic.offset)
+    ratios, offsets = (
+        np.asarray(articulation.mimic.gear_ratio),
+        np.asarray(articulation.mimic.offset),
+    )
     return {
         follower: (reference, float(ratio), float(offset))
         for (follower, reference), ratio, offset in zip(pairs, ratios, offsets, strict=True)
     }
 
 
-# --- dragging ------------------------------------------------------------------------------------
+# --- dragging -----------------------------------------------------------------------------------
 
 Array = jax.Array
 
@@ -316,12 +343,15 @@ Array = jax.Array
 DAMPING = 0.03
 
 
-def drag_frame(articulation: Articulation, state: State, frame: str, target: Array, *, iterations: int = 15) -> State:
-    """Moves the joints within their limits, but not the root, to bring a frame as close to a pose as possible.
+def drag_frame(
+    articulation: Articulation, state: State, frame: str, target: Array, *, iterations: int = 15
+) -> State:
+    """Moves the joints within their limits, but not the root, to bring a frame as close to a pose
+    as possible.
 
-    Damped least squares (Nakamura and Hanafusa, 1986) from the current joint positions, which is well-behaved even for
-    a stretched arm. The damping fades with the error, so reachable targets are reached. To search for a posture, use
-    :func:`artix.inverse_kinematics.solve`.
+    Damped least squares (Nakamura and Hanafusa, 1986) from the current joint positions, which is
+    well-behaved even for a stretched arm. The damping fades with the error, so reachable targets
+    are reached. To search for a posture, use :func:`artix.inverse_kinematics.solve`.
 
     Args:
       articulation: one articulation.
@@ -347,7 +377,9 @@ def drag_frame(articulation: Articulation, state: State, frame: str, target: Arr
         held_back = DAMPING**2 * jnp.minimum(size / 0.1, 1.0) + 1e-7
         system = jacobian @ jacobian.T + held_back * jnp.eye(6, dtype=articulation.dtype)
         move = jacobian.T @ jnp.linalg.solve(system, error)
-        moved = artix.integrate(articulation, state, jnp.concatenate([jnp.zeros(base, move.dtype), move]))
+        moved = artix.integrate(
+            articulation, state, jnp.concatenate([jnp.zeros(base, move.dtype), move])
+        )
         return moved.replace(joint_position=jnp.clip(moved.joint_position, low, high)), None
 
     return jax.lax.scan(advance, state, None, length=iterations)[0]
@@ -356,7 +388,7 @@ def drag_frame(articulation: Articulation, state: State, frame: str, target: Arr
 _drag_frame = jax.jit(drag_frame, static_argnames="frame")
 
 
-# --- limbs ---------------------------------------------------------------------------------------
+# --- limbs --------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Visuals of a robot: coloured surfaces on its links, from its file, its shapes, or its joints and inertias."""
+"""Visuals of a robot: coloured surfaces on its links, from its file, its shapes, or its joints and
+inertias.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,13 @@ def shape_visuals(topology: Topology, shapes: Sequence[tuple[str, Geometry]]) ->
     """Makes visuals of shapes on named links; those on links that no longer exist are left out."""
     number = {name: link for link, name in enumerate(topology.link_names)}
     return tuple(
-        Visual(number[link], geometry_mesh(shape), shape.pose, COLLISION_COLOR, 0.35 if shape.sensor else 1.0)
+        Visual(
+            number[link],
+            geometry_mesh(shape),
+            shape.pose,
+            COLLISION_COLOR,
+            0.35 if shape.sensor else 1.0,
+        )
         for link, shape in shapes
         if link in number
     )
@@ -105,13 +113,14 @@ def checked_visuals(visuals: Sequence[Visual], topology: Topology) -> tuple[Visu
     for visual in visuals:
         if not 0 <= visual.link < topology.num_links:
             raise ValueError(
-                f"a visual is attached to link {visual.link}, but {topology.name!r} has links 0 to "
-                f"{topology.num_links - 1}; use visuals with the articulation that they were loaded for"
+                f"a visual is attached to link {visual.link}, but {topology.name!r} has links 0 "
+                f"to {topology.num_links - 1}; use visuals with the articulation that they were "
+                "loaded for"
             )
     return tuple(visuals)
 
 
-# --- from files ----------------------------------------------------------------------------------
+# --- from files ---------------------------------------------------------------------------------
 
 #: A surface of a mesh file, and its colour or ``None``.
 Part = tuple[TriangleMesh, tuple[float, float, float] | None]
@@ -126,24 +135,32 @@ def load_visuals(
     root: str | None = None,
     max_triangles: int | None = MAX_TRIANGLES,
 ) -> tuple[Visual, ...]:
-    """Reads a robot's visuals from its description: ``<visual>`` in URDF, geoms in MJCF, geometry in USD.
+    """Reads a robot's visuals from its description: ``<visual>`` in URDF, geoms in MJCF, geometry
+    in USD.
 
-    Mesh files are read with trimesh (``pip install 'artix[viewer]'``). If one is missing or cannot be read, a warning
-    names the file and the link, and the link's collision shapes are drawn instead.
+    Mesh files are read with trimesh (``pip install 'artix[viewer]'``). If one is missing or cannot
+    be read, a warning names the file and the link, and the link's collision shapes are drawn
+    instead.
 
     Args:
-      path: the description that ``articulation`` was loaded from, or one of the same robot in another format.
+      path: the description that ``articulation`` was loaded from, or one of the same robot in
+        another format.
       articulation: the robot; its links, and the frames of merged links, are matched by name.
-      package_dirs: folders to search for packages of ``package://`` URLs, before the folders above ``path``.
-      packages: folders of ROS packages by name, as for :func:`artix.load_urdf` and :func:`artix.load_xacro`.
+      package_dirs: folders to search for packages of ``package://`` URLs, before the folders above
+        ``path``.
+      packages: folders of ROS packages by name, as for :func:`artix.load_urdf` and
+        :func:`artix.load_xacro`.
       root: path of the articulation root prim, for a USD stage with several.
-      max_triangles: the most triangles for all meshes together; meshes beyond it are simplified. ``None`` keeps all.
+      max_triangles: the most triangles for all meshes together; meshes beyond it are simplified.
+        ``None`` keeps all.
 
     Returns:
-      The visuals. If most links with mass have none, they are drawn as :func:`visuals_of` would draw them.
+      The visuals. If most links with mass have none, they are drawn as :func:`visuals_of` would
+      draw them.
 
     Raises:
-      ValueError: the suffix belongs to no known format, or no link of the file is one of the articulation's.
+      ValueError: the suffix belongs to no known format, or no link of the file is one of the
+        articulation's.
       DescriptionError: the file cannot be parsed.
       OSError: the file cannot be read.
       ImportError: the package that reads the format is missing; the message names it.
@@ -157,7 +174,10 @@ def load_visuals(
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
-        raise ValueError(f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: {', '.join(SUFFIXES)}")
+        raise ValueError(
+            f"{path}: no reader of visuals for the suffix {suffix!r}; choose from: "
+            f"{', '.join(SUFFIXES)}"
+        )
     surfaces = FORMATS[suffix].visuals(path, ReadOptions(root=root, packages=packages))
     if not surfaces:
         return visuals_of(articulation)
@@ -184,7 +204,9 @@ class _Files:
     known: dict[str, list[Part]] = dataclasses.field(default_factory=dict)
 
     def read(self, surface: Surface, name: str) -> list[Part]:
-        """The surfaces of a file with their colours; none, with a warning, if it is missing or cannot be read."""
+        """The surfaces of a file with their colours; none, with a warning, if it is missing or
+        cannot be read.
+        """
         if name not in self.known:
             try:
                 path = find_file(name, self.base, self.package_dirs, self.packages)
@@ -194,8 +216,12 @@ class _Files:
             except (ValueError, ImportError) as error:
                 self.known[name] = []
                 instead = "its collision shapes are drawn instead of"
-                instead = instead if surface.role == "visual" else "nor can its collision shapes have"
-                message = f"{self.document}: link {surface.link!r}: {instead} the mesh {name!r}: {error}"
+                instead = (
+                    instead if surface.role == "visual" else "nor can its collision shapes have"
+                )
+                message = (
+                    f"{self.document}: link {surface.link!r}: {instead} the mesh {name!r}: {error}"
+                )
                 warnings.warn(message, DescriptionWarning, stacklevel=4)
         return self.known[name]
 
@@ -203,13 +229,16 @@ class _Files:
 def _draw_surfaces(
     surfaces: Sequence[Surface], articulation: Articulation, files: _Files
 ) -> tuple[tuple[Visual, ...], dict[int, TriangleMesh]]:
-    """The visuals of surfaces on links of an articulation, and by identity those meshes that are not smooth yet.
+    """The visuals of surfaces on links of an articulation, and by identity those meshes that are
+    not smooth yet.
 
     A merged link is a frame of the link that it became part of.
     """
     topology = articulation.topology
     places: dict[str, tuple[int, np.ndarray | None]] = {}
-    for name, link, pose in zip(topology.frame_names, topology.frame_links, articulation.frame_local_pose, strict=True):
+    for name, link, pose in zip(
+        topology.frame_names, topology.frame_links, articulation.frame_local_pose, strict=True
+    ):
         places[name] = int(link), np.asarray(pose, float)
     places |= {name: (link, None) for link, name in enumerate(topology.link_names)}
     visuals = list[Visual]()
@@ -224,7 +253,10 @@ def _draw_surfaces(
         key = (shape if isinstance(shape, str) else id(shape), scale)
         if key not in meshes:
             parts = files.read(surface, shape) if isinstance(shape, str) else [(_mesh(shape), None)]
-            meshes[key] = [(mesh if scale == (1.0, 1.0, 1.0) else mesh.scaled(scale), color) for mesh, color in parts]
+            meshes[key] = [
+                (mesh if scale == (1.0, 1.0, 1.0) else mesh.scaled(scale), color)
+                for mesh, color in parts
+            ]
         if not meshes[key]:
             missing.add(surface.link)
         if not isinstance(shape, Geometry):
@@ -244,8 +276,9 @@ def _mesh(shape: Geometry | tuple[np.ndarray, np.ndarray]) -> TriangleMesh:
 def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
     """Makes visuals for a robot without its description.
 
-    Robots of :mod:`artix.robots`, recognised by name and links, are drawn as their files say. Others are drawn by their
-    collision shapes; if most links with mass have none, those links are drawn by :func:`link_visuals`.
+    Robots of :mod:`artix.robots`, recognised by name and links, are drawn as their files say.
+    Others are drawn by their collision shapes; if most links with mass have none, those links are
+    drawn by :func:`link_visuals`.
 
     Args:
       articulation: one articulation.
@@ -271,7 +304,9 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
 
 
 def _complete(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[Visual, ...]:
-    """Adds :func:`link_visuals` for links without visuals, unless visuals cover half of the links with mass."""
+    """Adds :func:`link_visuals` for links without visuals, unless visuals cover half of the links
+    with mass.
+    """
     heavy = set(np.flatnonzero(np.asarray(articulation.link_mass) > 0).tolist())
     covered = {visual.link for visual in visuals}
     if heavy and 2 * len(heavy & covered) >= len(heavy):
@@ -279,15 +314,21 @@ def _complete(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[
     return visuals + tuple(one for one in link_visuals(articulation) if one.link not in covered)
 
 
-def _finish(visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None) -> tuple[Visual, ...]:
+def _finish(
+    visuals: tuple[Visual, ...], raw: dict[int, TriangleMesh], most: int | None
+) -> tuple[Visual, ...]:
     """Adds sharp edges and simplifies meshes from files, the largest ones most."""
     cap = _cap([len(visual.mesh.faces) for visual in visuals], most)
     finished = {key: with_sharp_edges(simplify(mesh, cap)) for key, mesh in raw.items()}
-    return tuple(dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals)
+    return tuple(
+        dataclasses.replace(one, mesh=finished.get(id(one.mesh), one.mesh)) for one in visuals
+    )
 
 
 def _cap(counts: Sequence[int], most: int | None) -> int:
-    """The size to which larger meshes are reduced so that all together have at most ``most`` triangles."""
+    """The size to which larger meshes are reduced so that all together have at most ``most``
+    triangles.
+    """
     if most is None or sum(counts) <= most:
         return max(counts)
     budget = most
@@ -308,7 +349,9 @@ def import_trimesh() -> Any:
     try:
         import trimesh
     except ImportError as error:
-        raise ImportError("reading mesh files needs trimesh: pip install 'artix[viewer]'") from error
+        raise ImportError(
+            "reading mesh files needs trimesh: pip install 'artix[viewer]'"
+        ) from error
     return trimesh
 
 
@@ -320,7 +363,11 @@ def read_mesh_file(path: Path) -> list[Part]:
       ValueError: the file cannot be read, or a vertex is not finite.
     """
     trimesh = import_trimesh()
-    parts = [_part(one) for one in read_meshes(path, "viewer") if isinstance(one, trimesh.Trimesh) and len(one.faces)]
+    parts = [
+        _part(one)
+        for one in read_meshes(path, "viewer")
+        if isinstance(one, trimesh.Trimesh) and len(one.faces)
+    ]
     if not parts:
         raise ValueError(f"{path}: contains no triangles")
     return parts
@@ -331,7 +378,9 @@ def _part(mesh: Any) -> Part:
 
 
 def _color(visual: Any) -> tuple[float, float, float] | None:
-    """One colour for a surface: its material's, the mean of its texture, or the colour of most faces."""
+    """One colour for a surface: its material's, the mean of its texture, or the colour of most
+    faces.
+    """
     if not visual.defined:
         return None
     if visual.kind == "texture":
@@ -348,15 +397,21 @@ def _color(visual: Any) -> tuple[float, float, float] | None:
 
 
 def simplify(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
-    """Simplifies a surface to about ``max_faces`` triangles (Garland and Heckbert, 1997, by fast-simplification)."""
+    """Simplifies a surface to about ``max_faces`` triangles (Garland and Heckbert, 1997, by
+    fast-simplification).
+    """
     if len(mesh.faces) <= max(max_faces, 12):
         return mesh
     trimesh = import_trimesh()
     try:
-        whole = trimesh.Trimesh(mesh.vertices, mesh.faces, process=True)  # Merged vertices keep it whole.
+        whole = trimesh.Trimesh(
+            mesh.vertices, mesh.faces, process=True
+        )  # Merged vertices keep it whole.
         fewer = whole.simplify_quadric_decimation(face_count=max(max_faces, 12), aggression=4)
     except ImportError as error:
-        raise ImportError("simplifying meshes needs fast-simplification: pip install 'artix[viewer]'") from error
+        raise ImportError(
+            "simplifying meshes needs fast-simplification: pip install 'artix[viewer]'"
+        ) from error
     return TriangleMesh(np.asarray(fewer.vertices), np.asarray(fewer.faces))
 
 
@@ -368,14 +423,14 @@ def with_sharp_edges(mesh: TriangleMesh) -> TriangleMesh:
     return TriangleMesh(np.asarray(smooth.vertices), np.asarray(smooth.faces))
 
 
-# --- from joints and inertias --------------------------------------------------------------------
+# --- from joints and inertias -------------------------------------------------------------------
 
 
 def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
     """Draws capsules from joint to joint, and boxes for the links' inertias.
 
-    A link gets a capsule from its own joint to each joint of its children, and the box of uniform density that has its
-    mass and inertia. A robot with nothing of these is drawn as a small ball.
+    A link gets a capsule from its own joint to each joint of its children, and the box of uniform
+    density that has its mass and inertia. A robot with nothing of these is drawn as a small ball.
 
     Args:
       articulation: one articulation.
@@ -403,7 +458,9 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
         thickness = 0.03 * size
         if box is not None:
             half, pose = box
-            thickness = float(np.clip(0.5 * np.sort(half)[0] + 0.25 * np.sort(half)[1], 0.012 * size, 0.05 * size))
+            thickness = float(
+                np.clip(0.5 * np.sort(half)[0] + 0.25 * np.sort(half)[1], 0.012 * size, 0.05 * size)
+            )
             visuals.append(Visual(link, box_mesh(half), pose))
         for end in (at_parent[child, :3] for child in children if _has_weight(articulation, child)):
             length = float(np.linalg.norm(end - start))
@@ -420,8 +477,12 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 def _size(articulation: Articulation) -> float:
     """A typical length of the robot: the diagonal of the bounding box of its links at rest."""
-    poses = np.asarray(jax.jit(artix.frame_pose)(articulation, artix.neutral_state(articulation)), float)
-    points = poses[:, :3] + rotate(poses[:, 3:], np.asarray(articulation.link_com_pose, float)[:, :3])
+    poses = np.asarray(
+        jax.jit(artix.frame_pose)(articulation, artix.neutral_state(articulation)), float
+    )
+    points = poses[:, :3] + rotate(
+        poses[:, 3:], np.asarray(articulation.link_com_pose, float)[:, :3]
+    )
     points = np.concatenate([points, poses[:, :3]])
     return max(float(np.linalg.norm(np.ptp(points, axis=0))), 0.05)
 
@@ -432,7 +493,9 @@ def _has_weight(articulation: Articulation, link: int) -> bool:
 
 
 def _inertia_box(articulation: Articulation, link: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Half edges [3] and pose [7] of the uniform box with a link's mass and inertia, if there is one."""
+    """Half edges [3] and pose [7] of the uniform box with a link's mass and inertia, if there is
+    one.
+    """
     mass = float(articulation.link_mass[link])
     inertia = np.asarray(articulation.link_inertia[link], float)
     if not (mass > 0.0 and np.isfinite(mass) and np.isfinite(inertia).all()):

@@ -33,11 +33,14 @@ class Compiled:
       moved: bytes that the kernels read and write.
       least: bytes of its arguments and results.
       temporaries: bytes of other memory.
-      registers, spilled: of the most demanding kernel; ``None`` if the assembler did not report them.
-      predicted_us: the time of a call on an H100 by :mod:`benchmarks.gpu.machine`, of one kernel whose loops run once.
+      registers, spilled: of the most demanding kernel; ``None`` if the assembler did not report
+        them.
+      predicted_us: the time of a call on an H100 by :mod:`benchmarks.gpu.machine`, of one kernel
+        whose loops run once.
       limit: what limits it there.
       kernels: number of artix kernels.
-      lower_seconds, compile_seconds, assemble_seconds: processor time of tracing, of XLA and of the assembler.
+      lower_seconds, compile_seconds, assemble_seconds: processor time of tracing, of XLA and of the
+        assembler.
     """
 
     launches: int
@@ -58,7 +61,8 @@ class Compiler:
     """XLA's compiler for an H100. Create it before JAX is used for anything else.
 
     Args:
-      reads_assembly: whether to run the assembler for the registers of the kernels, which can take minutes.
+      reads_assembly: whether to run the assembler for the registers of the kernels, which can take
+        minutes.
 
     Raises:
       MissingWheels: if XLA's part for CUDA or the assembler is not installed.
@@ -66,7 +70,10 @@ class Compiler:
 
     def __init__(self, reads_assembly: bool = True) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="artix-gpu-"))
-        flags = f"--xla_dump_to={self._folder} --xla_dump_hlo_module_re=jit_ahead_.* --xla_dump_emitter_re=ptx"
+        flags = (
+            f"--xla_dump_to={self._folder} --xla_dump_hlo_module_re=jit_ahead_.* "
+            "--xla_dump_emitter_re=ptx"
+        )
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
         import jax
 
@@ -93,9 +100,14 @@ class Compiler:
         compiled = lowered.compile()
         after = time.process_time()
         found, memory = launches(compiled.as_text()), compiled.memory_analysis()
-        own = [_unescaped(text) for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())]
+        own = [
+            _unescaped(text)
+            for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())
+        ]
         others = [file.read_text(encoding="utf-8") for file in self._folder.rglob("*.ptx")]
-        texts = [*dict.fromkeys(text for text in (*own, *others) if text)]  # XLA's is empty if it has no kernel
+        texts = [
+            *dict.fromkeys(text for text in (*own, *others) if text)
+        ]  # XLA's is empty if it has no kernel
         report = assemble(texts) if self._reads_assembly else None
         least = memory.argument_size_in_bytes + memory.output_size_in_bytes
         num_launches = sum(launch.times for launch in found)
@@ -108,8 +120,12 @@ class Compiler:
             moved=sum(launch.times * launch.bytes for launch in found),
             least=least,
             temporaries=memory.temp_size_in_bytes,
-            registers=None if report is None else max((kernel.registers for kernel in report.kernels), default=0),
-            spilled=None if report is None else max((kernel.spilled for kernel in report.kernels), default=0),
+            registers=None
+            if report is None
+            else max((kernel.registers for kernel in report.kernels), default=0),
+            spilled=None
+            if report is None
+            else max((kernel.spilled for kernel in report.kernels), default=0),
             predicted_us=None if cycles is None else 1e6 * cycles.seconds,
             limit=None if cycles is None else cycles.limit,
             kernels=len(own),
@@ -126,7 +142,9 @@ def _device(version: str) -> Any:
         if assembler() is None:
             raise RuntimeError("ptxas is not installed")
         target = _TARGET.read_text(encoding="utf-8")
-        topology = topologies.get_topology_desc("", platform="cuda", target_config=target, topology="1x1x1")
+        topology = topologies.get_topology_desc(
+            "", platform="cuda", target_config=target, topology="1x1x1"
+        )
     except Exception as error:  # whatever a plugin that is not there raises
         line = f"pip install --no-deps {WHEELS[0]}=={version} {WHEELS[1]}=={version} {WHEELS[2]}"
         raise MissingWheels(

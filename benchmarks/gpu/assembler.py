@@ -48,15 +48,19 @@ class Report:
 
 @functools.cache
 def assembler() -> Path | None:
-    """The program ``ptxas`` of the wheel ``nvidia-cuda-nvcc-cu12``; ``None`` if it is not installed."""
+    """The program ``ptxas`` of the wheel ``nvidia-cuda-nvcc-cu12``; ``None`` if it is not
+    installed."""
     found = importlib.util.find_spec("nvidia")
     places = list(found.submodule_search_locations or []) if found else []
     files = [Path(place) / "cuda_nvcc/bin/ptxas" for place in places]
     return next((file for file in files if file.is_file()), None)
 
 
-def assemble(texts: Sequence[str], device: str = "sm_90a", time_limit: float = 1200.0) -> Report | None:
-    """The assembler's report on programs in PTX; ``None`` if there is no assembler or it takes too long."""
+def assemble(
+    texts: Sequence[str], device: str = "sm_90a", time_limit: float = 1200.0
+) -> Report | None:
+    """The assembler's report on programs in PTX; ``None`` if there is no assembler or it takes too
+    long."""
     reports = [_assemble(text, device, time_limit) for text in texts]
     kernels = list[Kernel]()
     for report in reports:
@@ -100,7 +104,9 @@ def _kernels(report: str, sizes: dict[str, int]) -> list[Kernel]:
 
         spilled = number(r"(\d+) bytes spill stores") + number(r"(\d+) bytes spill loads")
         stack, shared = number(r"(\d+) bytes stack frame"), number(r"(\d+) bytes smem")
-        kernels.append(Kernel(number(r"Used (\d+) registers"), spilled, stack, shared, sizes[name] // 16))
+        kernels.append(
+            Kernel(number(r"Used (\d+) registers"), spilled, stack, shared, sizes[name] // 16)
+        )
     return kernels
 
 
@@ -108,7 +114,9 @@ def _sizes_of_code(content: bytes) -> dict[str, int]:
     """Bytes of machine code by kernel: the sections ``.text.NAME`` of an ELF file of 64 bits."""
     (table,) = struct.unpack_from("<Q", content, 40)
     size, count, of_names = struct.unpack_from("<HHH", content, 58)
-    sections = [struct.unpack_from("<IIQQQQ", content, table + size * number) for number in range(count)]
+    sections = [
+        struct.unpack_from("<IIQQQQ", content, table + size * number) for number in range(count)
+    ]
     names = sections[of_names][4]
     sizes = {}
     for start, _, _, _, _, length in sections:

@@ -32,7 +32,8 @@ FUNCTIONS = (
 STEP = 1 / 120
 #: Stiffness and damping of the joints' drives, or of their springs.
 GAINS = 30.0, 1.0
-#: After a second, robots that were put on the ground stand or lie there, and steps begin from the contacts before.
+#: After a second, robots that were put on the ground stand or lie there, and steps begin from the
+#: contacts before.
 STEPS_TO_REST = 120
 
 
@@ -86,23 +87,34 @@ def _artix(robot: str, batch: int) -> dict[str, Case]:
 
     def distance(velocity: jax.Array, state: artix.State) -> jax.Array:
         start = state.replace(joint_velocity=velocity)
-        return jnp.sum(artix.rollout(driven, start, None, STEP, num_steps=10).joint_position[-1] ** 2)
+        return jnp.sum(
+            artix.rollout(driven, start, None, STEP, num_steps=10).joint_position[-1] ** 2
+        )
 
     functions: dict[str, Callable[..., Any]] = {
         "step": lambda s, x: artix.step(driven, s, None, STEP),
-        "step on the ground": lambda s, x: artix.step(artix.Scene(driven, ground=artix.Ground.flat()), s, None, STEP),
-        "step of 8 substeps": lambda s, x: artix.step(driven, s, None, STEP, artix.SolverOptions(substeps=8)),
+        "step on the ground": lambda s, x: artix.step(
+            artix.Scene(driven, ground=artix.Ground.flat()), s, None, STEP
+        ),
+        "step of 8 substeps": lambda s, x: artix.step(
+            driven, s, None, STEP, artix.SolverOptions(substeps=8)
+        ),
         "forward dynamics": lambda s, x: artix.forward_dynamics(body, s, x),
         "inverse dynamics": lambda s, x: artix.inverse_dynamics(body, s, x),
         "mass matrix": lambda s, x: artix.mass_matrix(body, s),
         "link poses": lambda s, x: artix.frame_pose(body, s),
-        "gradient of forward dynamics": lambda s, x: jax.grad(accelerations)(s.joint_position, s, x),
+        "gradient of forward dynamics": lambda s, x: jax.grad(accelerations)(
+            s.joint_position, s, x
+        ),
         "gradient of ten steps": lambda s, x: jax.grad(distance)(s.joint_velocity, s),
         "forward dynamics derivatives": lambda s, x: artix.forward_dynamics_derivatives(body, s, x),
     }
     result = {name: Case(jax.vmap(function), make) for name, function in functions.items()}
     landing = result["step on the ground"]._replace(make=stand)
-    return result | {"step on the ground": landing, "step at rest": landing._replace(repeats=STEPS_TO_REST)}
+    return result | {
+        "step on the ground": landing,
+        "step at rest": landing._replace(repeats=STEPS_TO_REST),
+    }
 
 
 @functools.cache
@@ -111,11 +123,15 @@ def _standing_height(robot: str) -> float:
     body = artix.robots.load(robot)
     if body.topology.fixed_base:
         return 0.0
-    distances = artix.geometry_distances(artix.Scene(body, ground=artix.Ground.flat()), artix.neutral_state(body))
+    distances = artix.geometry_distances(
+        artix.Scene(body, ground=artix.Ground.flat()), artix.neutral_state(body)
+    )
     return -float(jnp.min(distances))
 
 
-def _configurations(robot: str, batch: int, stands: bool = False) -> Callable[[jax.Array], tuple[Any, ...]]:
+def _configurations(
+    robot: str, batch: int, stands: bool = False
+) -> Callable[[jax.Array], tuple[Any, ...]]:
     """Arrays q, v and a in MuJoCo's coordinates, random or standing still on the ground."""
     tree = artix.robots.load(robot).topology
     floating = not tree.fixed_base
@@ -123,7 +139,9 @@ def _configurations(robot: str, batch: int, stands: bool = False) -> Callable[[j
 
     def make(key: jax.Array) -> tuple[Any, ...]:
         keys = jax.random.split(key, 3)
-        q = (0.1 if stands else 0.3) * jax.random.normal(keys[0], (batch, tree.nv + floating), jnp.float32)
+        q = (0.1 if stands else 0.3) * jax.random.normal(
+            keys[0], (batch, tree.nv + floating), jnp.float32
+        )
         if floating:
             q = q.at[:, 3:7].set(jnp.array([1.0, 0.0, 0.0, 0.0]))
         if floating and stands:
@@ -134,7 +152,9 @@ def _configurations(robot: str, batch: int, stands: bool = False) -> Callable[[j
     return make
 
 
-def _with_gradient(functions: dict[str, Callable[..., Any]], forward: Any, robot: str, batch: int) -> dict[str, Case]:
+def _with_gradient(
+    functions: dict[str, Callable[..., Any]], forward: Any, robot: str, batch: int
+) -> dict[str, Case]:
     total: Any = jax.grad(lambda q, v, a: forward(q, v, a).sum())
     functions = functions | {"gradient of forward dynamics": total}
     make = _configurations(robot, batch)
@@ -158,7 +178,8 @@ def _frax(robot: str, batch: int) -> dict[str, Case]:
 
 
 def _mujoco(robot: str, has_ground: bool = False) -> Any:
-    """MuJoCo's model of the robot: without contacts and constraints, or with springs in its joints, on the ground."""
+    """MuJoCo's model of the robot: without contacts and constraints, or with springs in its joints,
+    on the ground."""
     import mujoco
 
     spec = mujoco.MjSpec.from_file(str(artix.robots.path(robot)))
@@ -169,7 +190,9 @@ def _mujoco(robot: str, has_ground: bool = False) -> Any:
     if has_ground:
         for geometry in spec.geoms:
             geometry.contype, geometry.conaffinity = 0, 1
-        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=0)
+        spec.worldbody.add_geom(
+            type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1], contype=1, conaffinity=0
+        )
     model = spec.compile()
     if not has_ground:
         off = mujoco.mjtDisableBit
@@ -191,7 +214,9 @@ def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]
         described = _mujoco(robot, has_ground)
         # Warp allocates contacts of all robots together, and rows of each.
         room = {"naconmax": 16 * batch, "njmax": 128} if implementation == "warp" else {}
-        return mjx.put_model(described, impl=implementation), mjx.make_data(described, impl=implementation, **room)
+        return mjx.put_model(described, impl=implementation), mjx.make_data(
+            described, impl=implementation, **room
+        )
 
     model, data = put()
 
@@ -225,7 +250,10 @@ def _mjx(robot: str, batch: int, implementation: str = "jax") -> dict[str, Case]
     }
     if implementation != "jax":  # it has these alone, and no derivatives
         make = _configurations(robot, batch)
-        return ground | {"step": Case(jax.vmap(stepped), make), "forward dynamics": Case(jax.vmap(forward), make)}
+        return ground | {
+            "step": Case(jax.vmap(stepped), make),
+            "forward dynamics": Case(jax.vmap(forward), make),
+        }
 
     def placed(q: jax.Array, **fields: jax.Array) -> Any:
         return mjx.com_pos(model, mjx.kinematics(model, data.replace(qpos=q, **fields)))

@@ -1,4 +1,5 @@
-"""``python -m benchmarks gpu``: compiles functions for an H100, without one, and reports what XLA makes of them."""
+"""``python -m benchmarks gpu``: compiles functions for an H100, without one, and reports what XLA
+makes of them."""
 
 from __future__ import annotations
 
@@ -61,16 +62,35 @@ def _rows(compiler: Compiler, options: argparse.Namespace) -> Iterator[dict[str,
                 try:
                     found = cases(library, robot, batch)
                 except ImportError as error:
-                    yield {"library": library, "robot": robot, "function": "", "batch": batch, "error": str(error)}
+                    yield {
+                        "library": library,
+                        "robot": robot,
+                        "function": "",
+                        "batch": batch,
+                        "error": str(error),
+                    }
                     continue
                 for name in options.functions:
-                    for kernels in switches if library == "artix" and name in found else (False,)[: name in found]:
-                        row = {"library": library + (", kernels" if kernels else ""), "robot": robot, "function": name}
+                    for kernels in (
+                        switches
+                        if library == "artix" and name in found
+                        else (False,)[: name in found]
+                    ):
+                        row = {
+                            "library": library + (", kernels" if kernels else ""),
+                            "robot": robot,
+                            "function": name,
+                        }
                         try:
                             with artix.use_kernels(True, gpu=kernels):
-                                made = compiler.compile(found[name].function, found[name].types, batch)
+                                made = compiler.compile(
+                                    found[name].function, found[name].types, batch
+                                )
                         except Exception as error:  # a peer's refusal is a row, too
-                            yield row | {"batch": batch, "error": f"{type(error).__name__}: {error}"[:200]}
+                            yield row | {
+                                "batch": batch,
+                                "error": f"{type(error).__name__}: {error}"[:200],
+                            }
                             continue
                         yield row | {"batch": batch} | dataclasses.asdict(made)
 
@@ -83,8 +103,20 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     sizes = (f"{size / 1e6:.1f}" for size in (made.moved, made.least, made.temporaries))
     rest = ("-" if number is None else f"{number:,}" for number in (made.registers, made.spilled))
     seconds = "-" if made.assemble_seconds is None else f"{made.assemble_seconds:.1f}"
-    predicted = ("-", "-") if made.predicted_us is None else (f"{made.predicted_us:,.0f}", made.limit or "-")
-    return (*head, f"{made.launches:,}", *sizes, *rest, *predicted, f"{made.compile_seconds:.1f}", seconds)
+    predicted = (
+        ("-", "-")
+        if made.predicted_us is None
+        else (f"{made.predicted_us:,.0f}", made.limit or "-")
+    )
+    return (
+        *head,
+        f"{made.launches:,}",
+        *sizes,
+        *rest,
+        *predicted,
+        f"{made.compile_seconds:.1f}",
+        seconds,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,11 +124,39 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu", description=__doc__)
     add = parser.add_argument
-    add("--robots", nargs="+", choices=ROBOTS, default=ROBOTS, metavar="NAME", help=f"of {', '.join(ROBOTS)}")
-    add("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS, metavar="NAME", help=", ".join(FUNCTIONS))
+    add(
+        "--robots",
+        nargs="+",
+        choices=ROBOTS,
+        default=ROBOTS,
+        metavar="NAME",
+        help=f"of {', '.join(ROBOTS)}",
+    )
+    add(
+        "--functions",
+        nargs="+",
+        choices=FUNCTIONS,
+        default=FUNCTIONS,
+        metavar="NAME",
+        help=", ".join(FUNCTIONS),
+    )
     add("--batch", nargs="+", type=int, default=[4096], metavar="N", help="robots (default: 4096)")
     add("--libraries", nargs="+", choices=LIBRARIES[:3], default=["artix"], help="(default: artix)")
-    add("--kernels", choices=("on", "off", "both"), default="both", help="artix' own kernels (default: both)")
-    add("--no-assembler", action="store_true", help="do not ask ptxas about registers, which can take minutes")
-    add("--output", default="benchmark-results", metavar="FOLDER", help="for gpu.json, gpu.md (default: %(default)s)")
+    add(
+        "--kernels",
+        choices=("on", "off", "both"),
+        default="both",
+        help="artix' own kernels (default: both)",
+    )
+    add(
+        "--no-assembler",
+        action="store_true",
+        help="do not ask ptxas about registers, which can take minutes",
+    )
+    add(
+        "--output",
+        default="benchmark-results",
+        metavar="FOLDER",
+        help="for gpu.json, gpu.md (default: %(default)s)",
+    )
     return parser

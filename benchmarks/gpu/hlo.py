@@ -1,4 +1,5 @@
-"""Reads the text of programs that XLA compiled for a GPU: the kernels they launch, and the bytes these move."""
+"""Reads the text of programs that XLA compiled for a GPU: the kernels they launch, and the bytes
+these move."""
 
 from __future__ import annotations
 
@@ -7,12 +8,32 @@ import dataclasses
 import math
 import re
 
-_BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
+_BYTES = {
+    "pred": 1,
+    "s8": 1,
+    "u8": 1,
+    "s16": 2,
+    "u16": 2,
+    "bf16": 2,
+    "f16": 2,
+    "s32": 4,
+    "u32": 4,
+    "f32": 4,
+}
 _BYTES |= {"s64": 8, "u64": 8, "f64": 8, "c64": 8, "c128": 16}
 _SHAPE = re.compile(rf"\b({'|'.join(_BYTES)})\[([\d,]*)\]")
 
 #: What names or regroups arrays without a kernel.
-_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id"}
+_FREE = {
+    "parameter",
+    "constant",
+    "tuple",
+    "get-tuple-element",
+    "bitcast",
+    "after-all",
+    "partition-id",
+    "replica-id",
+}
 _FREE |= {"opt-barrier", "async-done", "copy-done"}
 #: What hands on, within a kernel, only those entries that are asked for.
 _MOVES = {"bitcast", "reshape", "transpose", "copy", "convert"}
@@ -87,8 +108,14 @@ def _instruction(line: str) -> Instruction | None:
         return None
     end = _closing(rest, operation.end() - 1)
     inside = rest[operation.end() : end]
-    names = (inside,) if operation.group(1) == "parameter" else tuple(re.findall(r"%([\w.\-]+)", inside))
-    return Instruction(head.group(2), shape, operation.group(1), names, rest[end + 1 :], bool(head.group(1)))
+    names = (
+        (inside,)
+        if operation.group(1) == "parameter"
+        else tuple(re.findall(r"%([\w.\-]+)", inside))
+    )
+    return Instruction(
+        head.group(2), shape, operation.group(1), names, rest[end + 1 :], bool(head.group(1))
+    )
 
 
 def _closing(text: str, start: int) -> int:
@@ -109,7 +136,9 @@ def _size(shape: str) -> int:
     )
 
 
-def _collect(computations: dict[str, list[Instruction]], name: str, times: int, found: list[Launch]) -> None:
+def _collect(
+    computations: dict[str, list[Instruction]], name: str, times: int, found: list[Launch]
+) -> None:
     body = computations[name]
     shapes = {instruction.name: instruction.shape for instruction in body}
     for instruction in body:
@@ -132,7 +161,10 @@ def _collect(computations: dict[str, list[Instruction]], name: str, times: int, 
 
 
 def _launch(
-    computations: dict[str, list[Instruction]], instruction: Instruction, shapes: dict[str, str], times: int
+    computations: dict[str, list[Instruction]],
+    instruction: Instruction,
+    shapes: dict[str, str],
+    times: int,
 ) -> Launch:
     sizes = [_size(shapes[name]) for name in instruction.operands]
     target = re.search(r'custom_call_target="([^"]+)"', instruction.attributes)
@@ -168,7 +200,9 @@ def _bytes_of_fusion(body: list[Instruction], sizes: list[int]) -> int:
         return min(total, whole)
 
     parameters = [instruction for instruction in body if instruction.operation == "parameter"]
-    read = sum(used(instruction.name, sizes[int(instruction.operands[0])]) for instruction in parameters)
+    read = sum(
+        used(instruction.name, sizes[int(instruction.operands[0])]) for instruction in parameters
+    )
     by_name = {instruction.name: instruction for instruction in body}
     root = next(instruction for instruction in body if instruction.is_root)
     roots = [by_name[name] for name in root.operands] if root.operation == "tuple" else [root]

@@ -1,7 +1,8 @@
 """A model of an H100: the time of a kernel from the assembler's report, see docs/gpu.md.
 
-Every limit of a multiprocessor gives a number of cycles, and the largest counts. The constants are published ones, but
-those of fetching and waiting, which Nsight Compute measured for one kernel on an H100.
+Every limit of a multiprocessor gives a number of cycles, and the largest counts. The constants are
+published ones, but those of fetching and waiting, which Nsight Compute measured for one kernel on
+an H100.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ THREADS = 32
 #: Of an H100 SXM5.
 MULTIPROCESSORS, SCHEDULERS, CLOCK = 132, 4, 1.755e9
 REGISTERS, SHARED_BYTES, L1_BYTES, L2_BYTES = 65_536, 233_472, 262_144, 50 * 2**20
-#: Bytes a cycle and multiprocessor: of the first cache, and of the second cache and the memory when all use them.
+#: Bytes a cycle and multiprocessor: of the first cache, and of the second cache and the memory when
+#: all use them.
 L1_BANDWIDTH, L2_BANDWIDTH = 128.0, 5.5e12 / MULTIPROCESSORS / CLOCK
 MEMORY_BANDWIDTH = 3.35e12 / MULTIPROCESSORS / CLOCK
-#: Bytes of instructions that a multiprocessor keeps, and cycles for which a warp waits for a line of 128 bytes beyond
-#: them: 199,000 for the 505 kB of a quadruped's step.
+#: Bytes of instructions that a multiprocessor keeps, and cycles for which a warp waits for a line
+#: of 128 bytes beyond them: 199,000 for the 505 kB of a quadruped's step.
 INSTRUCTION_CACHE, LINE_WAIT = 128 * 1024, 50
 #: Cycles for which a warp waits for a word of its own memory: in that step, 65,000 for 7,169 words.
 SPILL_WAIT = 9
@@ -31,7 +33,8 @@ class Cycles:
 
     Attributes:
       issue: one instruction a cycle and scheduler.
-      wait: a warp alone: its instructions, and its waiting for spilled words and for lines of instructions.
+      wait: a warp alone: its instructions, and its waiting for spilled words and for lines of
+        instructions.
       spill: the traffic of spilled words.
       memory: arguments and results.
     """

@@ -1,9 +1,11 @@
-"""``python -m benchmarks gpu-session``: measures everything that needs a GPU, the most important things first.
+"""``python -m benchmarks gpu-session``: measures everything that needs a GPU, the most important
+things first.
 
-The verdict about kernels comes first, then artix's kernels, training and memory, then peers, and last what XLA makes of
-the same functions, since it takes long to compile them. Each measurement is written as a line of JSON at once, so an
-interrupted session keeps its results. A failure is a line, too, and so is a measurement that does not end. The next one
-then runs in a new process, because a faulty kernel leaves the device unusable for the old one.
+The verdict about kernels comes first, then artix's kernels, training and memory, then peers, and
+last what XLA makes of the same functions, since it takes long to compile them. Each measurement is
+written as a line of JSON at once, so an interrupted session keeps its results. A failure is a line,
+too, and so is a measurement that does not end. The next one then runs in a new process, because a
+faulty kernel leaves the device unusable for the old one.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _FIRST = {
 _REST = ("forward dynamics", "gradient of forward dynamics", "mass matrix", "link poses")
 PEERS = ("mjx-warp", "mjx", "frax")
 _OF_PEERS = ("step at rest", "step")
-#: The longest that a measurement may take, and that the last one may take longer than the session [s].
+#: The longest that a measurement may take, and that the last one may take longer than the session
+#: [s].
 LONGEST, OVERTIME = 150.0, 20.0
 
 
@@ -61,7 +64,9 @@ class Session:
         self._cpu = jax.devices("cpu")[0]
         self._device = self._cpu if is_dry else jax.devices()[0]
         self._batches = (64, 128) if is_dry else (4096, 65536)
-        self._many = 256 if is_dry else 2**20  # A call takes longer than it takes the host to start it.
+        self._many = (
+            256 if is_dry else 2**20
+        )  # A call takes longer than it takes the host to start it.
         self._first = {"arm7": ("step at rest", "mass matrix")} if is_dry else _FIRST
         self._is_dry = is_dry
         self._repeats = 3 if is_dry else 20
@@ -104,34 +109,53 @@ class Session:
 
     def _machine(self) -> dict[str, Any]:
         names = ("jax", "jaxlib", "llvmlite", "frax", "mujoco", "mujoco-mjx", "warp-lang")
-        return {"device": str(self._device.device_kind), "versions": {name: _version(name) for name in names}}
+        return {
+            "device": str(self._device.device_kind),
+            "versions": {name: _version(name) for name in names},
+        }
 
     def _verdict(self) -> dict[str, Any]:
-        """What ``artix gpu`` reports; on a CPU, that the process which checks ends without a GPU."""
+        """What ``artix gpu`` reports; on a CPU, that the process which checks ends without a
+        GPU."""
         gpu = local_gpu()
         if gpu is None and not self._is_dry:
             raise NotImplementedError("the device is no NVIDIA GPU")
         verdict = judge(gpu or Gpu("none", "", "", "", "", ""), run_proof(), 0.0)
-        return {"state": verdict.state, "reason": verdict.reason, "checks": verdict.checks, "times": verdict.times}
+        return {
+            "state": verdict.state,
+            "reason": verdict.reason,
+            "checks": verdict.checks,
+            "times": verdict.times,
+        }
 
     @property
     def _task(self) -> str:
         return "cart_pole" if self._is_dry else "quadruped_velocity"
 
     def _training(self) -> dict[str, Any]:
-        """Steps of environments a second while PPO learns, after the first two iterations, which compile."""
+        """Steps of environments a second while PPO learns, after the first two iterations, which
+        compile."""
         from artix import envs
         from artix.examples import ppo
 
-        config = ppo.Config(num_envs=8, unroll=2, minibatches=1) if self._is_dry else ppo.Config(num_envs=4096)
+        config = (
+            ppo.Config(num_envs=8, unroll=2, minibatches=1)
+            if self._is_dry
+            else ppo.Config(num_envs=4096)
+        )
         reports = []
         before = time.perf_counter()
         with artix.use_kernels(True, gpu=True):
             steps = 5 * config.num_envs * config.unroll
-            for _, report in ppo.train(envs.make(self._task), config, steps=steps, devices=[self._device]):
+            for _, report in ppo.train(
+                envs.make(self._task), config, steps=steps, devices=[self._device]
+            ):
                 reports.append((report["steps"], time.perf_counter() - before))
         (begin, start), (end, stop) = reports[1], reports[-1]
-        return {"seconds_until_first_result": reports[0][1], "steps_per_second": (end - begin) / (stop - start)}
+        return {
+            "seconds_until_first_result": reports[0][1],
+            "steps_per_second": (end - begin) / (stop - start),
+        }
 
     def _case(self, library: str, robot: str, batch: int, function: str) -> Case:
         key = (library, robot, batch)
@@ -141,8 +165,11 @@ class Session:
             raise NotImplementedError(f"{library} has no {function}")
         return self._cases[key][function]
 
-    def _made(self, library: str, robot: str, batch: int, function: str, kernels: bool) -> tuple[Any, Any, float]:
-        """The compiled function, arguments on the device, and the seconds until the first result."""
+    def _made(
+        self, library: str, robot: str, batch: int, function: str, kernels: bool
+    ) -> tuple[Any, Any, float]:
+        """The compiled function, arguments on the device, and the seconds until the first
+        result."""
         key = (library, robot, batch, function, kernels)
         if key not in self._compiled:
             case = self._case(library, robot, batch, function)
@@ -163,7 +190,13 @@ class Session:
     def _checks(self, robot: str, functions: tuple[str, ...], batch: int) -> Iterator[Task]:
         """Compares kernels with the same functions on the CPU in single precision."""
         for function in functions:
-            name = {"what": "error", "robot": robot, "function": function, "kernels": True, "batch": batch}
+            name = {
+                "what": "error",
+                "robot": robot,
+                "function": function,
+                "kernels": True,
+                "batch": batch,
+            }
             yield Task(name, functools.partial(self._error, robot, batch, function))
 
     def _error(self, robot: str, batch: int, function: str) -> dict[str, Any]:
@@ -172,29 +205,45 @@ class Session:
         if key not in self._expected:
             case = self._case("artix", *key)
             with jax.default_device(self._cpu):
-                results = jax.jit(lambda *args: case.function(*args))(*jax.device_put(arguments, self._cpu))
+                results = jax.jit(lambda *args: case.function(*args))(
+                    *jax.device_put(arguments, self._cpu)
+                )
             self._expected[key] = [np.asarray(x, np.float64) for x in jax.tree.leaves(results)]
         found = [np.asarray(x, np.float64) for x in jax.tree.leaves(compiled(*arguments))]
         pairs = zip(found, self._expected[key], strict=True)
         errors = []
         for one, other in pairs:
-            errors.append(float(np.abs(one - other).max(initial=0) / max(np.abs(other).max(initial=0), 1e-9)))
+            errors.append(
+                float(np.abs(one - other).max(initial=0) / max(np.abs(other).max(initial=0), 1e-9))
+            )
         return {"largest_relative_error": max(errors)}
 
     def _times(
         self, library: str, robot: str, functions: tuple[str, ...], batch: int, kernels: bool = True
     ) -> Iterator[Task]:
         for function in functions:
-            name: dict[str, Any] = {"what": "time", "library": library, "robot": robot, "function": function}
+            name: dict[str, Any] = {
+                "what": "time",
+                "library": library,
+                "robot": robot,
+                "function": function,
+            }
             name |= {"kernels": kernels and library == "artix", "batch": batch}
-            yield Task(name, functools.partial(self._time, library, robot, batch, function, kernels))
+            yield Task(
+                name, functools.partial(self._time, library, robot, batch, function, kernels)
+            )
 
-    def _time(self, library: str, robot: str, batch: int, function: str, kernels: bool) -> dict[str, Any]:
+    def _time(
+        self, library: str, robot: str, batch: int, function: str, kernels: bool
+    ) -> dict[str, Any]:
         compiled, arguments, first = self._made(library, robot, batch, function, kernels)
         times = self._timed(compiled, arguments)
         size = sum(x.nbytes for x in jax.tree.leaves((arguments, compiled(*arguments))))
         seconds = 1e-6 * times["us_in_a_row"]
-        rates = {"robots_per_second": batch / seconds, "gigabytes_per_second": 1e-9 * size / seconds}
+        rates = {
+            "robots_per_second": batch / seconds,
+            "gigabytes_per_second": 1e-9 * size / seconds,
+        }
         return {
             "seconds_until_first_result": first,
             **times,
@@ -207,7 +256,8 @@ class Session:
         return bandwidth(self._device)
 
     def _timed(self, compiled: Any, arguments: Any) -> dict[str, Any]:
-        """Times one call that is waited for, and consecutive calls, which hide the work of the host."""
+        """Times one call that is waited for, and consecutive calls, which hide the work of the
+        host."""
         single, many = [], []
         for _ in range(self._repeats):
             before = time.perf_counter()
@@ -232,17 +282,32 @@ class Session:
         yield Task(name | {"batch": batch}, functools.partial(self._memory, robot, batch, kernels))
 
     def _memory(self, robot: str, batch: int, kernels: bool) -> dict[str, Any]:
-        compiled, arguments, first = self._made("artix", robot, batch, "gradient of ten steps", kernels)
+        compiled, arguments, first = self._made(
+            "artix", robot, batch, "gradient of ten steps", kernels
+        )
         found = {"seconds_until_first_result": first, **self._timed(compiled, arguments)}
         memory = compiled.memory_analysis()
         peak = (self._device.memory_stats() or {}).get("peak_bytes_in_use")
-        return {**found, "temporaries": memory and memory.temp_size_in_bytes, "peak_of_the_process": peak}
+        return {
+            **found,
+            "temporaries": memory and memory.temp_size_in_bytes,
+            "peak_of_the_process": peak,
+        }
 
     def _gaps(self, robot: str, batch: int) -> Iterator[Task]:
-        """The time of a launch beside its work: calls of the smallest function, for one robot and for many."""
+        """The time of a launch beside its work: calls of the smallest function, for one robot and
+        for many."""
         for count in (1, 32, batch):
-            name = {"what": "launch", "robot": robot, "function": "link poses", "kernels": True, "batch": count}
-            yield Task(name, functools.partial(self._time, "artix", robot, count, "link poses", True))
+            name = {
+                "what": "launch",
+                "robot": robot,
+                "function": "link poses",
+                "kernels": True,
+                "batch": count,
+            }
+            yield Task(
+                name, functools.partial(self._time, "artix", robot, count, "link poses", True)
+            )
 
     def _rollouts(self, robot: str, batch: int, kernels: bool) -> Iterator[Task]:
         """A hundred steps in one program, which JAX repeats in a loop."""
@@ -265,7 +330,9 @@ class Failure(Exception):
     """A measurement failed; its line is written."""
 
 
-def run(session: Session, file: TextIO, until: float, done: set[str], restart: Callable[[], None]) -> None:
+def run(
+    session: Session, file: TextIO, until: float, done: set[str], restart: Callable[[], None]
+) -> None:
     """Makes the measurements until time runs out, none of them twice.
 
     Args:
@@ -333,7 +400,12 @@ def main(arguments: list[str]) -> int:
     """Runs a session; returns 1 if there is no GPU."""
     options = _parser().parse_args(arguments)
     if not options.dry_run and jax.default_backend() != "gpu":
-        print("no GPU: jax.default_backend() is", jax.default_backend(), "(try --dry-run)", file=sys.stderr)
+        print(
+            "no GPU: jax.default_backend() is",
+            jax.default_backend(),
+            "(try --dry-run)",
+            file=sys.stderr,
+        )
         return 1
     file = Path(options.output) / "gpu-session.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -346,7 +418,13 @@ def main(arguments: list[str]) -> int:
 
     with file.open("a", encoding="utf-8") as lines:
         try:
-            run(Session(options.dry_run, options.peers), lines, until, _done(file) if options.until else set(), restart)
+            run(
+                Session(options.dry_run, options.peers),
+                lines,
+                until,
+                _done(file) if options.until else set(),
+                restart,
+            )
         except Failure:
             restart()
     return 0
@@ -355,12 +433,26 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu-session", description=__doc__)
     add = parser.add_argument
-    add("--dry-run", action="store_true", help="the same on a CPU, of one robot: does it run through?")
+    add(
+        "--dry-run",
+        action="store_true",
+        help="the same on a CPU, of one robot: does it run through?",
+    )
     add("--minutes", type=float, default=8.0, help="after which nothing new is begun (default: 8)")
     add(
-        "--peers", nargs="*", choices=PEERS, default=PEERS, metavar="NAME", help=f"of {', '.join(PEERS)} (default: all)"
+        "--peers",
+        nargs="*",
+        choices=PEERS,
+        default=PEERS,
+        metavar="NAME",
+        help=f"of {', '.join(PEERS)} (default: all)",
     )
     folder = os.environ.get("OUT", "benchmark-results")
-    add("--output", default=folder, metavar="FOLDER", help="for gpu-session.jsonl (default: %(default)s)")
+    add(
+        "--output",
+        default=folder,
+        metavar="FOLDER",
+        help="for gpu-session.jsonl (default: %(default)s)",
+    )
     add("--until", type=float, help=argparse.SUPPRESS)  # of a session that goes on after a failure
     return parser

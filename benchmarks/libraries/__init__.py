@@ -1,4 +1,5 @@
-"""A common interface to the libraries: the same states for all, and one function of one robot per quantity."""
+"""A common interface to the libraries: the same states for all, and one function of one robot per
+quantity."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def load(name: str, robot: Robot, batch: int, memory_limit: float) -> tuple[Libr
     else:
         reference, where = Reference(robot), LIBRARIES[name]
     module, _, kind = where.partition(":")
-    library = getattr(importlib.import_module(f"benchmarks.libraries.{module}"), kind)(robot, reference)
+    library = getattr(importlib.import_module(f"benchmarks.libraries.{module}"), kind)(
+        robot, reference
+    )
     states = reference.random_states(batch)
     library.hold(states)
     library.memory_limit = memory_limit

@@ -1,4 +1,5 @@
-"""adam: algorithms unrolled over links; quantities of all links are computed frame by frame, as it offers them."""
+"""adam: algorithms unrolled over links; quantities of all links are computed frame by frame, as it
+offers them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from benchmarks.robots import Robot
 
 
 class Adam(MixedCoordinates):
-    """One robot of adam. Its base always floats; for a fixed base, the part of the joints is taken and solved."""
+    """One robot of adam. Its base always floats; for a fixed base, the part of the joints is taken
+    and solved."""
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         from adam import Representations
@@ -26,8 +28,12 @@ class Adam(MixedCoordinates):
         self.version = metadata.version("adam-robotics")
         super().__init__(reference, reference.joint_names)
         gravity = jnp.array([0, 0, -9.81, 0, 0, 0], jnp.float32)
-        self.adam = KinDynComputations(robot.urdf, list(reference.joint_names), dtype=jnp.float32, gravity=gravity)
-        self.adam.rbdalgos.math.factory._device = None  # jnp.asarray(..., device=...) of a tracer fails in JAX 0.10
+        self.adam = KinDynComputations(
+            robot.urdf, list(reference.joint_names), dtype=jnp.float32, gravity=gravity
+        )
+        self.adam.rbdalgos.math.factory._device = (
+            None  # jnp.asarray(..., device=...) of a tracer fails in JAX 0.10
+        )
         self.adam.set_frame_velocity_representation(Representations.MIXED_REPRESENTATION)
         child = {
             joint.get("name"): joint.find("child").get("link")
@@ -50,7 +56,9 @@ class Adam(MixedCoordinates):
     def _bias(self, base: jax.Array, twist: jax.Array, q: jax.Array, v: jax.Array) -> jax.Array:
         return self.adam.bias_force(base, q, twist, v)[self._skip :]
 
-    def forward(self, p: Any, h: Any, twist: Any, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
+    def forward(
+        self, p: Any, h: Any, twist: Any, q: jax.Array, v: jax.Array, force: jax.Array
+    ) -> jax.Array:
         base = _homogeneous(p, h)
         if self.base:
             return self.adam.aba(base, q, twist, v, force[6:])
@@ -61,7 +69,9 @@ class Adam(MixedCoordinates):
 
     def _jacobians(self, base: jax.Array, q: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Jacobians and poses; the poses are needed to convert to centres of mass."""
-        jacobians = jnp.stack([self.adam.jacobian(frame, base, q)[:, self._skip :] for frame in self.frames])
+        jacobians = jnp.stack(
+            [self.adam.jacobian(frame, base, q)[:, self._skip :] for frame in self.frames]
+        )
         return jacobians, self._poses(base, q)
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:

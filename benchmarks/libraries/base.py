@@ -1,6 +1,7 @@
 """The interface of a library, and the part that all JAX libraries share.
 
-``convert`` brings the results of a library to a common shape for the comparison with Pinocchio. It is not timed.
+``convert`` brings the results of a library to a common shape for the comparison with Pinocchio. It
+is not timed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from benchmarks.reference import Reference, States
 
 #: What a program is run for at least in one repeat.
 MIN_SECONDS = 20e-3
-#: What for before that. The library before has emptied the caches, and the system is still busy with its memory: after
-#: 20 ms a quadruped's mass matrix took 0.55 us beside four libraries, after 60 ms 0.31, alone 0.30.
+#: What for before that. The library before has emptied the caches, and the system is still busy
+#: with its memory: after 20 ms a quadruped's mass matrix took 0.55 us beside four libraries, after
+#: 60 ms 0.31, alone 0.30.
 WARM_SECONDS = 60e-3
 
 
@@ -27,8 +29,9 @@ class Program(Protocol):
     """One quantity of one library for one batch, ready to run.
 
     Attributes:
-      facts: what is known without running it: ``compile_seconds``, ``instructions``, ``peak_bytes``, ``operations`` and
-        ``moved_bytes`` (of inputs and outputs), as far as the library can say.
+      facts: what is known without running it: ``compile_seconds``, ``instructions``,
+        ``peak_bytes``, ``operations`` and ``moved_bytes`` (of inputs and outputs), as far as the
+        library can say.
     """
 
     facts: dict[str, float]
@@ -56,7 +59,8 @@ class Library(Protocol):
 
 
 def mean_seconds(run: Callable[[], float]) -> float:
-    """The mean time of the runs that fill ``MIN_SECONDS``, after warm-up runs that fill ``WARM_SECONDS``."""
+    """The mean time of the runs that fill ``MIN_SECONDS``, after warm-up runs that fill
+    ``WARM_SECONDS``."""
     for least in (WARM_SECONDS, MIN_SECONDS):
         begin, total, runs = time.perf_counter(), 0.0, 0
         while runs == 0 or time.perf_counter() - begin < least:
@@ -75,15 +79,23 @@ def seconds_of(call: Callable[[], Any]) -> float:
 class JaxProgram:
     """A compiled function of a batch."""
 
-    def __init__(self, function: Callable[..., Any], inputs: tuple[Any, ...], memory_limit: float) -> None:
+    def __init__(
+        self, function: Callable[..., Any], inputs: tuple[Any, ...], memory_limit: float
+    ) -> None:
         begin = time.perf_counter()
         self._program = jax.jit(function).lower(*inputs).compile()
         self.facts = {"compile_seconds": time.perf_counter() - begin}
         self._inputs = inputs
-        self.facts["instructions"] = sum(" = " in line for line in self._program.as_text().splitlines())
+        self.facts["instructions"] = sum(
+            " = " in line for line in self._program.as_text().splitlines()
+        )
         memory = self._program.memory_analysis()
         if memory is not None:
-            parts = (memory.argument_size_in_bytes, memory.output_size_in_bytes, memory.temp_size_in_bytes)
+            parts = (
+                memory.argument_size_in_bytes,
+                memory.output_size_in_bytes,
+                memory.temp_size_in_bytes,
+            )
             self.facts |= {"peak_bytes": float(sum(parts)), "moved_bytes": float(sum(parts[:2]))}
         cost = self._program.cost_analysis()
         if cost:
@@ -95,7 +107,9 @@ class JaxProgram:
         return jax.device_get(self._program(*self._inputs))
 
     def seconds(self) -> float:
-        return mean_seconds(lambda: seconds_of(lambda: jax.block_until_ready(self._program(*self._inputs))))
+        return mean_seconds(
+            lambda: seconds_of(lambda: jax.block_until_ready(self._program(*self._inputs)))
+        )
 
 
 class JaxLibrary:
@@ -112,7 +126,9 @@ class JaxLibrary:
         self.nv = reference.model.nv
         self.from_reference = [reference.joint_names.index(name) for name in joint_names]
         self.to_reference = [joint_names.index(name) for name in reference.joint_names]
-        self.limits = [jnp.asarray(part[self.from_reference], jnp.float32) for part in reference.limits]
+        self.limits = [
+            jnp.asarray(part[self.from_reference], jnp.float32) for part in reference.limits
+        ]
         self.memory_limit = float("inf")
         self._inputs: tuple[Any, ...] = ()
 
@@ -133,7 +149,8 @@ class JaxLibrary:
         return JaxProgram(jax.vmap(self.functions[quantity]), inputs, self.memory_limit)
 
     def joint_forces(self, acceleration: jax.Array) -> jax.Array:
-        """Forces on the joints alone, which mean the same in all libraries: the numbers of the acceleration."""
+        """Forces on the joints alone, which mean the same in all libraries: the numbers of the
+        acceleration."""
         return acceleration.at[: self.base].set(0)
 
     def ordered(self, quantity: str, value: Any) -> np.ndarray:
@@ -171,14 +188,17 @@ def moved_to_centers(motion: np.ndarray, rotation: np.ndarray, lever: np.ndarray
       lever: centres of mass in the links' frames, [..., 3].
     """
     arm = (rotation @ lever[..., None])[..., 0]
-    linear = motion[..., :3, :] + np.cross(motion[..., 3:, :], arm[..., None], axisa=-2, axisb=-2, axisc=-2)
+    linear = motion[..., :3, :] + np.cross(
+        motion[..., 3:, :], arm[..., None], axisa=-2, axisb=-2, axisc=-2
+    )
     return np.concatenate([linear, motion[..., 3:, :]], axis=-2)
 
 
 def derivatives_by_joints(
     function: Callable[[jax.Array, jax.Array], jax.Array], q: jax.Array, v: jax.Array
 ) -> jax.Array:
-    """Derivatives [n, 2, n] of ``function(q, v)`` by both, in forward mode: what a library without its own offers."""
+    """Derivatives [n, 2, n] of ``function(q, v)`` by both, in forward mode: what a library without
+    its own offers."""
     return jnp.stack(jax.jacfwd(function, argnums=(0, 1))(q, v), axis=1)
 
 

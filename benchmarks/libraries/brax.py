@@ -1,4 +1,5 @@
-"""Brax's generalised pipeline: its kinematics, inertias and inverse dynamics without contacts and constraints."""
+"""Brax's generalised pipeline: its kinematics, inertias and inverse dynamics without contacts and
+constraints."""
 
 from __future__ import annotations
 
@@ -45,11 +46,15 @@ class Brax(MujocoCoordinates):
 
     def _placed(self, q: jax.Array, v: jax.Array) -> Any:
         kinematics, dynamics, _, _ = self._modules
-        return dynamics.transform_com(self.system, self._state.init(q, v, *kinematics.forward(self.system, q, v)))
+        return dynamics.transform_com(
+            self.system, self._state.init(q, v, *kinematics.forward(self.system, q, v))
+        )
 
     def forward(self, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
         _, dynamics, mass, _ = self._modules
-        state = mass.matrix_inv(self.system, self._placed(q, v), 0)  # no iterations: the exact inverse
+        state = mass.matrix_inv(
+            self.system, self._placed(q, v), 0
+        )  # no iterations: the exact inverse
         return state.mass_mx_inv @ dynamics.forward(self.system, state, force)
 
     def _jacobians(self, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -57,23 +62,29 @@ class Brax(MujocoCoordinates):
         centers = state.x.vmap().do(self.system.link.inertia.transform).pos
 
         def jacobian(position, link):
-            return self._modules[3].point_jacobian(self.system, state.root_com, state.cdof, position, link)
+            return self._modules[3].point_jacobian(
+                self.system, state.root_com, state.cdof, position, link
+            )
 
         motion = jax.vmap(jacobian)(centers, jnp.arange(self.system.num_links()))
         return motion.vel, motion.ang
 
     def convert(self, quantity: str, value: Any) -> np.ndarray:
         if quantity == "link poses":
-            return np.concatenate([np.asarray(value.pos, float)[..., None], self._rotations(value)], axis=-1)[
-                :, self.links
-            ]
+            return np.concatenate(
+                [np.asarray(value.pos, float)[..., None], self._rotations(value)], axis=-1
+            )[:, self.links]
         if quantity == "poses and velocities":
             pose, motion = value
-            twist = np.concatenate([np.asarray(motion.vel, float), np.asarray(motion.ang, float)], axis=-1)
+            twist = np.concatenate(
+                [np.asarray(motion.vel, float), np.asarray(motion.ang, float)], axis=-1
+            )
             rotations = self._rotations(pose)[:, self.links]
             return moved_to_centers(twist[:, self.links, :, None], rotations, self.levers)[..., 0]
         if quantity == "dense Jacobian":
-            value = np.concatenate([np.asarray(part, float).swapaxes(2, 3) for part in value], axis=2)[:, self.links]
+            value = np.concatenate(
+                [np.asarray(part, float).swapaxes(2, 3) for part in value], axis=2
+            )[:, self.links]
         return self.ordered(quantity, value)
 
     def _rotations(self, pose: Any) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""jaxsim in its mixed representation. As in all libraries, every function starts from positions and velocities."""
+"""jaxsim in its mixed representation. As in all libraries, every function starts from positions and
+velocities."""
 
 from __future__ import annotations
 
@@ -17,15 +18,20 @@ from benchmarks.robots import Robot
 
 
 class Jaxsim(MixedCoordinates):
-    """One model of jaxsim, read from SDF, its native format, because it needs Gazebo's converter for URDF."""
+    """One model of jaxsim, read from SDF, its native format, because it needs Gazebo's converter
+    for URDF."""
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         import jaxsim.api
 
-        jax.config.update("jax_enable_x64", False)  # importing jaxsim turns it on; all here run in float32
+        jax.config.update(
+            "jax_enable_x64", False
+        )  # importing jaxsim turns it on; all here run in float32
         self.version = metadata.version("jaxsim")
         self.api = api = jaxsim.api
-        self.model = api.model.JaxSimModel.build_from_model_description(sdf(robot), is_urdf=False, gravity=9.81)
+        self.model = api.model.JaxSimModel.build_from_model_description(
+            sdf(robot), is_urdf=False, gravity=9.81
+        )
         super().__init__(reference, tuple(self.model.joint_names()))
         children = _children(robot, reference)
         self.links = [self.model.link_names().index(name) for name in children]
@@ -38,7 +44,9 @@ class Jaxsim(MixedCoordinates):
             "mass matrix": lambda *x: api.model.free_floating_mass_matrix(model, self._data(*x))[
                 self._joints, self._joints
             ],
-            "bias force": lambda *x: api.model.free_floating_bias_forces(model, self._data(*x))[self._joints],
+            "bias force": lambda *x: api.model.free_floating_bias_forces(model, self._data(*x))[
+                self._joints
+            ],
             "inverse dynamics": self._inverse,
             **self.forward_dynamics(),
         }
@@ -48,7 +56,9 @@ class Jaxsim(MixedCoordinates):
         """jaxsim's generalised vectors always have the base's entries."""
         return slice(6 - self.base, None)
 
-    def _data(self, position: Any, quaternion: Any, twist: Any, q: Any, v: Any, a: Any = None) -> Any:
+    def _data(
+        self, position: Any, quaternion: Any, twist: Any, q: Any, v: Any, a: Any = None
+    ) -> Any:
         return self.api.data.JaxSimModelData.build(
             model=self.model,
             base_position=position,
@@ -59,13 +69,19 @@ class Jaxsim(MixedCoordinates):
             joint_velocities=v,
         )
 
-    def _inverse(self, position: Any, quaternion: Any, twist: Any, q: Any, v: Any, a: jax.Array) -> jax.Array:
+    def _inverse(
+        self, position: Any, quaternion: Any, twist: Any, q: Any, v: Any, a: jax.Array
+    ) -> jax.Array:
         data = self._data(position, quaternion, twist, q, v)
         base = {"base_acceleration": a[:6]} if self.base else {}
-        found = self.api.model.inverse_dynamics(self.model, data, joint_accelerations=a[self.base :], **base)
+        found = self.api.model.inverse_dynamics(
+            self.model, data, joint_accelerations=a[self.base :], **base
+        )
         return jnp.concatenate(found)[self._joints]
 
-    def forward(self, position: Any, quaternion: Any, twist: Any, q: Any, v: Any, force: jax.Array) -> jax.Array:
+    def forward(
+        self, position: Any, quaternion: Any, twist: Any, q: Any, v: Any, force: jax.Array
+    ) -> jax.Array:
         data = self._data(position, quaternion, twist, q, v)
         found = self.api.model.forward_dynamics(self.model, data, joint_forces=force[self.base :])
         return jnp.concatenate(found)[self._joints]
@@ -81,7 +97,9 @@ class Jaxsim(MixedCoordinates):
             return np.concatenate([poses[..., :3, 3:], poses[..., :3, :3]], axis=-1)
         if quantity == "poses and velocities":
             poses, twists = (np.asarray(part, float)[:, self.links] for part in value)
-            twists[..., :3] += np.cross(twists[..., 3:], poses[..., :3, 3])  # from the world's origin to the link's
+            twists[..., :3] += np.cross(
+                twists[..., 3:], poses[..., :3, 3]
+            )  # from the world's origin to the link's
             return moved_to_centers(twists[..., None], poses[..., :3, :3], self.levers)[..., 0]
         if quantity == "dense Jacobian":
             jacobians, poses = (np.asarray(part, float)[:, self.links] for part in value)

@@ -31,10 +31,14 @@ class Mjx(MujocoCoordinates):
         m = self.model
         self.functions = {
             "link poses": lambda q, v, a: _poses(mjx.kinematics(m, self.data.replace(qpos=q))),
-            "poses and velocities": lambda q, v, a: _velocities(m, mjx.com_vel(m, self._placed(q, qvel=v))),
+            "poses and velocities": lambda q, v, a: _velocities(
+                m, mjx.com_vel(m, self._placed(q, qvel=v))
+            ),
             "dense Jacobian": lambda q, v, a: self._jacobians(q),
             "mass matrix": lambda q, v, a: mjx.full_m(m, mjx.crb(m, self._placed(q))),
-            "bias force": lambda q, v, a: mjx.rne(m, mjx.com_vel(m, self._placed(q, qvel=v))).qfrc_bias,
+            "bias force": lambda q, v, a: (
+                mjx.rne(m, mjx.com_vel(m, self._placed(q, qvel=v))).qfrc_bias
+            ),
             **self.dynamics(),
             "step": self._step,
             "gradient of step": self._step_gradient,
@@ -47,7 +51,9 @@ class Mjx(MujocoCoordinates):
         self.driven, self.start = mjx.put_model(model), mjx.make_data(model)
 
     def forward(self, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
-        return self.mjx.forward(self.model, self.data.replace(qpos=q, qvel=v, qfrc_applied=force)).qacc
+        return self.mjx.forward(
+            self.model, self.data.replace(qpos=q, qvel=v, qfrc_applied=force)
+        ).qacc
 
     def inverse(self, q: jax.Array, v: jax.Array, a: jax.Array) -> jax.Array:
         placed = self.mjx.com_vel(self.model, self._placed(q, qvel=v, qacc=a))
@@ -67,7 +73,9 @@ class Mjx(MujocoCoordinates):
 
     def _jacobians(self, q: jax.Array) -> tuple[jax.Array, ...]:
         data = self._placed(q)
-        return jax.vmap(lambda body: self.mjx.jac(self.model, data, data.xipos[body], body))(self.moving)
+        return jax.vmap(lambda body: self.mjx.jac(self.model, data, data.xipos[body], body))(
+            self.moving
+        )
 
     def _placed(self, q: jax.Array, **fields: jax.Array) -> Any:
         data = self.mjx.kinematics(self.model, self.data.replace(qpos=q, **fields))
@@ -83,7 +91,9 @@ class Mjx(MujocoCoordinates):
             return np.asarray(value[2], float)[:, self.bodies]
         if quantity == "dense Jacobian":
             rows = [body - 1 for body in self.bodies]
-            value = np.concatenate([np.swapaxes(np.asarray(part, float), 2, 3)[:, rows] for part in value], axis=2)
+            value = np.concatenate(
+                [np.swapaxes(np.asarray(part, float), 2, 3)[:, rows] for part in value], axis=2
+            )
         return self.ordered(quantity, value)
 
 
@@ -92,7 +102,8 @@ def _poses(data: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def _velocities(model: Any, data: Any) -> tuple[jax.Array, ...]:
-    """Poses and the velocities of the centres of mass; MuJoCo's own are about the tree's centre of mass."""
+    """Poses and the velocities of the centres of mass; MuJoCo's own are about the tree's centre of
+    mass."""
     arm = data.xipos - data.subtree_com[np.asarray(model.body_rootid)]
     angular = data.cvel[:, :3]
     velocity = jnp.concatenate([data.cvel[:, 3:] + jnp.cross(angular, arm), angular], axis=1)

@@ -1,4 +1,5 @@
-"""Pinocchio in C++, in double precision: its templates, and the code that it generates for one model.
+"""Pinocchio in C++, in double precision: its templates, and the code that it generates for one
+model.
 
 Both programs are compiled for this machine from the headers in wheels.
 """
@@ -33,13 +34,17 @@ FLAGS = (
     ),
 )
 
-#: The headers that a program needs: one of them, its folder below the include folder, and the wheel that has them.
+#: The headers that a program needs: one of them, its folder below the include folder, and the wheel
+#: that has them.
 _HEADERS = (
     ("pinocchio/multibody.hpp", "", "libpinocchio"),
     ("boost/version.hpp", "", "cmeel-boost"),
     ("Eigen/Core", "eigen3", "cmeel-eigen"),
 )
-_GENERATOR_HEADERS = (("cppad/cppad.hpp", "", "cmeel-cppad"), ("cppad/cg.hpp", "", "cmeel-cppadcodegen"))
+_GENERATOR_HEADERS = (
+    ("cppad/cppad.hpp", "", "cmeel-cppad"),
+    ("cppad/cg.hpp", "", "cmeel-cppadcodegen"),
+)
 
 
 class PinocchioCpp(PinocchioResults):
@@ -77,10 +82,11 @@ class PinocchioCpp(PinocchioResults):
 
 
 class PinocchioGenerated(PinocchioCpp):
-    """The same with code that CppADCodeGen writes for the model and the machine's C compiler compiles.
+    """The same with code that CppADCodeGen writes for the model and the machine's C compiler
+    compiles.
 
-    The program that writes it takes the C++ compiler five minutes and 7 GB even with little optimisation. The code that
-    it writes does not depend on that.
+    The program that writes it takes the C++ compiler five minutes and 7 GB even with little
+    optimisation. The code that it writes does not depend on that.
     """
 
     name = "pinocchio_generated"
@@ -123,7 +129,9 @@ class CppProgram:
         stdin.flush()
         answer = stdout.readline().split()
         if len(answer) != 3:
-            raise RuntimeError(f"Pinocchio answers {b' '.join(answer).decode()!r} to {self._request.decode()!r}")
+            raise RuntimeError(
+                f"Pinocchio answers {b' '.join(answer).decode()!r} to {self._request.decode()!r}"
+            )
         width, rows = int(answer[1]), int(answer[2])
         return float(answer[0]), np.frombuffer(stdout.read(8 * width * rows)).reshape(rows, width)
 
@@ -137,7 +145,8 @@ def executable(name: str, headers: tuple[tuple[str, str, str], ...], optimizatio
       optimization: the compiler's option.
 
     Raises:
-      FileNotFoundError: there is no compiler, or headers are missing; the message names the wheel that has them.
+      FileNotFoundError: there is no compiler, or headers are missing; the message names the wheel
+        that has them.
       subprocess.CalledProcessError: compilation fails.
     """
     compiler = shutil.which("g++") or shutil.which("clang++")
@@ -166,13 +175,17 @@ def executable(name: str, headers: tuple[tuple[str, str, str], ...], optimizatio
         part = program.with_suffix(".part")
         search = [word for folder in includes for word in ("-isystem", str(folder))]
         link = [f"-L{library}", "-lboost_serialization", "-ldl", f"-Wl,-rpath,{library}"]
-        subprocess.run([compiler, optimization, *FLAGS, *search, str(source), "-o", str(part), *link], check=True)
+        subprocess.run(
+            [compiler, optimization, *FLAGS, *search, str(source), "-o", str(part), *link],
+            check=True,
+        )
         part.replace(program)
     return program
 
 
 def _headers(header: str, below: str, wheel: str) -> Path:
-    """The include folder that has ``header``, among those of the installed wheels and the system's."""
+    """The include folder that has ``header``, among those of the installed wheels and the
+    system's."""
     folders = [Path(entry) / "cmeel.prefix" / "include" / below for entry in sys.path]
     for folder in [*folders, Path("/usr/local/include") / below, Path("/usr/include") / below]:
         if (folder / header).exists():

@@ -36,13 +36,29 @@ class PinocchioPython(PinocchioResults):
             ),
             "poses and velocities": (
                 lambda q, v, a, f: pinocchio.forwardKinematics(model, data, q, v),
-                lambda result: [part for joint in joints for part in (_pose(data.oMi[joint]), data.v[joint].vector)],
+                lambda result: [
+                    part
+                    for joint in joints
+                    for part in (_pose(data.oMi[joint]), data.v[joint].vector)
+                ],
             ),
             "dense Jacobian": (jacobians, lambda result: [jacobian.T for jacobian in result]),
-            "mass matrix": (lambda q, v, a, f: pinocchio.crba(model, data, q), lambda result: [result]),
-            "bias force": (lambda q, v, a, f: pinocchio.nonLinearEffects(model, data, q, v), lambda result: [result]),
-            "inverse dynamics": (lambda q, v, a, f: pinocchio.rnea(model, data, q, v, a), lambda result: [result]),
-            "forward dynamics": (lambda q, v, a, f: pinocchio.aba(model, data, q, v, f), lambda result: [result]),
+            "mass matrix": (
+                lambda q, v, a, f: pinocchio.crba(model, data, q),
+                lambda result: [result],
+            ),
+            "bias force": (
+                lambda q, v, a, f: pinocchio.nonLinearEffects(model, data, q, v),
+                lambda result: [result],
+            ),
+            "inverse dynamics": (
+                lambda q, v, a, f: pinocchio.rnea(model, data, q, v, a),
+                lambda result: [result],
+            ),
+            "forward dynamics": (
+                lambda q, v, a, f: pinocchio.aba(model, data, q, v, f),
+                lambda result: [result],
+            ),
             "inverse dynamics derivatives": (
                 lambda q, v, a, f: pinocchio.computeRNEADerivatives(model, data, q, v, a),
                 lambda result: [data.dtau_dq.T, data.dtau_dv.T],
@@ -64,12 +80,25 @@ class PinocchioPython(PinocchioResults):
             )
 
     def program(self, quantity: str, batch: int) -> _PythonProgram:
-        states = list(zip(self.q[:batch], self.v[:batch], self.acceleration[:batch], self.force[:batch], strict=True))
+        states = list(
+            zip(
+                self.q[:batch],
+                self.v[:batch],
+                self.acceleration[:batch],
+                self.force[:batch],
+                strict=True,
+            )
+        )
         return _PythonProgram(*self._calls[quantity], states)
 
 
 class _PythonProgram:
-    def __init__(self, call: Callable[..., Any], numbers: Callable[[Any], list[np.ndarray]], states: list[Any]) -> None:
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        numbers: Callable[[Any], list[np.ndarray]],
+        states: list[Any],
+    ) -> None:
         self.facts: dict[str, float] = {}
         self._call, self._numbers, self._states = call, numbers, states
 

@@ -45,11 +45,14 @@ class PinocchioResults:
         self.force = states.acceleration.copy()
         self.force[:, : self.reference.base] = 0
 
-    def coordinates(self, rotation: np.ndarray, twist: np.ndarray, center: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def coordinates(
+        self, rotation: np.ndarray, twist: np.ndarray, center: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         return np.eye(6), np.zeros(6)
 
     def convert(self, quantity: str, value: np.ndarray) -> np.ndarray:
-        """Converts numbers [N, width] in the layout of ``pinocchio_batch.cpp`` to the shapes of the reference."""
+        """Converts numbers [N, width] in the layout of ``pinocchio_batch.cpp`` to the shapes of the
+        reference."""
         reference, count = self.reference, len(value)
         nv, base = reference.model.nv, reference.base
         first = reference.first - 1  # the root's joint is not judged
@@ -67,7 +70,9 @@ class PinocchioResults:
             rotation = rows[..., 3:12].reshape(*rows.shape[:2], 3, 3).swapaxes(2, 3)
             if quantity == "link poses":
                 return np.concatenate([rows[..., :3, None], rotation], axis=-1)
-            twist = np.concatenate([rotation @ rows[..., 12:15, None], rotation @ rows[..., 15:18, None]], axis=2)
+            twist = np.concatenate(
+                [rotation @ rows[..., 12:15, None], rotation @ rows[..., 15:18, None]], axis=2
+            )
             return moved_to_centers(twist, rotation, reference.levers)[..., 0]
         return value
 
@@ -76,5 +81,10 @@ class PinocchioResults:
         found = []
         for q in self.q[: min(count, JUDGED_STATES)]:
             pinocchio.forwardKinematics(model, data, q)
-            found.append([data.oMi[joint].rotation.copy() for joint in range(self.reference.first, model.njoints)])
+            found.append(
+                [
+                    data.oMi[joint].rotation.copy()
+                    for joint in range(self.reference.first, model.njoints)
+                ]
+            )
         return np.array(found)

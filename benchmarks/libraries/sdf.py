@@ -13,17 +13,22 @@ _ROOT = "benchmark_base"
 
 
 def sdf(robot: Robot) -> str:
-    """The robot with links on fixed joints merged; every pose is relative to the same frame as in URDF."""
+    """The robot with links on fixed joints merged; every pose is relative to the same frame as in
+    URDF."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "merged.urdf"
         artix.save_urdf(articulation(robot), path)
         merged = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     root = ElementTree.Element("sdf", version="1.10")
     model = ElementTree.SubElement(root, "model", name="robot")
-    joints = [joint for joint in merged.findall("joint") if joint.get("type") != "fixed"]  # what is left are frames
+    joints = [
+        joint for joint in merged.findall("joint") if joint.get("type") != "fixed"
+    ]  # what is left are frames
     above = {joint.find("child").get("link"): joint for joint in joints}
     children = {joint.find("child").get("link") for joint in merged.findall("joint")}
-    base = next(link.get("name") for link in merged.findall("link") if link.get("name") not in children)
+    base = next(
+        link.get("name") for link in merged.findall("link") if link.get("name") not in children
+    )
     for element in merged.iter():  # some call it "world", which SDF keeps for itself
         for attribute in ("name", "link"):
             if element.tag in ("link", "parent") and element.get(attribute) == base:
@@ -42,13 +47,17 @@ def sdf(robot: Robot) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _add_link(model: ElementTree.Element, link: ElementTree.Element, above: ElementTree.Element | None) -> None:
+def _add_link(
+    model: ElementTree.Element, link: ElementTree.Element, above: ElementTree.Element | None
+) -> None:
     element = ElementTree.SubElement(model, "link", name=link.get("name"))
     if above is not None:
         _text(element, "pose", "0 0 0 0 0 0").set("relative_to", above.get("name"))
     inertial = link.find("inertial")
     out = ElementTree.SubElement(element, "inertial")
-    if inertial is None:  # a root without mass; the number does not matter, for only a fixed base can lack one
+    if (
+        inertial is None
+    ):  # a root without mass; the number does not matter, for only a fixed base can lack one
         _text(out, "mass", "1")
         values = {"ixx": "1", "iyy": "1", "izz": "1", "ixy": "0", "ixz": "0", "iyz": "0"}
     else:

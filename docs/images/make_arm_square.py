@@ -32,7 +32,13 @@ def main() -> None:
     lines = axes[1].plot(time, velocity, linewidth=1)
     axes[1].set(xlabel="time [s]", ylabel="joint velocity [rad/s]")
     axes[1].legend(
-        lines, range(1, 8), ncols=1, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, title="joint"
+        lines,
+        range(1, 8),
+        ncols=1,
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+        frameon=False,
+        title="joint",
     )
     axes[2].plot(time, 1e3 * np.linalg.norm(error[:, :3], axis=1), linewidth=1)
     axes[2].set(xlabel="time [s]", ylabel="error of the tool [mm]", ylim=(0, None))
@@ -45,7 +51,11 @@ def _rotated(turn: np.ndarray, vector: np.ndarray) -> np.ndarray:
     if angle == 0:
         return vector
     k = turn / angle
-    return vector * np.cos(angle) + np.cross(k, vector) * np.sin(angle) + k * (k @ vector) * (1 - np.cos(angle))
+    return (
+        vector * np.cos(angle)
+        + np.cross(k, vector) * np.sin(angle)
+        + k * (k @ vector) * (1 - np.cos(angle))
+    )
 
 
 if __name__ == "__main__":

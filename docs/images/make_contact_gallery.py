@@ -1,4 +1,6 @@
-"""Makes the plots of the page *Contact: a gallery*: ``python docs/images/make_contact_gallery.py``, from the root."""
+"""Makes the plots of the page *Contact: a gallery*: ``python docs/images/make_contact_gallery.py``,
+from the root.
+"""
 
 from pathlib import Path
 
@@ -17,7 +19,9 @@ SOLID, DOTTED = {"color": "#3949ab"}, {"color": "#e07b39", "linestyle": "--"}
 
 
 def plot(name: str, across: str, up: str, *lines: tuple, log: bool = False) -> None:
-    """Writes a picture of lines, each with its two coordinates, label and style, and prints how large it is."""
+    """Writes a picture of lines, each with its two coordinates, label and style, and prints how
+    large it is.
+    """
     figure = Figure(figsize=(4.6, 2.7), layout="constrained")
     axes = figure.subplots()
     for x, y, label, style in lines:
@@ -30,7 +34,9 @@ def plot(name: str, across: str, up: str, *lines: tuple, log: bool = False) -> N
     print(f"{path.name}: {path.stat().st_size // 1024} kB")
 
 
-def block(friction: float = 0.7, half: tuple[float, float, float] = (0.2, 0.3, 0.1)) -> artix.Articulation:
+def block(
+    friction: float = 0.7, half: tuple[float, float, float] = (0.2, 0.3, 0.1)
+) -> artix.Articulation:
     """A free box of two kilograms."""
     builder = artix.ArticulationBuilder(name="block")
     x, y, z = (2 / 3 * size**2 for size in half)
@@ -47,11 +53,14 @@ def ball(**material: float) -> artix.Articulation:
     return builder.build("float64")
 
 
-def at(robot: artix.Articulation, height: float, velocity: tuple[float, ...] = (0.0, 0.0, 0.0)) -> artix.State:
+def at(
+    robot: artix.Articulation, height: float, velocity: tuple[float, ...] = (0.0, 0.0, 0.0)
+) -> artix.State:
     """A state at this height."""
     state = artix.neutral_state(robot)
     return state.replace(
-        root_pose=state.root_pose.at[2].set(height), root_velocity=state.root_velocity.at[:3].set(jnp.array(velocity))
+        root_pose=state.root_pose.at[2].set(height),
+        root_velocity=state.root_velocity.at[:3].set(jnp.array(velocity)),
     )
 
 
@@ -75,7 +84,9 @@ def incline() -> None:
     plot("incline", "angle [degrees]", "speed after 1 s [m/s]", *lines)
     text = """<mujoco><option gravity="4.905 0 -8.496" timestep="0.005"/><worldbody>
       <geom type="plane" size="0 0 1"/>
-      <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.3 0.1" mass="2" friction="0.7"/></body>
+      <body pos="0 0 0.1">
+        <freejoint/><geom type="box" size="0.2 0.3 0.1" mass="2" friction="0.7"/>
+      </body>
     </worldbody></mujoco>"""
     model = mujoco.MjModel.from_xml_string(text)
     data, moved = mujoco.MjData(model), []
@@ -85,10 +96,15 @@ def incline() -> None:
         moved.append(data.qpos[0])
     leaning = robot.replace(gravity=jnp.array([4.905, 0.0, -8.496]))
     ground = Ground.flat(friction=0.0).astype("float64")
-    path = artix.rollout(artix.Scene(leaning, ground=ground), at(leaning, 0.1), None, 0.005, num_steps=400)
+    path = artix.rollout(
+        artix.Scene(leaning, ground=ground), at(leaning, 0.1), None, 0.005, num_steps=400
+    )
     time = 0.005 * np.arange(1, 401)
     own = np.maximum(np.abs(np.asarray(path.root_pose[:, 0])), 1e-17)
-    lines = (time, own, "artix", SOLID), (time, np.abs(moved), "MuJoCo, as it is by default", DOTTED)
+    lines = (
+        (time, own, "artix", SOLID),
+        (time, np.abs(moved), "MuJoCo, as it is by default", DOTTED),
+    )
     plot("creep", "time [s]", "moved at 30 degrees [m]", *lines, log=True)
 
 
@@ -117,7 +133,9 @@ def bounce_and_roll() -> None:
     """A ball that bounces at 0.7 of its speed, and one that slides until it rolls."""
     ground, time = Ground.flat(friction=0.3).astype("float64"), 1e-3 * np.arange(1, 3001)
     robot = ball(restitution=0.7)
-    path = artix.rollout(artix.Scene(robot, ground=ground), at(robot, 1.1), None, 1e-3, num_steps=3000)
+    path = artix.rollout(
+        artix.Scene(robot, ground=ground), at(robot, 1.1), None, 1e-3, num_steps=3000
+    )
     peaks = 0.7 ** (2 * np.arange(6))
     fall = np.sqrt(2 / G)
     turns = fall * (1 + 2 * np.cumsum(0.7 ** np.arange(1, 6)) - 0.7 ** np.arange(1, 6))
@@ -127,7 +145,13 @@ def bounce_and_roll() -> None:
     )
     plot("bounce", "time [s]", "height [m]", *lines)
     robot = ball()
-    path = artix.rollout(artix.Scene(robot, ground=ground), at(robot, 0.1, (1.4, 0.0, 0.0)), None, 1e-3, num_steps=300)
+    path = artix.rollout(
+        artix.Scene(robot, ground=ground),
+        at(robot, 0.1, (1.4, 0.0, 0.0)),
+        None,
+        1e-3,
+        num_steps=300,
+    )
     lines = (
         (time[:300], path.root_velocity[:, 0], "speed", SOLID),
         (time[:300], 0.1 * path.root_velocity[:, 4], "radius times spin", {"color": "#00897b"}),
@@ -148,7 +172,9 @@ def stick_slip() -> None:
     time = 2e-4 * np.arange(1, 17501)
     targets = jnp.stack([jnp.zeros(len(time)), jnp.asarray(0.05 * time)], axis=1)
     start = artix.neutral_state(robot).replace(joint_position=jnp.array([0.1, 0.0]))
-    path = artix.rollout(artix.Scene(robot, ground=ground), start, artix.Control(drive_target=targets), 2e-4)
+    path = artix.rollout(
+        artix.Scene(robot, ground=ground), start, artix.Control(drive_target=targets), 2e-4
+    )
     begins, rate = 0.3 * 2.0 * G / (80.0 * 0.05), np.sqrt(80.0 / 1.5)
     wanted = np.where(time > begins, 0.05 * (1 - np.cos(rate * (time - begins))), 0)
     lines = (time, path.joint_velocity[:, 1], "artix", SOLID), (time, wanted, "closed form", DOTTED)
@@ -156,7 +182,9 @@ def stick_slip() -> None:
 
 
 def standing() -> None:
-    """A quadruped in float32 that is put on its feet: how far it is from where it stands at the end."""
+    """A quadruped in float32 that is put on its feet: how far it is from where it stands at the
+    end.
+    """
     robot = artix.robots.load("quadruped")
     drives = robot.drive.replace(stiffness=jnp.full(12, 200.0), damping=jnp.full(12, 10.0))
     robot, ground = robot.replace(drive=drives), Ground.flat(friction=0.8)
@@ -168,7 +196,13 @@ def standing() -> None:
     path = artix.rollout(scene, state, artix.Control(drive_target=bent), 0.005, num_steps=3000)
     off = np.abs(np.asarray(path.root_pose[:, :3] - path.root_pose[-1, :3])).max(axis=1)
     time = 0.005 * np.arange(1, 3001)
-    plot("standing", "time [s]", "off where it ends [m]", (time, np.maximum(off, 1e-9), "float32", SOLID), log=True)
+    plot(
+        "standing",
+        "time [s]",
+        "off where it ends [m]",
+        (time, np.maximum(off, 1e-9), "float32", SOLID),
+        log=True,
+    )
 
 
 def main() -> None:

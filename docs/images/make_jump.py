@@ -1,4 +1,6 @@
-"""Makes the picture of the jump on *Optimal control*: ``python docs/images/make_jump.py``, from the root."""
+"""Makes the picture of the jump on *Optimal control*: ``python docs/images/make_jump.py``, from the
+root.
+"""
 
 from pathlib import Path
 

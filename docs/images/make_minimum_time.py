@@ -1,4 +1,6 @@
-"""Makes the picture of *Minimum time*: ``python docs/images/make_minimum_time.py``, from the root."""
+"""Makes the picture of *Minimum time*: ``python docs/images/make_minimum_time.py``, from the
+root.
+"""
 
 from pathlib import Path
 

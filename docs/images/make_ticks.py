@@ -1,4 +1,6 @@
-"""Makes the picture of plans against the clock: ``python docs/images/make_ticks.py``, from the root."""
+"""Makes the picture of plans against the clock: ``python docs/images/make_ticks.py``, from the
+root.
+"""
 
 from pathlib import Path
 

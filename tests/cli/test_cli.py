@@ -109,7 +109,10 @@ def test_content_that_is_no_urdf_is_an_error_with_its_line(urdf, capsys):
         ["dance"],
         ["demo", "--members", "0"],
         ["info"],
-        *([*command, "--seed", str(2**70)] for command in (["demo"], ["train", "cart_pole"], ["play", "arm_reach"])),
+        *(
+            [*command, "--seed", str(2**70)]
+            for command in (["demo"], ["train", "cart_pole"], ["play", "arm_reach"])
+        ),
     ],
 )
 def test_wrong_usage_exits_with_two(arguments, capsys):
@@ -186,7 +189,11 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path, capsys)
     artix.save(cart.replace(topology=topology), path)
     assert main(["info", str(path)]) == 0
     shown = capsys.readouterr()
-    assert r"\x1b[2J\x1b]0;PWN\x07rail" in shown.out and r"cart\x0dpole" in shown.out and r"pole\x0a  wing" in shown.out
+    assert (
+        r"\x1b[2J\x1b]0;PWN\x07rail" in shown.out
+        and r"cart\x0dpole" in shown.out
+        and r"pole\x0a  wing" in shown.out
+    )
     assert not set(shown.out + shown.err) & set("\x1b\x07\x9b\r")
     assert main(["check", str(path)]) == 0
     told = capsys.readouterr().out
@@ -218,9 +225,13 @@ sys.exit(main(["info", "arm7"]))
 """
 
 
-@pytest.mark.parametrize("module", ["numpy._core._multiarray_umath", "jax._src.interpreters.mlir", "artix.io.load"])
+@pytest.mark.parametrize(
+    "module", ["numpy._core._multiarray_umath", "jax._src.interpreters.mlir", "artix.io.load"]
+)
 def test_ctrl_c_during_the_imports_is_one_line(module):
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "artix: interrupted\n")
 
 
@@ -251,13 +262,17 @@ def test_demo_verifies_its_numbers_and_saves_a_plot(tmp_path, capsys, monkeypatc
     assert "all identities hold" in out
     assert "FAILED" not in out
 
-    # In the same test, so that the compiled programs serve twice: a wrong number is found and fails the command.
+    # In the same test, so that the compiled programs serve twice: a wrong number is found and fails
+    # the command.
     from artix.cli import demo
 
     def wrong(articulation, state):
         return 1.001 * artix.bias_force(articulation, state)
 
-    quantities = [q if q.name != "bias force" else demo.Quantity(q.name, wrong, q.group) for q in demo.QUANTITIES]
+    quantities = [
+        q if q.name != "bias force" else demo.Quantity(q.name, wrong, q.group)
+        for q in demo.QUANTITIES
+    ]
     monkeypatch.setattr(demo, "QUANTITIES", tuple(quantities))
     assert main(["demo", "--members", "6", "--output", str(picture)]) == 1
     assert "bias force is gravity and Coriolis" in capsys.readouterr().err
@@ -274,7 +289,7 @@ def test_a_nan_never_passes_as_an_identity():
     assert Identity("", "", np.finfo(np.float32).eps, 1e-5).holds
 
 
-# --- formats ------------------------------------------------------------------------------------------------------
+# --- formats ------------------------------------------------------------------------------------
 
 MUSCLE = """<mujoco><worldbody><body name="arm"><joint name="elbow"/><geom size="1"/></body>
 <body name="ball"><freejoint/><geom size="1"/></body></worldbody>
@@ -305,7 +320,9 @@ def test_info_and_check_of_an_mjcf(mjcf_file, capsys):
 
 def test_shapes_are_read_as_the_options_say(tmp_path, capsys):
     xml, npz = str(tmp_path / "pair.xml"), str(tmp_path / "pair.npz")
-    vertices = " ".join(f"{0.1 * np.cos(k):.5f} {0.1 * np.sin(k):.5f} {0.01 * (k % 7)}" for k in range(40))
+    vertices = " ".join(
+        f"{0.1 * np.cos(k):.5f} {0.1 * np.sin(k):.5f} {0.01 * (k % 7)}" for k in range(40)
+    )
     ball = '<geom type="sphere" size="0.1"/>'
     (tmp_path / "pair.xml").write_text(f"""<mujoco>
       <asset><mesh name="round" vertex="{vertices}"/></asset>
@@ -425,7 +442,10 @@ def test_convert_says_what_it_leaves_behind(urdf, tmp_path, capsys):
     pytest.importorskip("mujoco")
     arm, xml = urdf(ARM.format(inner=INNER)), str(tmp_path / "arm.xml")
     assert main(["convert", arm, xml, "--fixed-base"]) == 0
-    said = "3 links, 2 DOFs; 2 features cannot be expressed in .xml; not converted: 2 visuals, 1 transmission, 2 gazebo"
+    said = (
+        "3 links, 2 DOFs; 2 features cannot be expressed in .xml; not converted: 2 visuals, 1 "
+        "transmission, 2 gazebo"
+    )
     assert said in capsys.readouterr().out
     path = tmp_path / "seen.xml"
     path.write_text("""<mujoco><worldbody><light/><body name="a"><freejoint/><geom size="0.1"/>
@@ -444,7 +464,9 @@ def test_convert_of_a_stage_counts_what_only_looks(tmp_path, capsys):
     path = tmp_path / "arm.usda"
     text = path.read_text().rstrip()
     assert text.endswith("}")
-    path.write_text(f'{text[:-1]}def Sphere "eye" {{}}\ndef Camera "camera" {{}}\ndef SphereLight "sun" {{}}\n}}\n')
+    path.write_text(
+        f'{text[:-1]}def Sphere "eye" {{}}\ndef Camera "camera" {{}}\ndef SphereLight "sun" {{}}\n}}\n'
+    )
     capsys.readouterr()
     assert main(["convert", stage, npz]) == 0
     assert "not converted: 1 visual, 1 camera, 1 light" in capsys.readouterr().out
@@ -481,7 +503,10 @@ def test_an_episode_is_saved_as_a_page_and_as_a_video(tmp_path, monkeypatch, cap
     monkeypatch.setattr(play, "FILM_SECONDS", 0.2)
     page = tmp_path / "arm.html"
     film = tmp_path / "arm.gif"
-    assert main(["play", "arm_reach", "--episodes", "1", "--html", str(page), "--video", str(film)]) == 0
+    assert (
+        main(["play", "arm_reach", "--episodes", "1", "--html", str(page), "--video", str(film)])
+        == 0
+    )
     assert "drawing 0 s of video" in capsys.readouterr().out
     assert page.stat().st_size > 10_000
     assert film.read_bytes().startswith(b"GIF8")

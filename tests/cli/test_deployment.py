@@ -54,7 +54,10 @@ def test_what_is_exported(exported):
 def test_the_onnx_policy_is_the_policy(exported):
     """On observations as in training; ONNX Runtime and XLA sum in different orders."""
     policy = policies.load("quadruped_velocity")
-    mean, deviation = np.asarray(policy.observed.mean), np.sqrt(np.asarray(policy.observed.variance))
+    mean, deviation = (
+        np.asarray(policy.observed.mean),
+        np.sqrt(np.asarray(policy.observed.variance)),
+    )
     obs = mean + deviation * np.random.default_rng(0).normal(size=(256, 50)).astype(np.float32)
     session = onnxruntime.InferenceSession(str(exported / "policy.onnx"))
     (found,) = session.run(None, {"obs": obs})
@@ -71,12 +74,16 @@ def test_the_scene_runs_in_the_order_of_the_action(exported):
     np.testing.assert_allclose(data.ctrl, description["default_position"])
     for _ in range(2000):  # 4 s
         mujoco.mj_step(model, data)
-    assert data.qpos[2] == pytest.approx(description["height"], abs=0.06)  # It stands; its drives give way.
+    assert data.qpos[2] == pytest.approx(
+        description["height"], abs=0.06
+    )  # It stands; its drives give way.
     up = deploy_mujoco.rotated_back(data.sensor("imu_quat").data, np.array([0, 0, 9.81]))
     np.testing.assert_allclose(data.sensor("imu_accelerometer").data, up, atol=0.2)
     assert data.sensor("front_left_foot_position").data[2] == pytest.approx(0.02, abs=0.02)
     ends = [model.actuator(k).ctrlrange for k in range(model.nu)]
-    np.testing.assert_allclose(np.ptp(ends, axis=1), 2 * np.array(description["action"]["scale"]), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.ptp(ends, axis=1), 2 * np.array(description["action"]["scale"]), rtol=1e-6
+    )
 
 
 def test_the_script_needs_neither_artix_nor_jax(exported):
@@ -87,7 +94,12 @@ def test_the_script_needs_neither_artix_nor_jax(exported):
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=exported, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        cwd=exported,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert "it did not fall" in run.stdout
@@ -96,7 +108,8 @@ def test_the_script_needs_neither_artix_nor_jax(exported):
 
 @pytest.mark.slow
 def test_the_script_walks_as_artix_does(exported):
-    """The exported policy in MuJoCo with stiff contacts, and artix's own rollout of the policy that was exported."""
+    """The exported policy in MuJoCo with stiff contacts, and artix's own rollout of the policy that
+    was exported."""
     task, policy = envs.make("quadruped_velocity"), policies.load("quadruped_velocity")
     told = {"forward": np.tile([1.0, 0.0, 0.0], (100, 1)), "stand": np.zeros((100, 3))}
     artix = verify.in_artix(task, policy, told)
@@ -106,10 +119,14 @@ def test_the_script_walks_as_artix_does(exported):
     for run, commands in told.items():
         found = deploy_mujoco.run(model, description, act, lambda _, c=commands: c[0], 2.0)
         wanted = artix[run]
-        assert {name: value.shape for name, value in found.items()} == {k: v.shape for k, v in wanted.items()}
+        assert {name: value.shape for name, value in found.items()} == {
+            k: v.shape for k, v in wanted.items()
+        }
         # The first control step, before any chaos of contacts: 2 mm and 0.05 rad.
         np.testing.assert_allclose(found["root_pose"][0, :3], wanted["root_pose"][0, :3], atol=2e-3)
-        np.testing.assert_allclose(found["joint_position"][0], wanted["joint_position"][0], atol=0.05)
+        np.testing.assert_allclose(
+            found["joint_position"][0], wanted["joint_position"][0], atol=0.05
+        )
         ways = [gait_statistics(each, 0.02, 137.0)["distance"] for each in (found, wanted)]
         assert ways[0] == pytest.approx(ways[1], rel=0.03, abs=0.1)
         heights = [each["root_pose"][25:, 2].mean() for each in (found, wanted)]
@@ -121,7 +138,11 @@ def test_the_script_walks_as_artix_does(exported):
 @pytest.mark.slow
 def test_the_script_sees_what_the_task_observes():
     """Every term, with scale, history and clock, over some steps of random actions."""
-    seen = {**OBSERVATIONS, "gyro": ObservationTerm(scale=0.25, history=3), "last_action": ObservationTerm(history=2)}
+    seen = {
+        **OBSERVATIONS,
+        "gyro": ObservationTerm(scale=0.25, history=3),
+        "last_action": ObservationTerm(history=2),
+    }
     task = envs.make("quadruped_velocity", observations=seen, gait_frequency=1.7).undisturbed()
     robot, reset, step = task.articulation, jax.jit(task.reset), jax.jit(task.step)
     state = reset(jax.random.key(0))
@@ -143,17 +164,35 @@ def test_the_script_sees_what_the_task_observes():
             "joint_velocity": where.joint_velocity,
         }
         command = np.asarray(state.info["command"])
-        target = controller.targets({name: np.asarray(value, float) for name, value in measured.items()}, command)
-        np.testing.assert_allclose(target, task.target(jnp.asarray(controller.last_action)), atol=1e-6)
+        target = controller.targets(
+            {name: np.asarray(value, float) for name, value in measured.items()}, command
+        )
+        np.testing.assert_allclose(
+            target, task.target(jnp.asarray(controller.last_action)), atol=1e-6
+        )
         state = step(state, jnp.asarray(controller.last_action, robot.dtype))
     assert max(wrong) < 1e-5
 
 
 @pytest.mark.slow
 def test_verify_prints_a_table_and_draws(tmp_path, capsys):
-    assert main(["verify", "quadruped_velocity", "--seconds", "1", "--output", str(tmp_path / "out.png")]) == 0
+    assert (
+        main(
+            [
+                "verify",
+                "quadruped_velocity",
+                "--seconds",
+                "1",
+                "--output",
+                str(tmp_path / "out.png"),
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
-    assert all(word in out for word in ("forward", "in turn", "MuJoCo, stiff", "duty FL FR RL RR", "CoT"))
+    assert all(
+        word in out for word in ("forward", "in turn", "MuJoCo, stiff", "duty FL FR RL RR", "CoT")
+    )
     assert (tmp_path / "out.png").stat().st_size > 30_000
 
 
@@ -163,7 +202,10 @@ def test_a_g1_turns_on_the_spot_in_both_simulators():
         pytest.skip("example-robot-data is not installed")
     _, environment, policy = load_played("g1_velocity")
     runs = {"turn": np.tile([0.0, 0.0, 0.64], (300, 1))}
-    results = {"artix": verify.in_artix(environment, policy, runs), **verify.in_mujoco(environment, policy, runs)}
+    results = {
+        "artix": verify.in_artix(environment, policy, runs),
+        **verify.in_mujoco(environment, policy, runs),
+    }
     for where, records in results.items():
         record = records["turn"]
         assert not verify.has_fallen(environment, record), where
@@ -173,33 +215,48 @@ def test_a_g1_turns_on_the_spot_in_both_simulators():
 
 def test_feet_with_flat_soles_are_balls_at_their_corners():
     robot = humanoid("float64")
-    kept = [shape.name for shape in robot.articulation.topology.geometries if shape.name != "left_foot"]
+    kept = [
+        shape.name for shape in robot.articulation.topology.geometries if shape.name != "left_foot"
+    ]
     builder = artix.builder_from_articulation(artix.select_geometry(robot.articulation, kept))
     corners = [[0.1, 0.04, -0.03], [0.1, -0.04, -0.03], [-0.05, 0.04, -0.03], [-0.05, -0.04, -0.03]]
     builder.add_geometry("left_foot", artix.Geometry.hull(corners), name="left_foot")
     robot = robot._replace(articulation=builder.build(dtype="float64"))
-    model = mujoco.MjModel.from_xml_string(deployment.scene(envs.make("humanoid_velocity", robot=robot)))
+    model = mujoco.MjModel.from_xml_string(
+        deployment.scene(envs.make("humanoid_velocity", robot=robot))
+    )
     assert model.nu == 25
     names = {model.geom(k).name for k in range(model.ngeom)}
     assert {f"left_foot_{k}" for k in range(4)} | {"right_foot", "floor"} <= names
     np.testing.assert_allclose(model.geom("left_foot_0").pos, corners[0])
     body = deploy_mujoco.body_of(model, "left_foot")
-    assert model.body(body).name == "left_foot" == model.body(model.geom("left_foot_2").bodyid[0]).name
+    assert (
+        model.body(body).name == "left_foot" == model.body(model.geom("left_foot_2").bodyid[0]).name
+    )
 
 
 def test_what_has_no_scene_is_said(tmp_path, capsys, monkeypatch):
     assert main(["verify", "arm_reach"]) == 1
     assert "only legged robots that follow velocity commands" in capsys.readouterr().err
     assert main(["verify", "quadruped_rough", "--seconds", "1"]) == 1
-    assert "the policy sees height_scan, which deploy_mujoco.py does not measure" in capsys.readouterr().err
+    assert (
+        "the policy sees height_scan, which deploy_mujoco.py does not measure"
+        in capsys.readouterr().err
+    )
     assert main(["export", "arm_reach", "--output", str(tmp_path / "arm")]) == 0
-    assert {path.name for path in (tmp_path / "arm").iterdir()} == {"policy.onnx", "policy.stablehlo"}
+    assert {path.name for path in (tmp_path / "arm").iterdir()} == {
+        "policy.onnx",
+        "policy.stablehlo",
+    }
     monkeypatch.setitem(sys.modules, "mujoco", None)
     assert main(["verify", "quadruped_velocity"]) == 1
     assert "MuJoCo is not installed: pip install 'artix[mjcf]'" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert main(["export", "arm_reach", "--output", str(tmp_path / "other")]) == 0
-    assert "no policy.onnx: the export as ONNX needs onnx: pip install 'artix[rl]'" in capsys.readouterr().out
+    assert (
+        "no policy.onnx: the export as ONNX needs onnx: pip install 'artix[rl]'"
+        in capsys.readouterr().out
+    )
     (tmp_path / "file").write_text("")
     assert main(["export", "arm_reach", "--output", str(tmp_path / "file")]) == 1
     assert "cannot be written" in capsys.readouterr().err
@@ -232,7 +289,10 @@ def test_statistics_of_a_gait_that_is_known():
     }
     found = gait_statistics(record, dt, weight=100.0, transient=0.0)
     assert found["distance"] == pytest.approx(0.8 * 3.99)
-    assert (found["velocity_error"], found["yaw_rate_error"]) == (pytest.approx(0.2), pytest.approx(0.1))
+    assert (found["velocity_error"], found["yaw_rate_error"]) == (
+        pytest.approx(0.2),
+        pytest.approx(0.1),
+    )
     np.testing.assert_allclose(found["duty"], 0.5, atol=0.02)
     assert found["stride_frequency"] == pytest.approx(2.5, rel=0.06)
     # 20 W of positive work at 0.8 m/s and 100 N.
@@ -240,5 +300,7 @@ def test_statistics_of_a_gait_that_is_known():
     assert found["torque_peak"].tolist() == [10.0, 5.0]
     assert found["slip"] == pytest.approx(0.03)
     np.testing.assert_allclose(found["clearance"], 0.08, atol=1e-3)
-    still = gait_statistics({**record, "root_pose": 0 * pose, "contact": np.ones((400, 2))}, dt, weight=100.0)
+    still = gait_statistics(
+        {**record, "root_pose": 0 * pose, "contact": np.ones((400, 2))}, dt, weight=100.0
+    )
     assert np.isinf(still["cost_of_transport"]) and still["clearance"].tolist() == [0.0, 0.0]

@@ -60,9 +60,27 @@ def _as_users_have_it():
 
 
 def test_values_are_read():
-    texts = ("a=1", "b.c=0.5", "d=1,0.4,0.8", "e=[1, 2]", "f=true", "g=FL_foot,FR_foot", "h=none", 'i={"knee": 2}')
+    texts = (
+        "a=1",
+        "b.c=0.5",
+        "d=1,0.4,0.8",
+        "e=[1, 2]",
+        "f=true",
+        "g=FL_foot,FR_foot",
+        "h=none",
+        'i={"knee": 2}',
+    )
     values = [one.value for one in parse_assignments(texts)]
-    assert values == [1, 0.5, (1, 0.4, 0.8), [1, 2], True, ("FL_foot", "FR_foot"), None, {"knee": 2}]
+    assert values == [
+        1,
+        0.5,
+        (1, 0.4, 0.8),
+        [1, 2],
+        True,
+        ("FL_foot", "FR_foot"),
+        None,
+        {"knee": 2},
+    ]
     for wrong in ("a", "=1", "a..b=1"):
         with pytest.raises(CommandFailure, match="expected KEY=VALUE"):
             parse_assignments([wrong])
@@ -70,7 +88,8 @@ def test_values_are_read():
 
 def test_settings_of_the_learner():
     config = changed_config(
-        ppo.Config(), parse_assignments(["ppo.epochs=2", "ppo.policy_layers=32,32", "ppo.discount=1"])
+        ppo.Config(),
+        parse_assignments(["ppo.epochs=2", "ppo.policy_layers=32,32", "ppo.discount=1"]),
     )
     assert config == dataclasses.replace(ppo.Config(), epochs=2, policy_layers=(32, 32), discount=1)
     for text, message in (
@@ -93,14 +112,24 @@ def test_set_may_be_repeated(capsys):
 
 def test_options_of_a_task():
     def options(*texts):
-        return task_options(lambda **more: envs.make("quadruped_velocity", **more), {}, parse_assignments(texts))
+        return task_options(
+            lambda **more: envs.make("quadruped_velocity", **more), {}, parse_assignments(texts)
+        )
 
-    found = options("rewards.pose=1", "rewards.alive=0.25", "tracking_sigma=1", "velocity_commands.largest=1,0,1")
+    found = options(
+        "rewards.pose=1",
+        "rewards.alive=0.25",
+        "tracking_sigma=1",
+        "velocity_commands.largest=1,0,1",
+    )
     assert found["rewards"] == {**REWARDS, "pose": 1, "alive": 0.25}
     assert found["tracking_sigma"] == 1
     assert found["velocity_commands"].largest == (1, 0, 1)
     found = options(
-        "pushes.mean_time=2", "noise_scales.gyro=0", "solver_options.position_iterations=3", "episode_length=9"
+        "pushes.mean_time=2",
+        "noise_scales.gyro=0",
+        "solver_options.position_iterations=3",
+        "episode_length=9",
     )
     assert (found["pushes"].mean_time, found["noise_scales"]["gyro"]) == (2, 0)
     assert (found["solver_options"].position_iterations, found["episode_length"]) == (3, 9)
@@ -115,7 +144,9 @@ def test_options_of_a_task():
     ):
         with pytest.raises(CommandFailure, match=message):
             options(text)
-    assert [len(part) for part in split(parse_assignments(["ppo.clip=1", "robot.knees=up", "pose=1"]))] == [1, 1, 1]
+    assert [
+        len(part) for part in split(parse_assignments(["ppo.clip=1", "robot.knees=up", "pose=1"]))
+    ] == [1, 1, 1]
     with pytest.raises(CommandFailure, match=r"did you mean robot\.stiffness"):
         robot_options(parse_assignments(["robot.stifness=1"]))
 
@@ -164,26 +195,62 @@ def test_terms_that_do_not_exist_are_refused_by_name():
 
     none = {"gait_frequency": None}
     for options, kind, message in (
-        ({"observations": {"gyroo": 1.0}}, ValueError, "observations: 'gyroo' is no term; did you mean 'gyro'"),
+        (
+            {"observations": {"gyroo": 1.0}},
+            ValueError,
+            "observations: 'gyroo' is no term; did you mean 'gyro'",
+        ),
         (
             {"observations": {"mine": ObservationTerm(function=late)}, **none},
             ValueError,
             "'mine' needs phase, which this task",
         ),
         ({"observations": {"gyro": ObservationTerm(history=0)}}, ValueError, "'gyro': history"),
-        ({"observations": {"gyro": ObservationTerm(mirror="up")}}, ValueError, "mirror must be one of scalar, vector"),
+        (
+            {"observations": {"gyro": ObservationTerm(mirror="up")}},
+            ValueError,
+            "mirror must be one of scalar, vector",
+        ),
         ({"observations": ["gyro"]}, TypeError, "observations: expected terms by name"),
-        ({"privileged": {"gyro": ObservationTerm(history=2)}}, ValueError, "only what the policy sees has a history"),
+        (
+            {"privileged": {"gyro": ObservationTerm(history=2)}},
+            ValueError,
+            "only what the policy sees has a history",
+        ),
         ({"resets": {"tilts": 1.0}}, ValueError, "resets: 'tilts' is no term; did you mean 'tilt'"),
-        ({"resets": {"tilt": -1.0}}, ValueError, "resets: 'tilt': expected one number, finite and not negative"),
-        ({"terminations": {"tilt": True}}, ValueError, "terminations: 'tilt' is no term; did you mean 'tilted'"),
+        (
+            {"resets": {"tilt": -1.0}},
+            ValueError,
+            "resets: 'tilt': expected one number, finite and not negative",
+        ),
+        (
+            {"terminations": {"tilt": True}},
+            ValueError,
+            "terminations: 'tilt' is no term; did you mean 'tilted'",
+        ),
         ({"terminations": {"late": late}, **none}, ValueError, "terminations: 'late' needs phase"),
         ({"noise_scales": {"giro": 1.0}}, ValueError, "no measurement called 'giro'"),
-        ({"curricula": {"command": 0.3}}, ValueError, "curricula: 'command' is no term; did you mean 'commands'"),
-        ({"curricula": {"commands": 3.0}}, ValueError, "curricula: 'commands': expected one number, from 0 to 1"),
-        ({"curricula": {"height": (0.1, late)}}, ValueError, "curricula: 'height' is a signal of the task"),
+        (
+            {"curricula": {"command": 0.3}},
+            ValueError,
+            "curricula: 'command' is no term; did you mean 'commands'",
+        ),
+        (
+            {"curricula": {"commands": 3.0}},
+            ValueError,
+            "curricula: 'commands': expected one number, from 0 to 1",
+        ),
+        (
+            {"curricula": {"height": (0.1, late)}},
+            ValueError,
+            "curricula: 'height' is a signal of the task",
+        ),
         ({"gait_frequency": 0.0}, ValueError, "gait_frequency .* positive"),
-        ({"action_scale": [0.5, 0.5]}, ValueError, "action_scale: expected one number, one for each of the 12"),
+        (
+            {"action_scale": [0.5, 0.5]},
+            ValueError,
+            "action_scale: expected one number, one for each of the 12",
+        ),
         ({"physics_dt": 0.003}, ValueError, "dt must be a multiple of physics_dt"),
     ):
         with pytest.raises(kind, match=message):
@@ -202,20 +269,28 @@ def test_a_checkpoint_carries_its_robot(tmp_path, capsys):
     texts = [feet, POSE, "robot.stiffness=40", "lowest_up=0.4", "episode_length=7", "ppo.epochs=2"]
     trained = task_named(None, "quadruped", texts)
     assert "stiffness" in capsys.readouterr().out
-    assert (trained.name, trained.folder, trained.config.epochs) == ("quadruped_velocity", "quadruped", 2)
+    assert (trained.name, trained.folder, trained.config.epochs) == (
+        "quadruped_velocity",
+        "quadruped",
+        2,
+    )
     assert (trained.environment.lowest_up, trained.environment.tracking_sigma) == (0.4, 0.35)
     header = json.loads(json.dumps(trained.header))
     with pytest.raises(CommandFailure, match=r"its robot is missing: copy robot\.npz"):
         task_of(header, tmp_path, for_training=True)
     artix.save(trained.articulation, tmp_path / "robot.npz")
     again = task_of(header, tmp_path, for_training=True)
-    same = jax.tree.map(np.array_equal, trained.environment.robot[:-1], again.environment.robot[:-1])
+    same = jax.tree.map(
+        np.array_equal, trained.environment.robot[:-1], again.environment.robot[:-1]
+    )
     assert all(jax.tree.leaves(same))
     assert again.environment.robot.articulation.topology == trained.articulation.topology
     assert (again.config, again.header) == (trained.config, trained.header)
     played = task_of(header, tmp_path, for_training=False).environment
     assert (played.episode_length, played.lowest_up, played.tracking_sigma) == (7, 0.4, 0.25)
-    assert description_path(str(tmp_path)) == tmp_path / "robot.npz"  # As artix view and info find it.
+    assert (
+        description_path(str(tmp_path)) == tmp_path / "robot.npz"
+    )  # As artix view and info find it.
 
 
 def test_robots_are_found_by_name(monkeypatch, capsys):
@@ -225,7 +300,10 @@ def test_robots_are_found_by_name(monkeypatch, capsys):
     monkeypatch.setattr(names.sys, "prefix", "nowhere")
     for words in (["train", "--robot", "go2"], ["play", "g1_velocity"], ["verify", "go2_velocity"]):
         assert main(words) == 1
-        assert "is in the package example-robot-data: pip install example-robot-data" in capsys.readouterr().err
+        assert (
+            "is in the package example-robot-data: pip install example-robot-data"
+            in capsys.readouterr().err
+        )
     assert main(["train", "--robot", "go3"]) == 1
     assert "did you mean 'go" in capsys.readouterr().err
 
@@ -235,7 +313,9 @@ def test_a_built_in_policy_needs_the_robot_that_it_was_trained_with(monkeypatch,
     for legged in (same, same._replace(default_position=jnp.zeros(13))):
         monkeypatch.setattr(training_tasks, "legged_robot", lambda *_, legged=legged, **__: legged)
         assert main(["play", "go2_velocity"]) == 1
-        message = "description of 'go2' is another one than its policy was trained with: pip install "
+        message = (
+            "description of 'go2' is another one than its policy was trained with: pip install "
+        )
         assert message + kept["package"] in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "trimesh", None)
@@ -297,14 +377,22 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
 
 def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
-    monkeypatch.setattr(command, "save_episode", lambda path, *_: path.write_text("<html>"))  # It has no body to show.
+    monkeypatch.setattr(
+        command, "save_episode", lambda path, *_: path.write_text("<html>")
+    )  # It has no body to show.
     path, folder = tmp_path / "mine.py", tmp_path / "runs"
     path.write_text(FILE)
     mine = ["train", str(path), "--output", str(folder), "--set", "episode_length=20"]
     assert main([*mine, "--steps", "128"]) == 0
     header = policies.load_header(folder / "checkpoint.npz")
-    assert (header["task"], header["file"], header["set"]) == ("point_mass", str(path), ["episode_length=20"])
-    assert main(["train", "--resume", "--output", str(folder)]) == 0  # To the file's own number of steps.
+    assert (header["task"], header["file"], header["set"]) == (
+        "point_mass",
+        str(path),
+        ["episode_length=20"],
+    )
+    assert (
+        main(["train", "--resume", "--output", str(folder)]) == 0
+    )  # To the file's own number of steps.
     assert policies.load_header(folder / "checkpoint.npz")["steps"] == 256
     capsys.readouterr()
     assert main([*mine[:-1], "episode_length=21", "--resume"]) == 1
@@ -312,7 +400,14 @@ def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsy
     with (folder / "progress.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["steps"]) for row in rows] == [128, 256]
-    assert {"kl", "learning_rate", "value_error", "metrics/distance", "metrics/nan", "episodes"} <= {*rows[0]}
+    assert {
+        "kl",
+        "learning_rate",
+        "value_error",
+        "metrics/distance",
+        "metrics/nan",
+        "episodes",
+    } <= {*rows[0]}
     assert all(math.isfinite(float(row["metrics/distance"])) for row in rows)
     assert main(["play", str(folder), "--episodes", "2"]) == 0
     assert "point_mass after 256 steps" in capsys.readouterr().out
@@ -326,7 +421,14 @@ def test_learning_curves_of_other_columns_are_continued(tmp_path):
     files.rows.write_text("steps,seconds,return,fall,noise\n1,1,2,0,0.5\n2,2,3,0,0.5\n")
     rows = load_rows(files, 1)
     assert rows == [{"steps": 1, "seconds": 1, "return": 2, "fall": 0, "noise": 0.5}]
-    rows.append({**rows[0], "steps": 2.0, "metrics/velocity_error": 0.3, "metrics/reward/tracking_lin_vel": 0.9})
+    rows.append(
+        {
+            **rows[0],
+            "steps": 2.0,
+            "metrics/velocity_error": 0.3,
+            "metrics/reward/tracking_lin_vel": 0.9,
+        }
+    )
     save_curve(files, rows, "curve")
     assert files.curve.stat().st_size > 10_000
 
@@ -341,7 +443,9 @@ def test_a_go2_from_its_urdf_is_trained_and_played(tmp_path, capsys, monkeypatch
     mine = ["train", "--robot", urdf, "--envs", "16", "--output", str(folder), "--set", *options]
     assert main([*mine, "--steps", "384"]) == 0
     assert "FL_foot, FR_foot, RL_foot, RR_foot" in capsys.readouterr().out
-    assert {"robot.npz", "policy.npz", "progress.csv", "learning_curve.png"} <= {path.name for path in folder.iterdir()}
+    assert {"robot.npz", "policy.npz", "progress.csv", "learning_curve.png"} <= {
+        path.name for path in folder.iterdir()
+    }
     assert main([*mine, "--steps", "1k", "--resume"]) == 0
     assert policies.load_header(folder / "checkpoint.npz")["steps"] == 1152
     assert main(["play", str(folder), "--episodes", "2"]) == 0

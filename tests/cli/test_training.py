@@ -92,7 +92,17 @@ def test_it_goes_on(trained, capsys):
 def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):
     folder, source = tmp_path / "runs", trained / "checkpoint.npz"
     still = ["--set", "ppo.learning_rate=0", "ppo.desired_kl=0"]
-    command_line = ["train", "--from", str(trained), "--output", str(folder), "--envs", "16", "--seed", "5"]
+    command_line = [
+        "train",
+        "--from",
+        str(trained),
+        "--output",
+        str(folder),
+        "--envs",
+        "16",
+        "--seed",
+        "5",
+    ]
     assert main([*command_line, "--steps", "512", *still]) == 0
     assert f"begins with what {source} learned" in capsys.readouterr().out
     before, after = (np.load(path / "checkpoint.npz") for path in (trained, folder))
@@ -102,7 +112,9 @@ def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):
         np.testing.assert_array_equal(after[name], before[name])
     rounds = "training/learner/optimizer/1/count"
     assert after[rounds] == before[rounds] + 16  # one iteration of four times four steps
-    assert after["training/learner/observed/count"] == before["training/learner/observed/count"] + 512
+    assert (
+        after["training/learner/observed/count"] == before["training/learner/observed/count"] + 512
+    )
     header = policies.load_header(folder / "checkpoint.npz")
     assert (header["steps"], header["config"]["num_envs"], header["set"]) == (512, 16, still[1:])
     for options, message in (
@@ -110,7 +122,10 @@ def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):
         (["cart_pole"], "--from takes a task from its checkpoint"),
         (["--set", "robot.stiffness=3"], "--from keeps the robot"),
         (["--set", "ppo.initial_noise=0.3"], "keeps the noise"),
-        (["--set", "ppo.policy_layers=[8]", "--output", str(tmp_path / "new")], "should be float32"),
+        (
+            ["--set", "ppo.policy_layers=[8]", "--output", str(tmp_path / "new")],
+            "should be float32",
+        ),
         ([], "already has a training run"),
     ):
         assert main([*command_line, *options]) == 1
@@ -157,7 +172,10 @@ def test_it_learns_by_gradients(trained, tmp_path, capsys):
     capsys.readouterr()
     for options, message in (
         (["--output", str(folder), "--resume", "--method", "ppo"], "keeps the checkpoint's method"),
-        (["--method", "shac", "--set", "ppo.epochs=1"], "ppo.epochs=1: this training run learns with 'shac'"),
+        (
+            ["--method", "shac", "--set", "ppo.epochs=1"],
+            "ppo.epochs=1: this training run learns with 'shac'",
+        ),
         (["--set", "shac.epochs=1"], "shac.epochs=1: this training run learns with 'ppo'"),
     ):
         assert main(["train", "cart_pole", *options]) == 1
@@ -175,7 +193,9 @@ def test_play_prints_statistics(trained, capsys):
 def test_a_policy_of_numbers_that_are_not_finite_is_not_played(trained, tmp_path, capsys):
     with np.load(trained / "policy.npz") as archive:
         arrays = dict(archive)
-    name = next(name for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 1)
+    name = next(
+        name for name, array in arrays.items() if array.dtype.kind == "f" and array.size > 1
+    )
     arrays[name] = np.full_like(arrays[name], np.nan)
     np.savez(tmp_path / "policy.npz", **arrays)
     assert main(["play", str(tmp_path / "policy.npz"), "--episodes", "4"]) == 1
@@ -246,7 +266,9 @@ def test_a_full_disk_at_the_end_of_training_loses_nothing(tmp_path, monkeypatch,
     assert train(tmp_path / "runs", "--steps", "256") == 0
     (folder,) = tmp_path.glob("artix-cart_pole-*")
     assert policies.load_header(folder / "checkpoint.npz")["steps"] == 256
-    assert {"policy.npz", "progress.csv", "episode.html"} <= {path.name for path in folder.iterdir()}
+    assert {"policy.npz", "progress.csv", "episode.html"} <= {
+        path.name for path in folder.iterdir()
+    }
     captured = capsys.readouterr()
     assert "runs' cannot be written: No space left on device" in captured.err
     assert str(folder) in captured.out
@@ -257,9 +279,16 @@ def test_a_damaged_learning_curve_is_met_before_training(trained, tmp_path, caps
     folder.mkdir()
     (folder / "checkpoint.npz").write_bytes((trained / "checkpoint.npz").read_bytes())
     rows = (trained / "progress.csv").read_text().splitlines()
-    for damaged in (["garbage", *rows[1:]], [*rows[:-1], "1,2"], [*rows[:-1], rows[-1].replace(",", ",x", 1)], []):
+    for damaged in (
+        ["garbage", *rows[1:]],
+        [*rows[:-1], "1,2"],
+        [*rows[:-1], rows[-1].replace(",", ",x", 1)],
+        [],
+    ):
         (folder / "progress.csv").write_text("\n".join(damaged))
-        assert main(["train", "cart_pole", "--resume", "--steps", "1k", "--output", str(folder)]) == 1
+        assert (
+            main(["train", "cart_pole", "--resume", "--steps", "1k", "--output", str(folder)]) == 1
+        )
         assert "progress.csv' is damaged" in capsys.readouterr().err
 
 
@@ -269,7 +298,9 @@ def test_policies_are_loaded_by_path_and_by_name_and_compiled(trained):
     obs = jnp.linspace(-1, 1, 10, dtype=jnp.float32).reshape(5, 2)
     np.testing.assert_array_equal(alone(obs), beside(obs))
     np.testing.assert_allclose(jax.jit(alone)(obs), alone(obs), rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(jax.jit(policies.Policy.__call__)(alone, obs), alone(obs), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        jax.jit(policies.Policy.__call__)(alone, obs), alone(obs), rtol=1e-6, atol=1e-7
+    )
     built_in = policies.load("quadruped_velocity")
     assert built_in.action_size == 12
     with pytest.raises(FileNotFoundError):
@@ -312,7 +343,10 @@ def test_a_checkpoint_of_other_options_is_said(trained, capsys, tmp_path):
     assert "holds no policy" in capsys.readouterr().err
     policies.save(tmp_path / "other.npz", {"policy": policies.load("arm_reach")}, **header)
     assert main(["play", str(tmp_path / "other.npz")]) == 1
-    assert "takes 43 observations and returns 7 actions, the task has 2 and 1" in capsys.readouterr().err
+    assert (
+        "takes 43 observations and returns 7 actions, the task has 2 and 1"
+        in capsys.readouterr().err
+    )
     header["config"]["unheard_of"] = 1
     policies.save(tmp_path / "checkpoint.npz", {}, **json.loads(json.dumps(header)))
     assert main(["train", "cart_pole", "--resume", "--output", str(tmp_path)]) == 1

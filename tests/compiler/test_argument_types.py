@@ -36,7 +36,9 @@ def registered(monkeypatch):
         if not isinstance(value.length, jax.core.Tracer) and value.length < 0:
             raise ValueError(f"{name} of {function.__name__}: a length")
 
-    argument_types.register_parameters(Spring, lambda _: {"stretch": lambda: Stretch(jnp.float32(1))})
+    argument_types.register_parameters(
+        Spring, lambda _: {"stretch": lambda: Stretch(jnp.float32(1))}
+    )
     argument_types.register_check(Stretch, check)
 
 

@@ -1,5 +1,5 @@
-"""What users pay beyond a known robot's program: parameters of their own, calls outside ``jax.jit``, mixed fleets,
-and what comes before the first quantity."""
+"""What users pay beyond a known robot's program: parameters of their own, calls outside
+``jax.jit``, mixed fleets, and what comes before the first quantity."""
 
 from __future__ import annotations
 
@@ -28,17 +28,22 @@ def operations(function: Callable[..., Any], *arguments: Any) -> int:
 
 @pytest.mark.slow
 def test_parameters_of_its_own_cost_a_robot_a_bounded_share() -> None:
-    """Forward dynamics of a quadruped: masses as arguments 2 % more operations, all parameters 115 %."""
+    """Forward dynamics of a quadruped: masses as arguments 2 % more operations, all parameters 115
+    %."""
     robot = artix.robots.load("quadruped")
     rest = artix.neutral_state(robot), jnp.zeros(robot.topology.nv, robot.dtype)
     known = operations(artix.forward_dynamics, robot, *rest)
     masses = operations(
-        lambda robot, masses, state, force: artix.forward_dynamics(robot.replace(link_mass=masses), state, force),
+        lambda robot, masses, state, force: artix.forward_dynamics(
+            robot.replace(link_mass=masses), state, force
+        ),
         robot,
         robot.link_mass,
         *rest,
     )
-    everything = operations(lambda _, own, state, force: artix.forward_dynamics(own, state, force), robot, robot, *rest)
+    everything = operations(
+        lambda _, own, state, force: artix.forward_dynamics(own, state, force), robot, robot, *rest
+    )
     assert known < masses < 1.05 * known
     assert masses < everything < 2.3 * known
 
@@ -66,7 +71,11 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
     """Each of some 70 arrays of a robot would cost 10 ms or more. What computes is one program."""
     robot, arm = artix.robots.load("quadruped"), artix.robots.load("arm7")
     files = [tmp_path / f"robot.{suffix}" for suffix in ("urdf", "xml", "usda", "npz")]
-    state, fleet, joint = artix.neutral_state(robot), artix.Fleet([robot, arm]), robot.topology.joint_names[0]
+    state, fleet, joint = (
+        artix.neutral_state(robot),
+        artix.Fleet([robot, arm]),
+        robot.topology.joint_names[0],
+    )
     states, parameters = fleet.neutral_state(), artix.dynamic_parameters(robot)
     artix.save(robot, files[1])
     mujoco = pytest.importorskip("mujoco").MjModel.from_xml_path(str(files[1]))
@@ -78,12 +87,26 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
         "load files": lambda: [artix.load(file) for file in files],
         "convert": lambda: robot.astype("float64").astype("float32"),
         "fleet": lambda: artix.Fleet([robot, arm] * 2),
-        "fleet's states": lambda: (fleet.neutral_state(), fleet.stack_states([state, artix.neutral_state(arm)])),
-        "member": lambda: (fleet.member(1), fleet.member_state(states, 1), fleet.replace_member(1, robot)),
-        "attach": lambda: artix.attach_articulation(robot, robot.topology.link_names[0], arm, prefix="arm_"),
+        "fleet's states": lambda: (
+            fleet.neutral_state(),
+            fleet.stack_states([state, artix.neutral_state(arm)]),
+        ),
+        "member": lambda: (
+            fleet.member(1),
+            fleet.member_state(states, 1),
+            fleet.replace_member(1, robot),
+        ),
+        "attach": lambda: artix.attach_articulation(
+            robot, robot.topology.link_names[0], arm, prefix="arm_"
+        ),
         "builder": lambda: artix.builder_from_articulation(robot).build(),
-        "ground": lambda: (artix.Ground.flat(), artix.HeightField.of(np.zeros((3, 3)), spacing=(1.0, 1.0))),
-        "contact memory": lambda: artix.remember_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state),
+        "ground": lambda: (
+            artix.Ground.flat(),
+            artix.HeightField.of(np.zeros((3, 3)), spacing=(1.0, 1.0)),
+        ),
+        "contact memory": lambda: artix.remember_contacts(
+            artix.Scene(robot, ground=artix.Ground.flat()), state
+        ),
         "task": lambda: [envs.make(name) for name in ("quadruped_velocity", "arm_reach")],
     }
     assert {name: compilations(call) for name, call in nothing.items()} == dict.fromkeys(nothing, 0)
@@ -94,7 +117,9 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
         "MuJoCo's coordinates": lambda: coordinates.state(mujoco.qpos0, np.zeros(mujoco.nv)),
         "dynamic parameters": lambda: artix.with_dynamic_parameters(robot, parameters),
     }
-    assert {name: compilations(call) for name, call in one.items()} == dict.fromkeys(one, 1)  # So they are heard.
+    assert {name: compilations(call) for name, call in one.items()} == dict.fromkeys(
+        one, 1
+    )  # So they are heard.
 
 
 @pytest.mark.slow
@@ -106,9 +131,14 @@ def test_a_call_outside_jit_is_traced_and_compiled_once() -> None:
         lambda state: artix.mass_matrix(robot, state),
         lambda state: artix.forward_dynamics(robot, state, force),
         lambda state: artix.step(robot, state, None, 0.01 + float(state.joint_position[0])),
-        lambda state: artix.interpolate(robot, artix.neutral_state(robot), state, float(state.joint_position[0])),
+        lambda state: artix.interpolate(
+            robot, artix.neutral_state(robot), state, float(state.joint_position[0])
+        ),
     )
-    states = [artix.neutral_state(robot).replace(joint_position=jnp.full(2, k, robot.dtype)) for k in (0.0, 0.1, 0.2)]
+    states = [
+        artix.neutral_state(robot).replace(joint_position=jnp.full(2, k, robot.dtype))
+        for k in (0.0, 0.1, 0.2)
+    ]
     for call in calls:
         call(states[0]), call(states[1])
     with heard() as events:
@@ -136,14 +166,17 @@ def test_a_mixed_fleet_costs_what_its_members_cost() -> None:
 
 
 def test_explaining_says_what_a_first_call_costs() -> None:
-    """The processor time that it takes to compile is within a factor of four of the estimate, which grows with it."""
+    """The processor time that it takes to compile is within a factor of four of the estimate, which
+    grows with it."""
     robot = artix.robots.load("humanoid")
     program = call_of(artix.mass_matrix, robot, artix.neutral_state(robot)).program
     scalars = scalars_of(program, (1,) * len(program.traced))
     start = time.process_time()
     kernels.build(scalars)
     seconds, estimate = time.process_time() - start, kernels.seconds_per_operation() * scalars.size
-    assert estimate < 4 * seconds and seconds < 4 * estimate + 0.2  # what does not depend on the program's size
+    assert (
+        estimate < 4 * seconds and seconds < 4 * estimate + 0.2
+    )  # what does not depend on the program's size
     explained = artix.explain(artix.mass_matrix, robot)
     assert explained.first_call > estimate
     assert f"first call: about {explained.first_call:.1g} s of processor time" in str(explained)
@@ -151,7 +184,9 @@ def test_explaining_says_what_a_first_call_costs() -> None:
 
 def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> None:
     arm = artix.robots.load("arm7")
-    with pytest.raises(TypeError, match="articulation: expected an Articulation or a Scene, found ArrayImpl"):
+    with pytest.raises(
+        TypeError, match="articulation: expected an Articulation or a Scene, found ArrayImpl"
+    ):
         artix.explain(artix.constraints.solve_contact, jnp.eye(3), jnp.zeros(3), jnp.ones(1))
     with pytest.raises(ValueError, match="give an example of the argument 'frame' of"):
         artix.explain(artix.supported_inertia, arm)
@@ -163,19 +198,27 @@ def test_the_environment_switches_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     (cost,) = artix.explain(artix.mass_matrix, pole).operations
     assert cost.refusal == "kernels are switched off"
     monkeypatch.setenv("ARTIX_KERNELS", "false")
-    with pytest.raises(ValueError, match="the environment variable ARTIX_KERNELS must be 0 or 1, found 'false'"):
+    with pytest.raises(
+        ValueError, match="the environment variable ARTIX_KERNELS must be 0 or 1, found 'false'"
+    ):
         artix.explain(artix.mass_matrix, pole)
 
 
 def test_bytes_are_those_of_arrays_that_are_needed() -> None:
-    """Whole arrays, though not those on which nothing depends; of an array loaded by index, the entries loaded."""
+    """Whole arrays, though not those on which nothing depends; of an array loaded by index, the
+    entries loaded."""
     arm = artix.robots.load("arm7")
     size, state = np.dtype(arm.dtype).itemsize, artix.neutral_state(arm)
     (gravity,) = artix.explain(artix.gravity_compensation, arm).operations
     (bias,) = artix.explain(artix.bias_force, arm).operations
-    assert (gravity.bytes_read, bias.bytes_read) == (14 * size, 21 * size)  # the pose of the base, too
+    assert (gravity.bytes_read, bias.bytes_read) == (
+        14 * size,
+        21 * size,
+    )  # the pose of the base, too
     (masses,) = artix.explain(
-        lambda arm, mass: artix.gravity_compensation(arm.replace(link_mass=mass), state), arm, arm.link_mass
+        lambda arm, mass: artix.gravity_compensation(arm.replace(link_mass=mass), state),
+        arm,
+        arm.link_mass,
     ).operations
     assert masses.bytes_read == arm.link_mass.nbytes
     heights = jnp.zeros((100, 90), arm.dtype)
@@ -192,5 +235,7 @@ def test_explaining_takes_names() -> None:
     arm = artix.robots.load("arm7")
     (parameters,) = artix.explain(artix.dynamic_parameters, arm).operations
     assert parameters.refusal == "it only moves numbers"
-    by_name, by_number = (artix.explain(artix.frame_pose, arm, artix.neutral_state(arm), x) for x in ("upper_arm", 3))
+    by_name, by_number = (
+        artix.explain(artix.frame_pose, arm, artix.neutral_state(arm), x) for x in ("upper_arm", 3)
+    )
     assert by_name == by_number and sum(by_name.operations[0].operations) > 0

@@ -1,4 +1,5 @@
-"""GPU kernels, checked without a GPU: their functions on a CPU, their schedules, their PTX, and the calls from XLA."""
+"""GPU kernels, checked without a GPU: their functions on a CPU, their schedules, their PTX, and the
+calls from XLA."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ from tests.support.gpu_threads import run_threads
 from tests.support.programs import operands_of, programs_in, rows_of
 from tests.support.scalar_interpreter import interpret
 
-pytestmark = pytest.mark.skipif(cpu_available() is not None, reason=f"no kernels here: {cpu_available()}")
+pytestmark = pytest.mark.skipif(
+    cpu_available() is not None, reason=f"no kernels here: {cpu_available()}"
+)
 needs_target = pytest.mark.skipif(nvptx.available() is not None, reason=str(nvptx.available()))
 
 
@@ -67,13 +70,18 @@ def layout_of(equation: Any) -> Layout:
     return Layout(scalars, mapped, len(axes) == 2, lanes)
 
 
-def check(function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5, loops: bool = False) -> Layout:
-    """The last operation of a function beside the same program, in the order as traced, by NumPy."""
+def check(
+    function: Callable[..., Any], *arguments: Any, tolerance: float = 2e-5, loops: bool = False
+) -> Layout:
+    """The last operation of a function beside the same program, in the order as traced, by
+    NumPy."""
     jaxpr = jax.make_jaxpr(function)(*arguments)
     equation = [e for e in jaxpr.eqns if e.primitive is program_p][-1]
     layout, groups = layout_of(equation), groups_in(equation)
     assert layout.loops_over_items == loops
-    values = operands_of(jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation)
+    values = operands_of(
+        jaxpr, dict(zip(jaxpr.jaxpr.invars, jax.tree.leaves(arguments), strict=True)), equation
+    )
     axes, operands = merged(groups), [np.asarray(x) for x in merge_operands(groups, values)]
     sizes = [axis.size for axis in axes]
     found = run_threads(layout, operands, *sizes)
@@ -104,7 +112,11 @@ def test_dynamics(name: str, count: int) -> None:
 def test_step() -> None:
     """Velocities of random arms round to 4e-6 to 3e-5 of the largest, depending on the states."""
     state, _ = states("arm7", 40)
-    check(lambda s: jax.vmap(lambda x: artix.step(robot("arm7"), x, None, 0.01))(s), state, tolerance=1e-4)
+    check(
+        lambda s: jax.vmap(lambda x: artix.step(robot("arm7"), x, None, 0.01))(s),
+        state,
+        tolerance=1e-4,
+    )
 
 
 @functools.cache
@@ -131,12 +143,15 @@ def ball() -> artix.Articulation:
 
 def random_states(articulation: artix.Articulation, scale: float = 1.0) -> artix.State:
     keys = jax.random.split(jax.random.key(5), 35)
-    return single(jax.vmap(lambda key: artix.random_state(articulation, key, velocity_scale=scale))(keys))
+    return single(
+        jax.vmap(lambda key: artix.random_state(articulation, key, velocity_scale=scale))(keys)
+    )
 
 
 @pytest.mark.parametrize("max_force", [5.0, np.inf])
 def test_steps_that_iterate(max_force: float) -> None:
-    """Newton's method, whose loops end when a robot's rows hold: drives at their limits, joint limits."""
+    """Newton's method, whose loops end when a robot's rows hold: drives at their limits, joint
+    limits."""
     states = random_states(arm(max_force))
     check(jax.vmap(lambda s: artix.step(arm(max_force), s, None, 0.01)), states, tolerance=1e-4)
 
@@ -159,7 +174,9 @@ def test_transposes_of_steps() -> None:
     states = random_states(arm(5.0))
 
     def total(velocity: jax.Array) -> jax.Array:
-        end = jax.vmap(lambda v, s: artix.step(arm(5.0), s.replace(joint_velocity=v), None, 0.01))(velocity, states)
+        end = jax.vmap(lambda v, s: artix.step(arm(5.0), s.replace(joint_velocity=v), None, 0.01))(
+            velocity, states
+        )
         return jnp.sum(end.joint_position**2)
 
     check(jax.grad(total), states.joint_velocity, tolerance=1e-4)
@@ -172,7 +189,9 @@ def test_steps_of_a_driven_quadruped(on_the_ground: bool) -> None:
     legged = legged.replace(drive=legged.drive.replace(stiffness=jnp.full(12, 30.0, "float32")))
     states = random_states(legged, 0.3)
     states = states.replace(root_pose=states.root_pose.at[:, 2].add(0.5))
-    scene = artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged
+    scene = (
+        artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged
+    )
     check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-3)
 
 
@@ -201,8 +220,12 @@ def test_entries_of_a_terrain() -> None:
     heights = jax.random.normal(jax.random.key(0), (50, 60), "float32") * 0.1
 
     def one(h: jax.Array, s: Any) -> jax.Array:
-        field = artix.HeightField.of(h, spacing=(0.2, 0.2), origin=(-5.0, -6.0, 0.0), dtype="float32")
-        return artix.geometry_distances(artix.Scene(robot("quadruped"), ground=artix.Ground((field,))), s)
+        field = artix.HeightField.of(
+            h, spacing=(0.2, 0.2), origin=(-5.0, -6.0, 0.0), dtype="float32"
+        )
+        return artix.geometry_distances(
+            artix.Scene(robot("quadruped"), ground=artix.Ground((field,))), s
+        )
 
     check(jax.vmap(one, in_axes=(None, 0)), heights, state)
     check(jax.vmap(one), heights * jnp.linspace(0.5, 2, 33, dtype="float32")[:, None, None], state)
@@ -210,13 +233,14 @@ def test_entries_of_a_terrain() -> None:
 
 
 def test_items_of_robots() -> None:
-    """Many tangents of each robot: a thread does all of them where much is common to them, else each has a thread."""
+    """Many tangents of each robot: a thread does all of them where much is common to them, else
+    each has a thread."""
     state, extra = states("arm7", 37)
 
     def jacobian(s: Any, x: jax.Array) -> jax.Array:
-        return jax.jacfwd(lambda q: artix.inverse_dynamics(robot("arm7"), s.replace(joint_position=q), x))(
-            s.joint_position
-        )
+        return jax.jacfwd(
+            lambda q: artix.inverse_dynamics(robot("arm7"), s.replace(joint_position=q), x)
+        )(s.joint_position)
 
     check(jax.vmap(jacobian), state, extra, loops=True, tolerance=1e-4)
 
@@ -231,18 +255,29 @@ def test_items_with_threads(of_robots: bool) -> None:
     def function(x: jax.Array, y: jax.Array) -> jax.Array:
         return jnp.stack([jnp.sin(x[0] * y) + jnp.cos(y * x[1]), jnp.exp(-y * y) * x[2], y])
 
-    x, y = np.random.default_rng(0).normal(size=(21, 3)), np.random.default_rng(1).normal(size=(21, 5, 4))
-    x, y = x.astype("float32"), y.astype("float32")[:, :, :] if of_robots else y.astype("float32")[0]
-    program = scalarize(jax.make_jaxpr(function)(x[0], y.reshape(-1, 4)[0]), [1, 2], {}, max_operations=1000)
+    x, y = (
+        np.random.default_rng(0).normal(size=(21, 3)),
+        np.random.default_rng(1).normal(size=(21, 5, 4)),
+    )
+    x, y = (
+        x.astype("float32"),
+        y.astype("float32")[:, :, :] if of_robots else y.astype("float32")[0],
+    )
+    program = scalarize(
+        jax.make_jaxpr(function)(x[0], y.reshape(-1, 4)[0]), [1, 2], {}, max_operations=1000
+    )
     layout = Layout(fewest_live(program), [Mapped(True, False), Mapped(of_robots, True)], True)
     assert not layout.loops_over_items and (1 in layout.staged_arguments) == of_robots
     (found,) = run_threads(layout, [x, y], 21, 5)
     inner = jax.vmap(function, (None, 0))
-    np.testing.assert_allclose(found, jax.vmap(inner, (0, 0 if of_robots else None))(x, y), rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        found, jax.vmap(inner, (0, 0 if of_robots else None))(x, y), rtol=2e-6, atol=1e-6
+    )
 
 
 def test_kinds_of_numbers() -> None:
-    """Entries of one, four and eight bytes, integers, negatives, constants and arguments as results."""
+    """Entries of one, four and eight bytes, integers, negatives, constants and arguments as
+    results."""
 
     def function(x: jax.Array, k: jax.Array, yes: jax.Array) -> Sequence[jax.Array]:
         kept = jnp.where(yes, x, -x)
@@ -252,9 +287,16 @@ def test_kinds_of_numbers() -> None:
         for dtype in ("float32", "float64"):
             generator = np.random.default_rng(0)
             x = generator.normal(size=(35, 4)).astype(dtype)
-            k, yes = generator.integers(-9, 9, (35, 3)).astype("int32"), generator.random((35, 4)) < 0.5
-            program = scalarize(jax.make_jaxpr(function)(x[0], k[0], yes[0]), [1, 1, 1], {}, max_operations=1000)
-            found = run_threads(Layout(fewest_live(program), [Mapped(True, False)] * 3, False), [x, k, yes], 35)
+            k, yes = (
+                generator.integers(-9, 9, (35, 3)).astype("int32"),
+                generator.random((35, 4)) < 0.5,
+            )
+            program = scalarize(
+                jax.make_jaxpr(function)(x[0], k[0], yes[0]), [1, 1, 1], {}, max_operations=1000
+            )
+            found = run_threads(
+                Layout(fewest_live(program), [Mapped(True, False)] * 3, False), [x, k, yes], 35
+            )
             for one, other in zip(found, jax.vmap(function)(x, k, yes), strict=True):
                 assert one.dtype == other.dtype
                 np.testing.assert_array_equal(one, other)
@@ -272,7 +314,9 @@ def test_rows_too_long_for_shared_memory() -> None:
 
 def program_of(function: Callable[..., Any], name: str) -> ScalarProgram:
     equation = programs_in(bound(function, name), *states(name, 2))[-1]
-    return scalars_of(equation.params["program"], levels_of(equation.params["axes"], len(equation.invars)))
+    return scalars_of(
+        equation.params["program"], levels_of(equation.params["axes"], len(equation.invars))
+    )
 
 
 def test_schedule_keeps_the_program_and_has_fewer_live_scalars() -> None:
@@ -282,11 +326,13 @@ def test_schedule_keeps_the_program_and_has_fewer_live_scalars() -> None:
     operands = np.where((ordered.operations == Op.INPUT)[:, None], -1, ordered.operands) >> 1
     assert (operands < np.arange(len(operands))[:, None]).all()
     assert ordered.size == program.size
-    inputs = [np.sort(p.operands[p.operations == Op.INPUT], axis=0).tolist() for p in (program, ordered)]
+    inputs = [
+        np.sort(p.operands[p.operations == Op.INPUT], axis=0).tolist() for p in (program, ordered)
+    ]
     assert inputs[0] == inputs[1]
 
 
-# --- PTX -------------------------------------------------------------------------------------------------------------
+# --- PTX ----------------------------------------------------------------------------------------
 
 
 def kernel_of(function: Callable[..., Any], name: str) -> Any:
@@ -329,7 +375,7 @@ def test_ptx_assembles(device: str, tmp_path: Path) -> None:
     assert "0 bytes spill stores" in report
 
 
-# --- How XLA is handed them ------------------------------------------------------------------------------------------
+# --- How XLA is handed them ---------------------------------------------------------------------
 
 
 def lowered(function: Callable[..., Any] = artix.inverse_dynamics, **switches: bool) -> str:
@@ -381,14 +427,20 @@ def test_derivatives_keep_the_switch() -> None:
         return jnp.sum(bound(artix.inverse_dynamics, "arm7")(state, extra))
 
     with artix.use_kernels(True, gpu=True):
-        text = jax.jit(jax.grad(total)).trace(extra, state).lower(lowering_platforms=("cuda",)).as_text()
+        text = (
+            jax.jit(jax.grad(total))
+            .trace(extra, state)
+            .lower(lowering_platforms=("cuda",))
+            .as_text()
+        )
     assert text.count("@__gpu$xla.gpu.ptx") == 1
 
 
 @needs_target
 @pytest.mark.skipif(jax.device_count("cpu") < 2, reason="needs several devices")
 def test_parts_on_several_devices_have_kernels() -> None:
-    """XLA is told how to split the call; what it makes of it for two GPUs is tested ahead of time."""
+    """XLA is told how to split the call; what it makes of it for two GPUs is tested ahead of
+    time."""
     mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:2]), ("batch",))
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
     state, extra = jax.device_put(states("arm7", 6), split)
@@ -418,11 +470,15 @@ def test_exports_have_no_kernels() -> None:
     state, extra = states("arm7", 5)
     with artix.use_kernels(True, gpu=True):
         function = jax.jit(lambda s, x: bound(artix.inverse_dynamics, "arm7")(s, x).sum())
-        exported = jax.export.export(function, platforms=("cuda",))(*jax.tree.map(jnp.asarray, (state, extra)))
+        exported = jax.export.export(function, platforms=("cuda",))(
+            *jax.tree.map(jnp.asarray, (state, extra))
+        )
     assert "gpu.ptx" not in exported.mlir_module()
 
 
-def test_without_the_target(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_the_target(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(gpu_compilation, "available", lambda: "no such target")
     assert "gpu.ptx" not in lowered(gpu=True)
 
@@ -433,7 +489,9 @@ def test_programs_that_take_the_assembler_too_long(monkeypatch: pytest.MonkeyPat
 
 
 @needs_target
-def test_long_assembly_is_announced(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_long_assembly_is_announced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("ARTIX_CACHE", "0")
     gravity: Any = lambda a, s, x: artix.gravity_compensation(a, s)  # noqa: E731
     state, extra = states("arm7", 5)

@@ -24,13 +24,16 @@ def test_limits() -> None:
     assert machine.predict(SMALL, 65_536, 20e6).limit == "memory"
     assert machine.predict(SMALL, 65_536, 20e6).seconds == pytest.approx(2e-6 + 20e6 / 3.35e12)
     few, many = machine.predict(LARGE, 4_096, 1e6), machine.predict(LARGE, 65_536, 1e6)
-    assert few.spill == 27_200 * 32 / 128  # The memory of one warp, 90 kB, fits into the first cache.
+    assert (
+        few.spill == 27_200 * 32 / 128
+    )  # The memory of one warp, 90 kB, fits into the first cache.
     assert many.spill > 16 * few.spill  # That of eight fits into neither cache.
     assert many.limit == "spill"
 
 
 def test_a_warp_alone_waits_as_measured() -> None:
-    """Nsight Compute, quadruped's step of 4,096 robots on an H100: 31,588 instructions of a warp in 295,000 cycles."""
+    """Nsight Compute, quadruped's step of 4,096 robots on an H100: 31,588 instructions of a warp in
+    295,000 cycles."""
     step = Kernel(registers=255, spilled=4 * 7_169, stack=3_104, shared=10_240, instructions=31_588)
     cycles = machine.predict(step, 4_096, 1e6)
     assert cycles.limit == "wait"

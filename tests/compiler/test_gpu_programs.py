@@ -1,6 +1,8 @@
-"""What XLA makes of artix for an H100, with kernels: ceilings of launches, bytes and memory. No GPU is needed.
+"""What XLA makes of artix for an H100, with kernels: ceilings of launches, bytes and memory. No GPU
+is needed.
 
-The programs are compiled by ``python -m benchmarks gpu`` in processes of their own, as XLA must be told beforehand.
+The programs are compiled by ``python -m benchmarks gpu`` in processes of their own, as XLA must be
+told beforehand.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from benchmarks.gpu.hlo import launches
 
 ROOT = Path(__file__).parents[2]
 
-#: Robot, function, batch: most launches, most bytes moved over least, most bytes that a thread spills, longest time of
-#: the assembler [s].
+#: Robot, function, batch: most launches, most bytes moved over least, most bytes that a thread
+#: spills, longest time of the assembler [s].
 CEILINGS: dict[tuple[str, str, int], tuple[int, float, int, float]] = {
     ("quadruped", "link poses", 4096): (1, 1.1, 0, 1),
     ("quadruped", "mass matrix", 4096): (1, 1.1, 0, 1),
@@ -40,7 +42,17 @@ CEILINGS: dict[tuple[str, str, int], tuple[int, float, int, float]] = {
 
 def compiled(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "benchmarks", "gpu", "--kernels", "on", "--output", str(folder), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "gpu",
+        "--kernels",
+        "on",
+        "--output",
+        str(folder),
+        *arguments,
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
     if done.returncode == 1 and "wheels are" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
@@ -50,7 +62,9 @@ def compiled(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     return rows
 
 
-needs_assembler = pytest.mark.skipif(assembler() is None, reason="needs ptxas, of nvidia-cuda-nvcc-cu12")
+needs_assembler = pytest.mark.skipif(
+    assembler() is None, reason="needs ptxas, of nvidia-cuda-nvcc-cu12"
+)
 
 
 @pytest.mark.exhaustive
@@ -62,7 +76,12 @@ def test_programs_are_one_kernel(tmp_path: Path) -> None:
     broken = []
     for key, ceilings in CEILINGS.items():
         row = found[key]
-        numbers = (row["launches"], row["moved"] / row["least"], row["spilled"], row["assemble_seconds"])
+        numbers = (
+            row["launches"],
+            row["moved"] / row["least"],
+            row["spilled"],
+            row["assemble_seconds"],
+        )
         if any(number > most for number, most in zip(numbers, ceilings, strict=True)):
             broken.append((key, numbers))
     assert not broken
@@ -71,7 +90,14 @@ def test_programs_are_one_kernel(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 @needs_assembler
 def test_reverse_mode_keeps_little(tmp_path: Path) -> None:
-    arguments = ("--robots", "arm7", "quadruped", "--functions", "gradient of ten steps", "--no-assembler")
+    arguments = (
+        "--robots",
+        "arm7",
+        "quadruped",
+        "--functions",
+        "gradient of ten steps",
+        "--no-assembler",
+    )
     for row in compiled(tmp_path, *arguments):
         assert row["temporaries"] <= 16e6
         assert row["launches"] <= 400
@@ -99,10 +125,14 @@ print(lowered.compile().as_text())
 def test_a_batch_on_two_gpus_is_a_kernel_on_each() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", SPLIT]
-    text = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    text = subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout
     assert text.count("__gpu$xla.gpu.ptx") == 1
     assert "s32[2]{0} constant({33, 1})" in text
-    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+    assert not any(
+        word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all")
+    )
 
 
 PROGRAM = """HloModule jit_f, entry_computation_layout={()->f32[4]{0}}
@@ -136,7 +166,11 @@ ENTRY %main (x: f32[64,4], k: s32[]) -> f32[4] {
 
 def test_launches_of_a_program() -> None:
     fusion, call = launches(PROGRAM)
-    assert (fusion.kind, fusion.times, fusion.bytes) == ("fusion", 1, 16 + 16)  # of x one row, of k nothing
+    assert (fusion.kind, fusion.times, fusion.bytes) == (
+        "fusion",
+        1,
+        16 + 16,
+    )  # of x one row, of k nothing
     assert (call.kind, call.times, call.bytes) == ("custom-call kernel", 7, 32)
 
 
@@ -148,4 +182,7 @@ def test_missing_wheels_are_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "gpu", "--output", str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1
-    assert all(name in done.stderr for name in ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12"))
+    assert all(
+        name in done.stderr
+        for name in ("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-nvcc-cu12")
+    )

@@ -1,4 +1,5 @@
-"""The session that measures everything on a GPU, without one: its order, its lines, and what ends it."""
+"""The session that measures everything on a GPU, without one: its order, its lines, and what ends
+it."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def test_every_measurement_is_a_line_and_none_is_made_twice() -> None:
     assert fourth["us"] == 2 and fourth["task"] == {"what": "3"}
 
 
-def test_a_measurement_that_does_not_end_is_a_line_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_that_does_not_end_is_a_line_and_the_session_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(session, "LONGEST", 0.2)
     file, restarted = io.StringIO(), threading.Event()
 
@@ -83,7 +86,9 @@ def test_the_most_important_measurements_come_first() -> None:
     first = [json.dumps(name) for name in names[:50]]
 
     def place(**wanted: Any) -> int:
-        (number,) = (k for k, name in enumerate(first) if wanted.items() <= json.loads(name).items())
+        (number,) = (
+            k for k, name in enumerate(first) if wanted.items() <= json.loads(name).items()
+        )
         return number
 
     for batch in (4096, 65536):
@@ -94,7 +99,13 @@ def test_the_most_important_measurements_come_first() -> None:
                 place(**kernel, robot=robot, function=function)
         for library in ("mjx", "mjx-warp"):
             for function in ("step at rest", "step"):
-                place(what="time", library=library, robot="quadruped", function=function, batch=batch)
+                place(
+                    what="time", library=library, robot="quadruped", function=function, batch=batch
+                )
     assert place(what="training") < place(what="memory", kernels=True) < 50
-    by_xla = [k for k, name in enumerate(names) if name.get("kernels") is False and name.get("library") == "artix"]
+    by_xla = [
+        k
+        for k, name in enumerate(names)
+        if name.get("kernels") is False and name.get("library") == "artix"
+    ]
     assert by_xla[0] > place(what="training")

@@ -1,4 +1,5 @@
-"""The verdict about kernels on a GPU, without a GPU: its programs thread by thread, and stand-ins for its process."""
+"""The verdict about kernels on a GPU, without a GPU: its programs thread by thread, and stand-ins
+for its process."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ from artix.compiler.operation import levels_of, program_p
 from artix.compiler.scalar_program import Op
 from tests.support.gpu_threads import run_threads
 
-pytestmark = pytest.mark.skipif(cpu_available() is not None, reason=f"no kernels here: {cpu_available()}")
+pytestmark = pytest.mark.skipif(
+    cpu_available() is not None, reason=f"no kernels here: {cpu_available()}"
+)
 needs_target = pytest.mark.skipif(nvptx.available() is not None, reason=str(nvptx.available()))
 
 GPU = Gpu("NVIDIA T1", "9.0", "570.1", "0.10.0", "0.10.0", "1.0")
@@ -63,7 +66,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-# --- The programs ----------------------------------------------------------------------------------------------------
+# --- The programs -------------------------------------------------------------------------------
 
 
 def by_threads(case: Case, arguments: Sequence[np.ndarray]) -> Any:
@@ -82,7 +85,9 @@ def by_threads(case: Case, arguments: Sequence[np.ndarray]) -> Any:
             results = equation.primitive.bind(*operands, **equation.params)
         results = results if equation.primitive.multiple_results else [results]
         values.update(zip(equation.outvars, results, strict=True))
-    return jax.tree.unflatten(jax.tree.structure(structure), [read(atom) for atom in jaxpr.jaxpr.outvars])
+    return jax.tree.unflatten(
+        jax.tree.structure(structure), [read(atom) for atom in jaxpr.jaxpr.outvars]
+    )
 
 
 def _threads(operands: Sequence[Any], program: Any, axes: Any) -> list[Any]:
@@ -90,10 +95,16 @@ def _threads(operands: Sequence[Any], program: Any, axes: Any) -> list[Any]:
     single = merged(groups)
     rows = [tuple(axis.mapped[number] for axis in single) for number in range(len(operands))]
     mapped = [Mapped(row[:1] == (True,), row[1:] == (True,)) for row in rows]
-    scalars, threads = of_thread(scalars_of(program, levels_of(single, len(operands))), len(single) == 1)
+    scalars, threads = of_thread(
+        scalars_of(program, levels_of(single, len(operands))), len(single) == 1
+    )
     layout = Layout(scalars, mapped, len(single) == 2, threads)
     arrays = [np.asarray(x) for x in merge_operands(groups, list(operands))]
-    return list(split_results(groups, [jnp.asarray(x) for x in run_threads(layout, arrays, *(a.size for a in single))]))
+    return list(
+        split_results(
+            groups, [jnp.asarray(x) for x in run_threads(layout, arrays, *(a.size for a in single))]
+        )
+    )
 
 
 def test_programs_agree_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +120,9 @@ def test_programs_agree_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["values", "loop until a condition holds"])
 def test_a_mutated_kernel_is_wrong(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that add where they should multiply turn the verdict to off."""
-    case = next(case for case in CASES if case.name == name)._replace(batches=(3,), dtypes=("float32",))
+    case = next(case for case in CASES if case.name == name)._replace(
+        batches=(3,), dtypes=("float32",)
+    )
     monkeypatch.setattr(gpu_proof, "CASES", (case,))
     (check,) = gpu_proof.checks(by_threads, lambda _: None)
     assert check.is_right
@@ -147,12 +160,18 @@ def test_errors_that_must_be_seen() -> None:
     one = np.linspace(0.5, 1, 8, dtype="float32")
     assert gpu_proof.ulps_between(one, one) == 0
     assert gpu_proof.ulps_between(one * (1 + 3e-7), one) < 4
-    for wrong in (one[::-1], one * np.float32("nan"), one.astype("float64"), one[:4], np.append(one[:7], np.inf)):
+    for wrong in (
+        one[::-1],
+        one * np.float32("nan"),
+        one.astype("float64"),
+        one[:4],
+        np.append(one[:7], np.inf),
+    ):
         assert not Check("values", "float32", 8, gpu_proof.ulps_between(wrong, one)).is_right
     assert gpu_proof.ulps_between(np.array([1, 2]), np.array([1, 3])) == np.inf
 
 
-# --- What follows from how the process ends --------------------------------------------------------------------------
+# --- What follows from how the process ends -----------------------------------------------------
 
 
 def outcome(*lines: dict[str, Any], code: int | None = 1, errors: str = "") -> Outcome:
@@ -169,17 +188,37 @@ SHARED = CHECK | {"name": f"{LANES}: values"}
         (RIGHT, "on", "1 comparisons agree"),
         (outcome({"check": CHECK | {"ulps": 1e5}}, code=0), "off", "error 1e\\+05 ulps"),
         (outcome({"check": CHECK | {"ulps": float("nan")}}, code=0), "off", "error nan"),
-        (outcome({"check": CHECK}, {"time": TIME | {"kernel": 1.0}}, {"end": True}, code=0), "off", "XLA is faster"),
+        (
+            outcome({"check": CHECK}, {"time": TIME | {"kernel": 1.0}}, {"end": True}, code=0),
+            "off",
+            "XLA is faster",
+        ),
         (outcome(BEGIN, code=-11), "off", "failed during values.*signal 11"),
-        (outcome(BEGIN, errors="a\nXlaRuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS\n"), "off", "ILLEGAL_ADDRESS"),
+        (
+            outcome(BEGIN, errors="a\nXlaRuntimeError: CUDA_ERROR_ILLEGAL_ADDRESS\n"),
+            "off",
+            "ILLEGAL_ADDRESS",
+        ),
         (outcome(BEGIN, errors="NoKernel: values"), "off", "NoKernel"),
         (outcome(BEGIN, code=None), "undecided", "no time"),
         (outcome(BEGIN, errors="RESOURCE_EXHAUSTED: Out of memory"), "undecided", "no memory"),
         (outcome(BEGIN, code=-9), "undecided", "no memory"),
         (outcome(errors="CUDA_ERROR_DEVICE_UNAVAILABLE"), "undecided", "busy"),
-        (outcome({"check": SHARED | {"ulps": 1e5}}, code=0), "on", "0 comparisons.*do not share a robot, because"),
-        (outcome({"begin": f"{LANES}: values, float32, batch 1"}, code=-11), "on", "do not share.*signal 11"),
-        (outcome(errors="ModuleNotFoundError: No module named 'jax'"), "undecided", "did not start: ModuleNotFound"),
+        (
+            outcome({"check": SHARED | {"ulps": 1e5}}, code=0),
+            "on",
+            "0 comparisons.*do not share a robot, because",
+        ),
+        (
+            outcome({"begin": f"{LANES}: values, float32, batch 1"}, code=-11),
+            "on",
+            "do not share.*signal 11",
+        ),
+        (
+            outcome(errors="ModuleNotFoundError: No module named 'jax'"),
+            "undecided",
+            "did not start: ModuleNotFound",
+        ),
     ],
 )
 def test_verdicts(ending: Outcome, state: str, reason: str) -> None:
@@ -201,10 +240,12 @@ def test_time_that_runs_out_twice_is_a_verdict() -> None:
     assert obtain_verdict(GPU, again=True, run=lambda: RIGHT).state == "on"
 
 
-# --- The file --------------------------------------------------------------------------------------------------------
+# --- The file -----------------------------------------------------------------------------------
 
 
-def test_a_verdict_is_obtained_once_and_can_be_read(cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_verdict_is_obtained_once_and_can_be_read(
+    cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert obtain_verdict(GPU, run=lambda: RIGHT).state == "on"
     (line,) = caplog.messages
     assert "artix gpu" in line and "NVIDIA T1" in line
@@ -286,7 +327,7 @@ def test_two_processes_check_once(cache: Path) -> None:
     assert sorted(results) == ["on", "on", "ran"]
 
 
-# --- The process itself ----------------------------------------------------------------------------------------------
+# --- The process itself -------------------------------------------------------------------------
 
 
 def child(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
@@ -296,21 +337,30 @@ def child(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     def start(command: Sequence[str], **options: Any) -> Any:
         assert list(command) == [sys.executable, "-m", "artix.compiler.gpu_proof"]
         environment = options["env"]
-        assert environment["ARTIX_CACHE"] == "0" and environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+        assert (
+            environment["ARTIX_CACHE"] == "0"
+            and environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+        )
         return popen([sys.executable, "-c", code], **options)
 
     monkeypatch.setattr(gpu_verdict.subprocess, "Popen", start)
 
 
 def test_a_process_that_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, 'import os; print(\'{"begin": "values"}\', flush=True); os.kill(os.getpid(), 11)')
+    child(
+        monkeypatch,
+        'import os; print(\'{"begin": "values"}\', flush=True); os.kill(os.getpid(), 11)',
+    )
     ending = gpu_verdict.run_proof()
     assert ending.code == -11
     assert judge(GPU, ending, 1.0).state == "off"
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    child(monkeypatch, 'import time; print(\'{"begin": "values"}\\nnoise\\n{"cut\', flush=True); time.sleep(100)')
+    child(
+        monkeypatch,
+        'import time; print(\'{"begin": "values"}\\nnoise\\n{"cut\', flush=True); time.sleep(100)',
+    )
     ending = gpu_verdict.run_proof(time_limit=2.0)
     assert ending.code is None and ending.lines == ({"begin": "values"},)
 
@@ -321,17 +371,21 @@ def test_a_process_without_a_gpu_decides_nothing() -> None:
     assert verdict.state == "undecided", verdict
 
 
-# --- What is lowered -------------------------------------------------------------------------------------------------
+# --- What is lowered ----------------------------------------------------------------------------
 
 
 def lowered() -> str:
     pose = gpu_proof.CASES[0]
     function = jax.jit(lambda *args: pose.function(*args))
-    return function.trace(*pose.arguments(5, "float32")).lower(lowering_platforms=("cuda",)).as_text()
+    return (
+        function.trace(*pose.arguments(5, "float32")).lower(lowering_platforms=("cuda",)).as_text()
+    )
 
 
 @needs_target
-@pytest.mark.parametrize(("ending", "has_kernel"), [(RIGHT, True), (outcome(BEGIN, code=-11), False)])
+@pytest.mark.parametrize(
+    ("ending", "has_kernel"), [(RIGHT, True), (outcome(BEGIN, code=-11), False)]
+)
 def test_the_verdict_decides_what_is_lowered(
     ending: Outcome, has_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,7 +421,8 @@ def test_no_gpu_is_no_question() -> None:
 def test_a_command_says_the_verdict_once(
     ending: Outcome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It prints the line, the log is silent, and what it lowers then asks no more, even if nothing is decided."""
+    """It prints the line, the log is silent, and what it lowers then asks no more, even if nothing
+    is decided."""
     runs = []
 
     def run() -> Outcome:

@@ -88,7 +88,9 @@ def test_what_is_corrupt_or_foreign_is_not_read(files: KernelFiles, tmp_path: Pa
     assert files.read("one") is None
 
 
-def test_a_cache_that_cannot_be_written_is_read(files: KernelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_read(
+    files: KernelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Modes do not keep an administrator from writing, so the operations fail in its place."""
     files.write("one", b"code")
 
@@ -102,7 +104,9 @@ def test_a_cache_that_cannot_be_written_is_read(files: KernelFiles, monkeypatch:
     assert files.folder is not None and [path.name for path in files.folder.iterdir()] == ["one"]
 
 
-def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go_first(
+    files: KernelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(disk, "_MAX_BYTES", 250)
     for age, name in enumerate(("first", "second", "third")):
         files.write(name, bytes(50))
@@ -113,7 +117,9 @@ def test_the_oldest_go_first(files: KernelFiles, tmp_path: Path, monkeypatch: py
     assert files.read("third") == bytes(50)
 
 
-def test_the_folder_is_the_users_unless_another_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_the_users_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ARTIX_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(disk.sys, "platform", "linux")

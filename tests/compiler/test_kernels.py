@@ -1,4 +1,5 @@
-"""Kernels against NumPy: operations, shapes, levels, batch sizes, threads, and the accuracy of elementary functions."""
+"""Kernels against NumPy: operations, shapes, levels, batch sizes, threads, and the accuracy of
+elementary functions."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ class Builder:
         index = len(self.arguments) - 1
         entries = []
         for entry in range(int(np.prod(shape))):
-            self.rows.append((Op.INPUT, [index, entry, -1], KINDS[np.dtype(dtype).name], level, 0.0))
+            self.rows.append(
+                (Op.INPUT, [index, entry, -1], KINDS[np.dtype(dtype).name], level, 0.0)
+            )
             entries.append(2 * (len(self.rows) - 1))
         return np.array(entries, np.int32).reshape(shape)
 
@@ -85,7 +88,9 @@ class Builder:
 
 def load(builder, array, level, index, kind):
     """An entry of an argument."""
-    return builder.add(Op.LOAD, kind, index, array_operand(array), level=max(level, builder.rows[index >> 1][3]))
+    return builder.add(
+        Op.LOAD, kind, index, array_operand(array), level=max(level, builder.rows[index >> 1][3])
+    )
 
 
 def numpy_operation(op, kind, values):
@@ -134,11 +139,17 @@ def interpret(program, arrays, batch, items):
             index = np.minimum(index, rows.shape[-1] - 1)
             scalars.append(np.take_along_axis(rows, index[..., None], -1)[..., 0])
         else:
-            operands = [-scalars[r >> 1] if r & 1 else scalars[r >> 1] for r in program.operands[k] if r >= 0]
+            operands = [
+                -scalars[r >> 1] if r & 1 else scalars[r >> 1]
+                for r in program.operands[k]
+                if r >= 0
+            ]
             scalars.append(numpy_operation(Op(op), kind, operands))
     results = []
     for references in program.results:
-        entries = [-scalars[r >> 1] if r & 1 else scalars[r >> 1] for r in references.ravel().tolist()]
+        entries = [
+            -scalars[r >> 1] if r & 1 else scalars[r >> 1] for r in references.ravel().tolist()
+        ]
         array = np.stack(entries, -1).reshape(batch, items, *references.shape)
         results.append(array if has_items else array[:, 0])
     return results
@@ -163,13 +174,22 @@ def caller(program):
 def random_array(rng, shape, dtype):
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
-    return rng.integers(-9, 9, shape).astype(dtype) if dtype == "int32" else rng.normal(size=shape).astype(dtype)
+    return (
+        rng.integers(-9, 9, shape).astype(dtype)
+        if dtype == "int32"
+        else rng.normal(size=shape).astype(dtype)
+    )
 
 
 def random_program(rng, dtype, levels, size=150):
-    """Sums and products of random entries; results with repeated and negated entries, zeros and constants."""
+    """Sums and products of random entries; results with repeated and negated entries, zeros and
+    constants."""
     builder, kind = Builder(), KINDS[dtype]
-    pool = [r for level in levels for r in builder.argument((int(rng.integers(1, 20)),), dtype, level).tolist()]
+    pool = [
+        r
+        for level in levels
+        for r in builder.argument((int(rng.integers(1, 20)),), dtype, level).tolist()
+    ]
     pool += [builder.number(0.0, kind), builder.number(0.75, kind)]
     for _ in range(size):
         a, b = (int(pool[k]) ^ int(rng.integers(2)) for k in rng.integers(len(pool), size=2))
@@ -178,7 +198,9 @@ def random_program(rng, dtype, levels, size=150):
             pool.append(builder.add([Op.SIN, Op.COS][rng.integers(2)], kind, a))
         else:
             pool.append(builder.add(op, kind, a, b))
-            pool[-1] = builder.add(Op.MUL, kind, pool[-1], builder.add(Op.CONSTANT, kind, constant=0.5))
+            pool[-1] = builder.add(
+                Op.MUL, kind, pool[-1], builder.add(Op.CONSTANT, kind, constant=0.5)
+            )
     for shape in ((), (3,), (5, 5), (40,)):
         count = int(np.prod(shape))
         chosen = [int(pool[k]) ^ int(rng.integers(2)) for k in rng.integers(len(pool), size=count)]
@@ -188,7 +210,8 @@ def random_program(rng, dtype, levels, size=150):
 
 @pytest.fixture(params=["machine code", "AVX2", "LLVM"])
 def writer(request, monkeypatch):
-    """What writes straight lines: artix, where it supports the processor, also as one without AVX-512, or LLVM."""
+    """What writes straight lines: artix, where it supports the processor, also as one without
+    AVX-512, or LLVM."""
     if request.param == "LLVM":
         monkeypatch.setattr(encodings, "encoding", lambda: None)
     elif encodings.encoding() is None:
@@ -220,15 +243,24 @@ def test_a_kernel_of_two_programs(dtype, joined):
     programs, rows, arrays, expected = [], (order[:-WIDTH], order[-WIDTH:]), [], []
     for number, own_rows in enumerate(rows):
         builder, kind = Builder(), KINDS[dtype]
-        arguments = [builder.argument((size,), dtype, level) for size, level in ((3, 0), (7, 1), (2, 1), (40, 1))]
-        sums = [builder.add(Op.ADD, kind, int(a), int(b)) for a, b in zip(arguments[1], arguments[3], strict=False)]
+        arguments = [
+            builder.argument((size,), dtype, level)
+            for size, level in ((3, 0), (7, 1), (2, 1), (40, 1))
+        ]
+        sums = [
+            builder.add(Op.ADD, kind, int(a), int(b))
+            for a, b in zip(arguments[1], arguments[3], strict=False)
+        ]
         entries = [*sums, builder.add(Op.MUL, kind, int(arguments[0][1]), int(arguments[2][1]))]
         table = np.full((6 if joined else 5 + number, 50), builder.number(0.0, kind))
         table[number, :3], table[4, 40:48] = entries[:3], entries
         builder.result(table)
         builder.result(np.array(entries))
         programs.append(builder.program())
-        arrays += [random_array(rng, size, dtype) for size in ((3,), (total, 7), (len(own_rows), 2), (total, 40))]
+        arrays += [
+            random_array(rng, size, dtype)
+            for size in ((3,), (total, 7), (len(own_rows), 2), (total, 40))
+        ]
         own = [x[own_rows] if flag else x for x, flag in zip(arrays[-4:], numbered, strict=True)]
         expected.append(interpret(programs[-1], own, len(own_rows), 1))
     if joined:
@@ -255,7 +287,15 @@ def test_levels_and_batch_sizes(levels, dtype, writer):
     program = random_program(rng, dtype, levels)
     call = caller(program)
     for inner_only in (False, True) if 2 in levels else (False,):
-        for batch, items in ((0, 2), (1, 1), (2, 0), (WIDTH - 1, 3), (WIDTH, 2), (WIDTH + 1, 3), (1000, 2)):
+        for batch, items in (
+            (0, 2),
+            (1, 1),
+            (2, 0),
+            (WIDTH - 1, 3),
+            (WIDTH, 2),
+            (WIDTH + 1, 3),
+            (1000, 2),
+        ):
             arrays = []
             for shape, kind, level in program.arguments:
                 lead = {0: (), 1: (batch,), 2: (items,) if inner_only else (batch, items)}[level]
@@ -264,12 +304,15 @@ def test_levels_and_batch_sizes(levels, dtype, writer):
             expected = interpret(program, arrays, batch, items if 2 in levels else 1)
             for got, want in zip(found, expected, strict=True):
                 assert got.shape == want.shape and got.dtype == want.dtype
-                np.testing.assert_allclose(got, want, rtol=0, atol=1e-4 if dtype == "float32" else 1e-13)
+                np.testing.assert_allclose(
+                    got, want, rtol=0, atol=1e-4 if dtype == "float32" else 1e-13
+                )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_loops_copy_what_they_carry(dtype, writer, monkeypatch):
-    """Entries change places in loops of both kinds, within each other; more of them than there are registers."""
+    """Entries change places in loops of both kinds, within each other; more of them than there are
+    registers."""
     monkeypatch.setattr(scalar_evaluation, "_MAX_UNROLLED", 0)
 
     def turned(carry):
@@ -284,7 +327,9 @@ def test_loops_copy_what_they_carry(dtype, writer, monkeypatch):
         return count + 1, jnp.roll(x, 7), flags, x[0], 0.75 * size
 
     def function(x, most, shared):
-        x = jax.lax.scan(lambda y, _: (jnp.roll(y, -1).at[0].multiply(1.5), None), x, None, length=6)[0]
+        x = jax.lax.scan(
+            lambda y, _: (jnp.roll(y, -1).at[0].multiply(1.5), None), x, None, length=6
+        )[0]
         flags = (x > 0).at[:9].set(2 * shared[1:] > 1)
         start = jnp.int32(0), x.at[5].set(2 * shared[0]), flags, 3 * shared[0], jnp.abs(x[1])
         return jax.lax.while_loop(lambda carry: carry[0] < most, again, start)
@@ -301,13 +346,20 @@ def test_loops_copy_what_they_carry(dtype, writer, monkeypatch):
 
 @pytest.mark.parametrize("dtype", list(KINDS))
 def test_entries_of_arrays_are_loaded(dtype):
-    """Of arrays of all levels at indices of all levels, within the array and outside; and of known ones."""
+    """Of arrays of all levels at indices of all levels, within the array and outside; and of known
+    ones."""
     rng = np.random.default_rng(0)
     builder, kind = Builder(), KINDS[dtype]
     indices = [builder.argument((3,), "int32", level) for level in (0, 1, 2)]
     arrays = [builder.argument((2, 5000), dtype, level) for level in (0, 1, 2)]
-    builder.rows = [row for row in builder.rows if row[1][0] < 3]  # nothing of the arrays is an input
-    loads = [[load(builder, 3 + k, k, i, kind) for i in of_level] for k in range(len(arrays)) for of_level in indices]
+    builder.rows = [
+        row for row in builder.rows if row[1][0] < 3
+    ]  # nothing of the arrays is an input
+    loads = [
+        [load(builder, 3 + k, k, i, kind) for i in of_level]
+        for k in range(len(arrays))
+        for of_level in indices
+    ]
     loads.append([load(builder, 6, 0, i, kind) for of_level in indices for i in of_level])
     for references in loads:
         builder.result(references)
@@ -317,7 +369,9 @@ def test_entries_of_arrays_are_loaded(dtype):
     for inner_only in (False, True):
         for batch, items in ((1, 1), (WIDTH - 1, 3), (WIDTH, 2), (WIDTH + 1, 2)):
             lead = {0: (), 1: (batch,), 2: (items,) if inner_only else (batch, items)}
-            given = [rng.integers(-5, 12_000, (*lead[level], 3)).astype(np.int32) for level in (0, 1, 2)]
+            given = [
+                rng.integers(-5, 12_000, (*lead[level], 3)).astype(np.int32) for level in (0, 1, 2)
+            ]
             given += [random_array(rng, (*lead[level], 2, 5000), dtype) for level in (0, 1, 2)]
             found = call(given, batch, items)
             for got, want in zip(found, interpret(program, given, batch, items), strict=True):
@@ -362,19 +416,31 @@ def test_all_operations_of_floats_with_special_values(dtype, level, mixed, write
         builder.result([builder.add(op, kind, x, y ^ sign) for op in BINARY])
         builder.result([builder.add(op, Kind.BOOL, x ^ sign, y) for op in COMPARISONS])
     half = builder.number(0.5, kind)
-    builder.result([builder.add(op, kind, *pair) for op in (Op.MIN, Op.MAX) for pair in ((x, half), (half ^ 1, x))])
+    builder.result(
+        [
+            builder.add(op, kind, *pair)
+            for op in (Op.MIN, Op.MAX)
+            for pair in ((x, half), (half ^ 1, x))
+        ]
+    )
     finite = builder.add(Op.IS_FINITE, Kind.BOOL, x)
     less = builder.add(Op.LT, Kind.BOOL, x, y)
-    logic = [builder.add(op, Kind.BOOL, finite, less) for op in (Op.AND, Op.OR, Op.XOR, Op.EQ, Op.NE)]
+    logic = [
+        builder.add(op, Kind.BOOL, finite, less) for op in (Op.AND, Op.OR, Op.XOR, Op.EQ, Op.NE)
+    ]
     builder.result([finite, less, builder.add(Op.NOT, Kind.BOOL, finite), *logic])
-    builder.result([builder.add(Op.SELECT, kind, finite, y, x), builder.add(Op.SELECT, kind, less, x, y ^ 1)])
+    builder.result(
+        [builder.add(Op.SELECT, kind, finite, y, x), builder.add(Op.SELECT, kind, less, x, y ^ 1)]
+    )
     other = Kind.FLOAT64 if kind == Kind.FLOAT32 else Kind.FLOAT32
     if mixed:  # vectors of two lengths
         builder.result([builder.add(Op.CONVERT, other, x), builder.add(Op.CONVERT, other, less)])
     chosen = builder.add(Op.SELECT, Kind.BOOL, less, finite, builder.add(Op.NOT, Kind.BOOL, finite))
     builder.result([chosen, builder.add(Op.CONVERT, Kind.BOOL, x)])
     zero = builder.number(0.0, kind)
-    builder.result([builder.add(Op.CONVERT, kind, less), builder.add(Op.SELECT, kind, less, y, zero)])
+    builder.result(
+        [builder.add(Op.CONVERT, kind, less), builder.add(Op.SELECT, kind, less, y, zero)]
+    )
     program = builder.program()
     pairs = np.array([(a, b) for a in SPECIAL for b in SPECIAL], dtype)
     call = caller(program)
@@ -391,17 +457,24 @@ def test_integers(mixed, writer):
     builder = Builder()
     a, b = builder.argument((2,), "int32", 1).tolist()
     (x,) = builder.argument((1,), "float32", 1).tolist()
-    ops = [(op, (a, b)) for op in (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX)] + [(op, (a,)) for op in (Op.ABS, Op.SIGN)]
+    ops = [(op, (a, b)) for op in (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX)] + [
+        (op, (a,)) for op in (Op.ABS, Op.SIGN)
+    ]
     numbers = [builder.add(op, Kind.INT32, *operands) for op, operands in ops]
     tests = [builder.add(op, Kind.BOOL, a, b) for op in COMPARISONS]
     chosen = builder.add(Op.SELECT, Kind.INT32, tests[0], a, b)
-    builder.result([*numbers, chosen, builder.number(-7, Kind.INT32), builder.add(Op.CONVERT, Kind.INT32, x)])
+    builder.result(
+        [*numbers, chosen, builder.number(-7, Kind.INT32), builder.add(Op.CONVERT, Kind.INT32, x)]
+    )
     builder.result([*tests, builder.add(Op.CONVERT, Kind.BOOL, a)])
     builder.result([builder.add(Op.CONVERT, Kind.FLOAT32, a)])
     if mixed:
         builder.result([builder.add(Op.CONVERT, Kind.FLOAT64, b)])
     rng = np.random.default_rng(0)
-    arrays = [rng.integers(-5, 5, (50, 2)).astype(np.int32), rng.normal(size=(50, 1)).astype("f") * 9]
+    arrays = [
+        rng.integers(-5, 5, (50, 2)).astype(np.int32),
+        rng.normal(size=(50, 1)).astype("f") * 9,
+    ]
     found = caller(builder.program())(arrays, 50)
     for got, want in zip(found, interpret(builder.program(), arrays, 50, 1), strict=True):
         np.testing.assert_array_equal(got, want)
@@ -411,13 +484,22 @@ def test_what_is_refused():
     none = np.zeros(0, np.uint8)
     arguments = (((1,), np.dtype("int64"), 1),)
     with pytest.raises(kernels.KernelError, match="int64"):
-        kernels.build(ScalarProgram(none, np.zeros((0, 3), np.int32), none, none, np.zeros(0), arguments, (), ()))
+        kernels.build(
+            ScalarProgram(
+                none, np.zeros((0, 3), np.int32), none, none, np.zeros(0), arguments, (), ()
+            )
+        )
     with pytest.raises(kernels.KernelError):
         kernels.load(b"nothing", "test_kernel_nothing")
     builder = Builder()
     builder.result([builder.argument((2,), "float32", 1)[0]])
     call = caller(builder.program())
-    for wrong in (np.zeros((4, 3), "f"), np.zeros((3, 2), "f"), np.zeros((4, 2)), np.zeros((4, 1, 2), "f")):
+    for wrong in (
+        np.zeros((4, 3), "f"),
+        np.zeros((3, 2), "f"),
+        np.zeros((4, 2)),
+        np.zeros((4, 1, 2), "f"),
+    ):
         with pytest.raises(Exception, match="shapes and types"):
             call([wrong], 4)
 
@@ -427,15 +509,19 @@ def test_large_programs_are_cut_into_functions(monkeypatch):
     rng = np.random.default_rng(5)
     program = random_program(rng, "float32", (0, 1, 2), size=300)
     arrays = [
-        random_array(rng, ((), (37,), (37, 3))[level] + shape, "float32") for shape, _, level in program.arguments
+        random_array(rng, ((), (37,), (37, 3))[level] + shape, "float32")
+        for shape, _, level in program.arguments
     ]
-    for got, want in zip(caller(program)(arrays, 37, 3), interpret(program, arrays, 37, 3), strict=True):
+    for got, want in zip(
+        caller(program)(arrays, 37, 3), interpret(program, arrays, 37, 3), strict=True
+    ):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("several", [1000, 1], ids=["many values", "few"])
 def test_registers_run_out(several, writer):
-    """Floats and flags that live longer than there are registers, through calls that change all of them."""
+    """Floats and flags that live longer than there are registers, through calls that change all of
+    them."""
     rng = np.random.default_rng(0)
     builder, kind = Builder(), Kind.FLOAT32
     entries = builder.argument((70,), "float32", 1).tolist()
@@ -443,7 +529,9 @@ def test_registers_run_out(several, writer):
     for k in range(600):
         a, b, c = (int(pool[-n]) for n in rng.integers(1, min(len(pool), 3 * several) + 1, size=3))
         product = builder.add(Op.MUL, kind, a, b)
-        pool.append(builder.add([Op.ADD, Op.SUB][k % 2], kind, *((product, c) if k % 3 else (c, product))))
+        pool.append(
+            builder.add([Op.ADD, Op.SUB][k % 2], kind, *((product, c) if k % 3 else (c, product)))
+        )
         pool[-1] = builder.add(Op.MIN, kind, pool[-1], builder.number(2.0, kind))
         pool[-1] = builder.add(Op.MAX, kind, pool[-1], builder.number(2.0, kind) ^ 1)
         if k % 20 == 0:
@@ -459,7 +547,9 @@ def test_registers_run_out(several, writer):
     builder.result(pool[-100:])
     array = random_array(rng, (50, 70), "float32")
     program = builder.program()
-    for got, want in zip(caller(program)([array], 50), interpret(program, [array], 50, 1), strict=True):
+    for got, want in zip(
+        caller(program)([array], 50), interpret(program, [array], 50, 1), strict=True
+    ):
         # A value of another register would be far away; flags of nearly equal values may differ.
         assert np.isclose(got, want, rtol=1e-3, atol=1e-3).mean() > 0.99
 
@@ -490,12 +580,15 @@ def test_each_line_of_the_next_block_is_requested_once(monkeypatch, writer):
     requests = "".join(module_texts(program)).count("call void @llvm.prefetch") + len(set(encoded))
     assert (len([part for part in plan.parts if part.level == 1]) > 1) == (writer == "LLVM")
     assert len(set(encoded)) == len(encoded)
-    sizes = [4 * width * int(np.prod(program.arguments[argument][0])) for argument in plan.next_rows]
+    sizes = [
+        4 * width * int(np.prod(program.arguments[argument][0])) for argument in plan.next_rows
+    ]
     assert requests == sum(-(-size // 64) for size in sizes) > 0
 
 
 def test_nothing_outside_is_written():
-    """The handler is called as XLA would, with buffers that end at pages that must not be touched."""
+    """The handler is called as XLA would, with buffers that end at pages that must not be
+    touched."""
     builder = Builder()
     for size in (1, 3, 15, 16, 17, 33):
         builder.result(builder.argument((size,), "float32", 1))
@@ -528,7 +621,22 @@ def test_nothing_outside_is_written():
         api = words(16, 0, 24, 0, 0)  # too short for a pool of threads
         call(
             words(
-                168, 0, api, 0, 3, 40, 0, count, 0, buffers["arguments"], 40, 0, count, 0, buffers["results"], *[0] * 6
+                168,
+                0,
+                api,
+                0,
+                3,
+                40,
+                0,
+                count,
+                0,
+                buffers["arguments"],
+                40,
+                0,
+                count,
+                0,
+                buffers["results"],
+                *[0] * 6,
             )
         )
         for _, start, size, _ in guarded:
@@ -552,7 +660,10 @@ def test_many_threads_at_once():
     program = random_program(rng, "float32", (0, 1), size=400)
     call = caller(program)
     batch = 20_000
-    arrays = [random_array(rng, ((), (batch,))[level] + shape, "float32") for shape, _, level in program.arguments]
+    arrays = [
+        random_array(rng, ((), (batch,))[level] + shape, "float32")
+        for shape, _, level in program.arguments
+    ]
     function = jax.jit(lambda *arrays: call(arrays, batch))
     expected, errors = [np.asarray(x) for x in function(*arrays)], []
 
@@ -577,7 +688,11 @@ def test_a_short_program_reads_far_entries_of_a_long_argument(level):
     program = call_of(lambda long, factor: factor * long[99], long, factor).program
     scalars = scalars_of(program, (level, 1))
     assert len(scalars.operations) < 50
-    inputs = np.arange(200, dtype=np.float32).reshape(2, 100) if level else np.arange(100, dtype=np.float32)
+    inputs = (
+        np.arange(200, dtype=np.float32).reshape(2, 100)
+        if level
+        else np.arange(100, dtype=np.float32)
+    )
     found = caller(scalars)([inputs, np.array([2.0, 3.0], np.float32)], 2)
     np.testing.assert_array_equal(found[0], [198.0, 597.0 if level else 297.0])
 
@@ -614,8 +729,8 @@ assert taken < 0.2, taken
     subprocess.run([sys.executable, "-c", source, str(tmp_path / "kernel")], check=True)
 
 
-# Ranges (or powers of ten of magnitudes) and the largest error in units in the last place that is allowed, of floats
-# and of doubles. Subnormal numbers count as zero, as XLA's threads flush them.
+# Ranges (or powers of ten of magnitudes) and the largest error in units in the last place that is
+# allowed, of floats and of doubles. Subnormal numbers count as zero, as XLA's threads flush them.
 FUNCTIONS = {
     Op.SIN: (np.sin, [(-4, 4), (-1e6, 1e6)], 2, 4),
     Op.COS: (np.cos, [(-4, 4), (-1e6, 1e6)], 2, 4),
@@ -638,7 +753,9 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="needs floats of more digits than doubles")
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).nmant < 63, reason="needs floats of more digits than doubles"
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_accuracy(op, dtype):
@@ -653,7 +770,9 @@ def test_accuracy(op, dtype):
         got = np.asarray(call([x], len(x))[0]).astype(np.longdouble)
         with np.errstate(all="ignore"):
             want = function(*(x[:, k].astype(np.longdouble) for k in range(1 + two)))
-            unit = np.maximum(np.spacing(np.abs(want.astype(dtype))), np.finfo(dtype).tiny).astype(np.longdouble)
+            unit = np.maximum(np.spacing(np.abs(want.astype(dtype))), np.finfo(dtype).tiny).astype(
+                np.longdouble
+            )
             known = np.isfinite(want.astype(dtype)) & (abs(want) > np.finfo(dtype).tiny)
             error = (abs(got - want) / unit)[known].max()
         assert error <= limits[dtype == "float64"], (low, high, float(error))
@@ -666,7 +785,9 @@ def test_sines_of_huge_angles_are_bounded(dtype):
     builder.result([builder.add(Op.SIN, KINDS[dtype], x), builder.add(Op.COS, KINDS[dtype], x)])
     angles = (10 ** np.random.default_rng(0).uniform(6, 15, (10_000, 1))).astype(dtype)
     got = np.asarray(caller(builder.program())([angles], len(angles))[0])
-    want = np.concatenate([np.sin(angles.astype(np.longdouble)), np.cos(angles.astype(np.longdouble))], 1)
+    want = np.concatenate(
+        [np.sin(angles.astype(np.longdouble)), np.cos(angles.astype(np.longdouble))], 1
+    )
     assert np.abs(got).max() <= 1 + 1e-5
     assert (np.abs(got - want) <= angles * np.finfo(dtype).eps).all()
 
@@ -681,7 +802,8 @@ def test_results_in_jitted_and_differentiated_programs_follow_inputs():
 
 
 def test_llvm_runs_in_the_same_threads_for_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory of threads that ended is not reused, so that new ones for each kernel took gigabytes in the end."""
+    """Memory of threads that ended is not reused, so that new ones for each kernel took gigabytes
+    in the end."""
     threads = set[int]()
 
     def compile_module(_: object, text: str) -> bytes:

@@ -51,8 +51,11 @@ def traced(robot: artix.Articulation, name: str) -> tuple[ScalarProgram, list[np
     return scalars_of(equation.params["program"], levels_of(axes, len(rows))), rows
 
 
-def check(robot: artix.Articulation, name: str, count: int, share: float, ulps: float) -> ScalarProgram:
-    """The program of a lane beside the program, by NumPy; all lanes of a robot have the same results, bit for bit."""
+def check(
+    robot: artix.Articulation, name: str, count: int, share: float, ulps: float
+) -> ScalarProgram:
+    """The program of a lane beside the program, by NumPy; all lanes of a robot have the same
+    results, bit for bit."""
     program, rows = traced(robot, name)
     shared, number = in_lanes(program)
     assert number == count
@@ -100,17 +103,21 @@ def test_short_programs_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_legs_of_other_lengths_are_no_lanes() -> None:
-    """Only the kind of what differs matters: masses may differ from leg to leg, and then there are fewer lanes."""
+    """Only the kind of what differs matters: masses may differ from leg to leg, and then there are
+    fewer lanes."""
     robot = load("quadruped")
     front = np.array(["front" in name for name in robot.topology.link_names])
-    heavier = robot.replace(link_mass=robot.link_mass * np.where(front, 1.5, 1.0).astype(np.float32))
+    heavier = robot.replace(
+        link_mass=robot.link_mass * np.where(front, 1.5, 1.0).astype(np.float32)
+    )
     check(heavier, "inverse dynamics", 2, 0.6, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["step", "step on the ground"])
 def test_steps(name: str) -> None:
-    # Newton's method ends where it is exact enough; sums in another order may take it elsewhere within that.
+    # Newton's method ends where it is exact enough; sums in another order may take it elsewhere
+    # within that.
     shared = check(load("quadruped"), name, 4, 0.42, 4000)
     assert any(loop.has_condition for loop in shared.loops)
     assert np.count_nonzero(shared.operations == Op.SHUFFLE) > 100

@@ -47,3 +47,21 @@ def test_garbage_is_collected_afterwards() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_a_long_call_makes_is_old() -> None:
+    """Otherwise the next collection of young objects would search all that a compilation has
+    made."""
+    made = long_call(lambda: [[number] for number in range(1_000)])()
+    old = set(map(id, gc.get_objects(generation=2)))
+    assert all(id(item) in old for item in made)
+
+
+def test_a_long_call_leaves_frozen_objects_frozen() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        long_call(list)()
+        assert gc.get_freeze_count() == count
+    finally:
+        gc.unfreeze()

@@ -26,7 +26,8 @@ _numbers = itertools.count()
 
 
 def _recurrence(x, y):
-    """A body of several functions, which needs what is computed before the loop, as does what follows it."""
+    """A body of several functions, which needs what is computed before the loop, as does what
+    follows it."""
     matrix = (jnp.asarray(_ROOM[: len(x), : len(x)], x.dtype) + jnp.outer(y, y)) / len(x)
 
     def body(now, _):
@@ -57,7 +58,9 @@ def _kinds(x, y):
 
 def _of_items(x, y):
     """Known items, in both directions; columns that are alike; and one loop after another."""
-    weights = jnp.asarray(np.array([[0.5, 2.0], [0.25, 2.0], [-1.0, 2.0], [3.0, 2.0], [0.1, 2.0]]), x.dtype)
+    weights = jnp.asarray(
+        np.array([[0.5, 2.0], [0.25, 2.0], [-1.0, 2.0], [3.0, 2.0], [0.1, 2.0]]), x.dtype
+    )
 
     def body(now, row):
         return row[0] * jnp.sin(now) + row[1] * y, None
@@ -75,7 +78,8 @@ def _of_one(x, y):
 
 
 def _mixed(x, y):
-    """Loops that collect and that read unknown items, which are unrolled, and one within another."""
+    """Loops that collect and that read unknown items, which are unrolled, and one within
+    another."""
 
     def collecting(now, _):
         return now * y + 0.1, jnp.sum(now)
@@ -99,7 +103,9 @@ def _short_loops_are_kept(monkeypatch):
 
 def _made(function, levels, dtype, size):
     example = jax.ShapeDtypeStruct((size,), dtype)
-    closed = jax.make_jaxpr(lambda *arguments: jax.tree.leaves(function(*arguments)))(example, example)
+    closed = jax.make_jaxpr(lambda *arguments: jax.tree.leaves(function(*arguments)))(
+        example, example
+    )
     return scalarize(closed, levels, {}), scalarize(closed, levels, {}, has_loops=False)
 
 
@@ -108,13 +114,17 @@ def _made(function, levels, dtype, size):
 def test_loops_compute_what_unrolled_ones_do(function):
     with jax.enable_x64(True):
         kept, unrolled = _made(function, [1, 1], "float64", 4)
-        assert not unrolled.loops and len(kept.loops) == {_of_items: 2, _of_one: 2, _mixed: 2}.get(function, 1)
+        assert not unrolled.loops and len(kept.loops) == {_of_items: 2, _of_one: 2, _mixed: 2}.get(
+            function, 1
+        )
         assert kept.size < unrolled.size
         arguments = list(np.random.default_rng(1).normal(size=(2, 9, 4)))
         expected = jax.tree.leaves(jax.vmap(function)(*arguments))
     for program in (kept, depth_first(kept), fewest_live(kept)):
         check_program(program)
-        assert (np.diff(program.stages[program.operations > Op.CONSTANT]) >= 0).all() or program is kept
+        assert (
+            np.diff(program.stages[program.operations > Op.CONSTANT]) >= 0
+        ).all() or program is kept
         for found, wanted, by_xla in zip(
             interpret(program, arguments), interpret(unrolled, arguments), expected, strict=True
         ):
@@ -134,7 +144,9 @@ def test_constants_that_a_loop_sets():
             return (jnp.ones_like(x), jnp.cos(now[1]) * y), None
 
         start = jnp.zeros_like(x), x
-        return lax.scan(counting, start, length=5)[0][0] + x, lax.scan(setting, start, length=5)[0][0]
+        return lax.scan(counting, start, length=5)[0][0] + x, lax.scan(setting, start, length=5)[0][
+            0
+        ]
 
     with jax.enable_x64(True):
         kept, _ = _made(function, [1, 1], "float64", 4)
@@ -168,7 +180,9 @@ def _run_on_gpu(program, arguments, levels, lead):
 
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
 @pytest.mark.parametrize("levels", [(1, 1), (0, 0), (0, 1), (1, 0), (1, 2), (2, 1)])
-@pytest.mark.parametrize("function", [*_FUNCTIONS[:-1], pytest.param(_mixed, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "function", [*_FUNCTIONS[:-1], pytest.param(_mixed, marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("_short_loops_are_kept")
 @pytest.mark.parametrize("run", [_run_on_cpu, _run_on_gpu])
 def test_kernels_with_loops(run, function, levels, dtype):
@@ -199,13 +213,17 @@ def _cart():
 def test_substeps_are_a_loop():
     """A step of 200 parts is 200 steps, and its kernel no larger than that of a few."""
     robot, options = _cart(), artix.SolverOptions(substeps=200)
-    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), 5))
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(0), 5)
+    )
 
     def parts(state):
         return artix.step(robot, state, None, 0.2, options)
 
     def steps(state):
-        return lax.scan(lambda now, _: (artix.step(robot, now, None, 0.001), None), state, length=200)[0]
+        return lax.scan(
+            lambda now, _: (artix.step(robot, now, None, 0.001), None), state, length=200
+        )[0]
 
     (equation,) = programs_in(parts, jax.tree.map(lambda x: x[0], states))
     program = equation.params["program"]
@@ -214,7 +232,11 @@ def test_substeps_are_a_loop():
     assert [loop.length for loop in scalars.loops if loop.length] == [200]
     assert scalars.size < 3_000
     (cost,) = artix.explain(lambda robot, state: parts(state), robot).operations
-    assert sum(cost.operations) > 150 * scalars.size == 150 * sum(1 for op in scalars.operations if op > Op.CONSTANT)
+    assert (
+        sum(cost.operations)
+        > 150 * scalars.size
+        == 150 * sum(1 for op in scalars.operations if op > Op.CONSTANT)
+    )
     found, expected = (jax.jit(jax.vmap(function))(states) for function in (parts, steps))
     for one, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, wanted, rtol=2e-4, atol=2e-4)
@@ -226,7 +248,9 @@ def test_jacobians_compute_values_once():
     robot, options = _cart(), artix.SolverOptions(substeps=4)
 
     def end(state, velocity):
-        return artix.step(robot, state.replace(joint_velocity=velocity), None, 0.02, options).joint_velocity
+        return artix.step(
+            robot, state.replace(joint_velocity=velocity), None, 0.02, options
+        ).joint_velocity
 
     def jacobian(robot, state):
         return jax.jacfwd(lambda velocity: end(state, velocity))(state.joint_velocity)
@@ -239,18 +263,25 @@ def _contact_problem(count, dtype):
     rng = np.random.default_rng(3)
     factors = rng.normal(size=(5, 3 * count, 3 * count + 2))
     delassus = (factors @ factors.swapaxes(1, 2) / (3 * count)).astype(dtype)
-    return jnp.asarray(delassus), jnp.asarray(rng.normal(size=(5, 3 * count)), dtype), jnp.full(count, 0.7, dtype)
+    return (
+        jnp.asarray(delassus),
+        jnp.asarray(rng.normal(size=(5, 3 * count)), dtype),
+        jnp.full(count, 0.7, dtype),
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["admm", "pgs"])
 def test_contact_solvers_are_loops(method):
-    """Values and all kinds of derivatives equal those by XLA, also where the loop is unknown to a transpose."""
+    """Values and all kinds of derivatives equal those by XLA, also where the loop is unknown to a
+    transpose."""
     with jax.enable_x64(True):
         delassus, velocity, friction = _contact_problem(3, "float64")
 
         def solve(delassus, velocity):
-            return artix.constraints.solve_contact(delassus, velocity, friction, method=method, iterations=400).impulse
+            return artix.constraints.solve_contact(
+                delassus, velocity, friction, method=method, iterations=400
+            ).impulse
 
         def cost(delassus, velocity):
             return jnp.sum(jnp.sin(solve(delassus, velocity)))
@@ -267,6 +298,8 @@ def test_contact_solvers_are_loops(method):
         for name, function in functions.items():
             found = jax.jit(jax.vmap(function))(delassus, velocity)
             with artix.use_kernels(False):
-                expected = jax.jit(jax.vmap(lambda *x, function=function: function(*x)))(delassus, velocity)
+                expected = jax.jit(jax.vmap(lambda *x, function=function: function(*x)))(
+                    delassus, velocity
+                )
             for one, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
                 np.testing.assert_allclose(one, wanted, rtol=1e-8, atol=1e-8, err_msg=name)

@@ -1,4 +1,5 @@
-"""The operation that evaluates functions: under every JAX transformation it must behave like the plain function."""
+"""The operation that evaluates functions: under every JAX transformation it must behave like the
+plain function."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def _of_one_tangent(f, x, p):
 
 def _through_a_loop(f, **options):
     def after(x, p):
-        moved = jax.lax.scan(lambda x, _: (jax.checkpoint(f, **options)(x, p)["all"] + x, None), x, None, length=3)[0]
+        moved = jax.lax.scan(
+            lambda x, _: (jax.checkpoint(f, **options)(x, p)["all"] + x, None), x, None, length=3
+        )[0]
         return jnp.sum(moved**2)
 
     return jax.grad(after, (0, 1))
@@ -62,26 +65,30 @@ def _third(f, x, p):
 
 def _transposed(f, x, p):
     """By the scale the function is linear."""
-    by_scale = jax.linear_transpose(lambda s: jax.jvp(lambda s: f(x, {**p, "scale": s}), (p["scale"],), (s,))[1], 1.0)
+    by_scale = jax.linear_transpose(
+        lambda s: jax.jvp(lambda s: f(x, {**p, "scale": s}), (p["scale"],), (s,))[1], 1.0
+    )
     return by_scale({"all": x, "sum": jnp.asarray(1.0)})
 
 
 NESTINGS: dict[str, Callable[..., Any]] = {
     "value": lambda f, x, p: f(x[0], p),
     "batch": lambda f, x, p: jax.vmap(f, (0, None))(x, p),
-    "batch of parameters": lambda f, x, p: jax.vmap(lambda s: f(x[0], {**p, "scale": s}))(jnp.arange(4.0)),
-    "batches of batches": lambda f, x, p: jax.vmap(lambda s: jax.vmap(lambda x: f(x, {**p, "scale": s}))(x))(
+    "batch of parameters": lambda f, x, p: jax.vmap(lambda s: f(x[0], {**p, "scale": s}))(
         jnp.arange(4.0)
     ),
+    "batches of batches": lambda f, x, p: jax.vmap(
+        lambda s: jax.vmap(lambda x: f(x, {**p, "scale": s}))(x)
+    )(jnp.arange(4.0)),
     "gradient": lambda f, x, p: _gradient(f)(x[0], p),
     "gradients": lambda f, x, p: jax.vmap(_gradient(f), (0, None))(x, p),
     "gradient of a batch": lambda f, x, p: _gradient(jax.vmap(f, (0, None)))(x, p),
     "gradients of batches": lambda f, x, p: jax.vmap(
         lambda scale: _gradient(jax.vmap(f, (0, None)))(x, {**p, "scale": scale})
     )(jnp.arange(2.0)),
-    "batches of gradients of batches": lambda f, x, p: jax.vmap(_gradient(jax.vmap(f, (0, None))), (0, None))(
-        jnp.stack([x, 2 * x]), p
-    ),
+    "batches of gradients of batches": lambda f, x, p: jax.vmap(
+        _gradient(jax.vmap(f, (0, None))), (0, None)
+    )(jnp.stack([x, 2 * x]), p),
     "one output": lambda f, x, p: jax.vmap(jax.grad(lambda x: f(x, p)["sum"]))(x),
     "tangents": lambda f, x, p: jax.jvp(lambda x: f(x, p), (x[0],), (x[1],)),
     "tangents of a batch": lambda f, x, p: jax.jvp(jax.vmap(f, (0, None)), (x, p), (x, p)),
@@ -95,14 +102,20 @@ NESTINGS: dict[str, Callable[..., Any]] = {
         lambda s: jax.vmap(jax.jacfwd(lambda x: f(x, {**p, "scale": s})))(x)
     )(jnp.arange(2.0)),
     "forward Jacobian of a batch": lambda f, x, p: jax.jacfwd(jax.vmap(f, (0, None)), (0, 1))(x, p),
-    "backward Jacobian of a batch": lambda f, x, p: jax.jacrev(jax.vmap(f, (0, None)), (0, 1))(x, p),
+    "backward Jacobian of a batch": lambda f, x, p: jax.jacrev(jax.vmap(f, (0, None)), (0, 1))(
+        x, p
+    ),
     "Hessians": lambda f, x, p: jax.vmap(jax.hessian(lambda x: total(f(x, p))))(x),
-    "Hessian of a batch": lambda f, x, p: jax.hessian(lambda x: jnp.sum(jax.vmap(f, (0, None))(x, p)["all"] ** 2))(x),
+    "Hessian of a batch": lambda f, x, p: jax.hessian(
+        lambda x: jnp.sum(jax.vmap(f, (0, None))(x, p)["all"] ** 2)
+    )(x),
     "gradients of gradients": lambda f, x, p: jax.vmap(
         jax.grad(lambda x: jnp.sum(jax.grad(lambda x: total(f(x, p)))(x) ** 2))
     )(x),
     "third derivatives": lambda f, x, p: jax.vmap(lambda x: _third(f, x, p))(x),
-    "linearized": lambda f, x, p: jax.vmap(lambda x: jax.linearize(lambda x: f(x, p), x)[1](2 * x))(x),
+    "linearized": lambda f, x, p: jax.vmap(lambda x: jax.linearize(lambda x: f(x, p), x)[1](2 * x))(
+        x
+    ),
     "transposed": lambda f, x, p: jax.vmap(lambda x: _transposed(f, x, p))(x),
     "loop": lambda f, x, p: jax.vmap(_through_a_loop(f), (0, None))(x, p),
     "loop that keeps nothing": lambda f, x, p: jax.vmap(
@@ -114,7 +127,9 @@ NESTINGS: dict[str, Callable[..., Any]] = {
     "other axes": lambda f, x, p: jax.vmap(_gradient(f), (1, {"matrix": 2, "scale": None}))(
         x.T, {**p, "matrix": jnp.stack([p["matrix"]] * len(x), 2)}
     ),
-    "custom derivative around it": lambda f, x, p: jax.grad(lambda x: total(_with_rule(f)(x, p)))(x[0]),
+    "custom derivative around it": lambda f, x, p: jax.grad(lambda x: total(_with_rule(f)(x, p)))(
+        x[0]
+    ),
 }
 
 
@@ -132,7 +147,8 @@ def _inputs() -> tuple[jax.Array, dict[str, jax.Array]]:
     }
 
 
-#: Nestings that take a second each and whose parts are among the others; the everyday suite leaves them out.
+#: Nestings that take a second each and whose parts are among the others; the everyday suite leaves
+#: them out.
 LONG_NESTINGS = (
     "gradients",
     "tangents",
@@ -149,7 +165,11 @@ LONG_NESTINGS = (
 
 
 @pytest.mark.parametrize(
-    "nesting", [pytest.param(name, marks=pytest.mark.slow if name in LONG_NESTINGS else ()) for name in NESTINGS]
+    "nesting",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LONG_NESTINGS else ())
+        for name in NESTINGS
+    ],
 )
 def test_nestings(nesting: str) -> None:
     """Kernels and XLA's programs: not compiled, compiled, and compiled with known parameters."""
@@ -177,7 +197,10 @@ def test_derivatives_of_batches_are_one_operation(name: str) -> None:
     assert [len(each.params["axes"]) for each in forward[-1:]] == [2]
     assert forward[-1].params["axes"][0].size == 7
     backward = programs_in(jax.vmap(jax.jacrev(lambda state: motion(name, robot, state))), states)
-    assert [axis.size for axis in backward[-1].params["axes"]] == [7, robot.topology.num_dofs + 6 * (name != "step")]
+    assert [axis.size for axis in backward[-1].params["axes"]] == [
+        7,
+        robot.topology.num_dofs + 6 * (name != "step"),
+    ]
 
 
 @pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
@@ -198,7 +221,9 @@ def test_linear_functions_can_be_transposed(fixed_base: bool) -> None:
         matrix = jax.jacfwd(linear)(jnp.zeros(n))
         transposed = jax.linear_transpose(linear, force)
         agree(transposed(force)[0], force @ matrix, 1e-9)
-        agree(jax.jit(lambda y, transposed=transposed: transposed(y)[0])(force), force @ matrix, 1e-9)
+        agree(
+            jax.jit(lambda y, transposed=transposed: transposed(y)[0])(force), force @ matrix, 1e-9
+        )
     many = jax.vmap(lambda state, x: artix.mass_matrix_solve(robot, state, x), (0, None))
     matrices = jax.vmap(lambda state: artix.mass_matrix_inverse(robot, state))(states)
     cotangents = jnp.asarray(np.random.default_rng(1).normal(size=(5, n)))
@@ -213,14 +238,20 @@ def test_what_cannot_be_transposed_or_expanded_is_refused_by_name() -> None:
     def gravity(position: jax.Array) -> jax.Array:
         return artix.gravity_compensation(robot, state.replace(joint_position=position))
 
-    with pytest.raises(TypeError, match=r"gravity_compensation is not linear in an argument .* jax\.vjp"):
+    with pytest.raises(
+        TypeError, match=r"gravity_compensation is not linear in an argument .* jax\.vjp"
+    ):
         jax.linear_transpose(gravity, state.joint_position)(jnp.zeros(robot.topology.nv))
-    with pytest.raises(NotImplementedError, match=r"gravity_compensation has no rule for Taylor series: .* jax\.jvp"):
+    with pytest.raises(
+        NotImplementedError,
+        match=r"gravity_compensation has no rule for Taylor series: .* jax\.jvp",
+    ):
         jet(gravity, (state.joint_position,), ((jnp.ones_like(state.joint_position),),))
 
 
 def test_gradients_of_rollouts_keep_states_alone() -> None:
-    """On every platform: what a scan stacks for its way back is seen in the traced program, before any lowering."""
+    """On every platform: what a scan stacks for its way back is seen in the traced program, before
+    any lowering."""
     robot, count = random_tree(3, 6, fixed_base=False), 10
     state = state_at(random_states(robot, 1), 0)
     forces = jnp.zeros((count, robot.topology.num_dofs))
@@ -241,7 +272,9 @@ def test_gradients_of_rollouts_keep_states_alone() -> None:
 def test_only_arguments_are_kept_for_gradients(name: str) -> None:
     robot = random_tree(3, 6, fixed_base=False)
     state = state_at(random_states(robot, 1), 0)
-    kept = jax.make_jaxpr(lambda state: jax.tree.leaves(jax.vjp(lambda s: motion(name, robot, s), state)[1]))(state)
+    kept = jax.make_jaxpr(
+        lambda state: jax.tree.leaves(jax.vjp(lambda s: motion(name, robot, s), state)[1])
+    )(state)
     assert sum(x.size for x in kept.out_avals) <= 2 * sum(x.size for x in jax.tree.leaves(state))
 
 
@@ -253,12 +286,18 @@ def test_known_parameters_are_numbers_of_the_program() -> None:
     (given,) = programs_in(artix.mass_matrix, robot, state)
     assert (len(closed.invars), len(given.invars)) == (4, 4 + len(jax.tree.leaves(robot)))
     assert given.params["program"].known == {}
-    inside = jax.make_jaxpr(lambda states: jax.lax.map(lambda state: artix.mass_matrix(robot, state), states))
+    inside = jax.make_jaxpr(
+        lambda states: jax.lax.map(lambda state: artix.mass_matrix(robot, state), states)
+    )
     (loop,) = inside(jax.tree.map(lambda x: x[None], state)).eqns
-    assert [len(each.invars) for each in loop.params["jaxpr"].eqns if each.primitive is program_p] == [4]
+    assert [
+        len(each.invars) for each in loop.params["jaxpr"].eqns if each.primitive is program_p
+    ] == [4]
 
 
-def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_robots_are_known_outside_of_compiled_functions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """So that a loop over parameters does not compile a kernel for each."""
     robot = random_tree(5, 3, fixed_base=False)
     state = state_at(random_states(robot, 1), 0)
@@ -269,7 +308,9 @@ def test_few_robots_are_known_outside_of_compiled_functions(monkeypatch: pytest.
         seen.append(len(program.known))
         return evaluate(program, operands)
 
-    robots = [robot.replace(link_mass=scale * robot.link_mass) for scale in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)]
+    robots = [
+        robot.replace(link_mass=scale * robot.link_mass) for scale in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+    ]
     robots += [robots[1], jax.tree.map(jnp.copy, robots[1])]
     again = jax.tree.map(jnp.copy, robots[0])
     wanted = [jax.jit(artix.bias_force)(one, state) for one in robots]
@@ -318,7 +359,8 @@ def test_a_program_is_traced_once() -> None:
 
 
 def test_what_is_traced_within_a_program_is_one_program_elsewhere() -> None:
-    """JAX keeps what it traced within the program, which consists of operations, for that program alone."""
+    """JAX keeps what it traced within the program, which consists of operations, for that program
+    alone."""
     inner = jax.jit(lambda x: operation(x, {"matrix": jnp.eye(3), "scale": 2.0})["all"])
     outer = quantity(lambda x: 2 * inner(x))
     x = jnp.asarray(np.arange(3.0))
@@ -354,7 +396,11 @@ def test_refusals_are_said_as_they_are() -> None:
     wrong = state.replace(joint_position=jnp.zeros(77))
     many = jax.tree.map(lambda x: x[None], wrong)
     batched = jax.vmap(artix.mass_matrix, (None, 0))
-    for call, given in ((artix.mass_matrix, wrong), (jax.jit(artix.mass_matrix), wrong), (batched, many)):
+    for call, given in (
+        (artix.mass_matrix, wrong),
+        (jax.jit(artix.mass_matrix), wrong),
+        (batched, many),
+    ):
         with pytest.raises(ValueError, match=r"^state.joint_position: expected shape"):
             call(robot, given)
     with pytest.raises(ValueError, match="joint_position") as refusal:
@@ -366,7 +412,9 @@ def test_refusals_are_said_as_they_are() -> None:
 def test_checkify_finds_what_is_not_a_number(kernels: bool) -> None:
     x, parameters = _inputs()
     with artix.use_kernels(kernels):
-        checked = jax.jit(checkify.checkify(jax.vmap(operation, (0, None)), errors=checkify.float_checks))
+        checked = jax.jit(
+            checkify.checkify(jax.vmap(operation, (0, None)), errors=checkify.float_checks)
+        )
         assert checked(x, parameters)[0].get() is None
         error, _ = checked(x.at[1, 2].set(jnp.nan), parameters)
     assert "nan generated by primitive: artix_program" in error.get()
@@ -409,7 +457,8 @@ def test_threads_share_programs() -> None:
 
 @pytest.mark.slow
 def test_steps_of_robots_with_parameters_of_their_own() -> None:
-    """Where drives are data a step has a condition, which the transposed program must get through."""
+    """Where drives are data a step has a condition, which the transposed program must get
+    through."""
     robot = artix.robots.load("double_pendulum").astype("float64")
     drive = robot.drive.replace(stiffness=jnp.full(2, 50.0), max_force=jnp.full(2, 2.0))
     robot = robot.replace(drive=drive)
@@ -420,25 +469,32 @@ def test_steps_of_robots_with_parameters_of_their_own() -> None:
         return jnp.sum(artix.step(robot, state, None, 0.01).joint_velocity ** 2)
 
     def gradient(state, robot):
-        return jax.grad(lambda state, mass: moved(robot.replace(link_mass=mass), state), (0, 1))(state, robot.link_mass)
+        return jax.grad(lambda state, mass: moved(robot.replace(link_mass=mass), state), (0, 1))(
+            state, robot.link_mass
+        )
 
     found = jax.jit(jax.vmap(gradient))(states, robots)
     for k in range(3):
-        alone = jax.jit(gradient)(*(jax.tree.map(lambda leaf, k=k: leaf[k], each) for each in (states, robots)))
+        alone = jax.jit(gradient)(
+            *(jax.tree.map(lambda leaf, k=k: leaf[k], each) for each in (states, robots))
+        )
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(alone), strict=True):
             np.testing.assert_allclose(one[k], other, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("robots", [1024, 2])
 def test_items_of_a_batch_share_what_they_have_in_common(robots: int) -> None:
-    """Right-hand sides of the same robot are solved with one factorisation, if there are many robots."""
+    """Right-hand sides of the same robot are solved with one factorisation, if there are many
+    robots."""
     arm = artix.robots.load("double_pendulum").astype("float64")
     states = random_states(arm, robots)
     rights = jnp.asarray(np.random.default_rng(0).normal(size=(robots, 3, 2)))
     solve = jax.vmap(artix.mass_matrix_solve, in_axes=(None, None, 0))
     matrices = jax.vmap(lambda state: artix.mass_matrix(arm, state))(states)
     found = jax.jit(jax.vmap(lambda state, right: solve(arm, state, right)))(states, rights)
-    np.testing.assert_allclose(found, np.linalg.solve(matrices[:, None], rights[..., None])[..., 0], rtol=1e-11)
+    np.testing.assert_allclose(
+        found, np.linalg.solve(matrices[:, None], rights[..., None])[..., 0], rtol=1e-11
+    )
     state = jax.tree.map(lambda leaf: leaf[0], states)
     (cost,) = artix.explain(solve, arm, state, rights[0]).operations
     (alone,) = artix.explain(artix.mass_matrix_solve, arm, state, rights[0, 0]).operations
@@ -447,12 +503,20 @@ def test_items_of_a_batch_share_what_they_have_in_common(robots: int) -> None:
 
 
 def test_what_is_static_and_what_cannot_be_an_argument() -> None:
-    """Whole numbers and names of NumPy are static, like Python's; a random key is refused by name."""
+    """Whole numbers and names of NumPy are static, like Python's; a random key is refused by
+    name."""
     arm = artix.robots.load("arm7")
     state = artix.neutral_state(arm)
     for frame in (3, np.int64(3), "upper_arm", np.str_("upper_arm"), jnp.asarray(3)):
-        np.testing.assert_allclose(artix.frame_pose(arm, state, frame), artix.frame_pose(arm, state, 3), atol=1e-15)
-    for frame, error in ((np.int64(99), IndexError), (True, TypeError), (np.bool_(True), TypeError), (2.5, TypeError)):
+        np.testing.assert_allclose(
+            artix.frame_pose(arm, state, frame), artix.frame_pose(arm, state, 3), atol=1e-15
+        )
+    for frame, error in (
+        (np.int64(99), IndexError),
+        (True, TypeError),
+        (np.bool_(True), TypeError),
+        (2.5, TypeError),
+    ):
         with pytest.raises(error, match="frame: "):
             artix.frame_pose(arm, state, frame)
 
@@ -475,7 +539,8 @@ def test_robots_outlive_those_they_are_equal_to() -> None:
 
 
 def test_derivatives_in_64_bits_are_lowered_where_64_bits_are_off() -> None:
-    """They are traced while they are lowered, after the context in which their function was traced has ended."""
+    """They are traced while they are lowered, after the context in which their function was traced
+    has ended."""
     robot = artix.robots.load("double_pendulum").astype("float64")
     state = artix.neutral_state(robot)
     traced = jax.jit(jax.grad(lambda state: artix.kinetic_energy(robot, state))).trace(state)
@@ -487,7 +552,8 @@ def test_derivatives_in_64_bits_are_lowered_where_64_bits_are_off() -> None:
 
 
 def test_programs_keep_their_constants_when_the_caller_deletes_them() -> None:
-    """A program outlives the call that made it, and donation takes arrays from whoever else holds them."""
+    """A program outlives the call that made it, and donation takes arrays from whoever else holds
+    them."""
     robot = random_tree(4, 3, fixed_base=True)
     offset = jnp.arange(robot.topology.num_dofs, dtype=robot.dtype) + 0.5
 

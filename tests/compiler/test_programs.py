@@ -1,6 +1,7 @@
 """Budgets of scalar operations for every function, and when functions are recompiled.
 
-Regenerate the tables of budgets, after looking at what changed, with ``python -m tests.compiler.test_programs``.
+Regenerate the tables of budgets, after looking at what changed, with
+``python -m tests.compiler.test_programs``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from artix.compiler import compilation
 from tests.support.models import random_states, state_at, tree_of
 from tests.support.quantities import FUNCTIONS, QUANTITIES
 
-#: Scalar operations of one robot whose parameters are known, by robot and function: measured plus 5 %. -1 stands for
-#: a program that is left to XLA.
+#: Scalar operations of one robot whose parameters are known, by robot and function: measured plus 5
+#: %. -1 stands for a program that is left to XLA.
 BUDGETS_FILE = Path(__file__).parents[1] / "data" / "operation_budgets.json"
-BUDGETS: dict[str, dict[str, int]] = json.loads(BUDGETS_FILE.read_text()) if BUDGETS_FILE.exists() else {}
+BUDGETS: dict[str, dict[str, int]] = (
+    json.loads(BUDGETS_FILE.read_text()) if BUDGETS_FILE.exists() else {}
+)
 
 
 def _limbs(lengths: list[int], *, fixed_base: bool) -> artix.Articulation:
@@ -42,7 +45,11 @@ def _chain() -> artix.Articulation:
     for _ in range(64):
         joint = Joint.revolute(Axis.SWING1, parent_pose=[0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
         link = builder.add_link(
-            link, joint, mass=1.0, com_pose=[0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], inertia=[0.1, 0.1, 0.1]
+            link,
+            joint,
+            mass=1.0,
+            com_pose=[0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+            inertia=[0.1, 0.1, 0.1],
         )
     builder.add_frame("tool", link)
     return builder.build("float32")
@@ -59,10 +66,14 @@ ROBOTS = {
 STEPS = {solver: artix.SolverOptions(solver=solver) for solver in ("implicit", "pgs", "rk4")}
 
 
-def operations(function: Callable[..., Any], articulation: artix.Articulation, *arguments: Any) -> int:
+def operations(
+    function: Callable[..., Any], articulation: artix.Articulation, *arguments: Any
+) -> int:
     """Scalar operations of all kernels of a function; -1 if XLA evaluates one of them."""
     costs = artix.explain(function, articulation, *arguments).operations
-    return -1 if any(cost.refusal for cost in costs) else sum(sum(cost.operations) for cost in costs)
+    return (
+        -1 if any(cost.refusal for cost in costs) else sum(sum(cost.operations) for cost in costs)
+    )
 
 
 def counted(robot: str) -> dict[str, Callable[[], int]]:
@@ -71,10 +82,15 @@ def counted(robot: str) -> dict[str, Callable[[], int]]:
     s = state_at(random_states(a, 1), 0)
     x, w = jnp.zeros(a.topology.nv, a.dtype), jnp.zeros((a.topology.num_links, 6), a.dtype)
     functions = FUNCTIONS | (QUANTITIES if robot == "quadruped" else {})
-    found = {name: functools.partial(operations, function, a, s, x, w) for name, function in functions.items()}
+    found = {
+        name: functools.partial(operations, function, a, s, x, w)
+        for name, function in functions.items()
+    }
     for solver, options in STEPS.items():
         found[f"step, {solver}"] = functools.partial(operations, _step(options), a, s)
-    found["gradient of forward_dynamics"] = functools.partial(operations, _gradient_of_acceleration, a, s, x)
+    found["gradient of forward_dynamics"] = functools.partial(
+        operations, _gradient_of_acceleration, a, s, x
+    )
     found["gradient of a step"] = functools.partial(operations, _gradient_of_step, a, s)
     return found
 
@@ -84,7 +100,9 @@ def _step(options: artix.SolverOptions) -> Callable[..., Any]:
 
 
 def _gradient_of_acceleration(a, s, x):
-    return jax.grad(lambda q: jnp.sum(artix.forward_dynamics(a, s.replace(joint_position=q), x)))(s.joint_position)
+    return jax.grad(lambda q: jnp.sum(artix.forward_dynamics(a, s.replace(joint_position=q), x)))(
+        s.joint_position
+    )
 
 
 def _gradient_of_step(a, state):
@@ -96,7 +114,10 @@ def _gradient_of_step(a, state):
 
 
 #: Own robots on level ground, with options.
-ON_GROUND = {"quadruped": artix.SolverOptions(), "humanoid": artix.SolverOptions(max_contacts_per_geometry=4)}
+ON_GROUND = {
+    "quadruped": artix.SolverOptions(),
+    "humanoid": artix.SolverOptions(max_contacts_per_geometry=4),
+}
 
 
 def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
@@ -109,11 +130,15 @@ def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
         return artix.step(artix.Scene(a, ground=ground), s, None, dt, options)
 
     def remembering(a, s, memory, dt):
-        end = artix.step(artix.Scene(a, ground=ground), s.replace(contact_memory=memory), None, dt, options)
+        end = artix.step(
+            artix.Scene(a, ground=ground), s.replace(contact_memory=memory), None, dt, options
+        )
         return end.replace(contact_memory=None), end.contact_memory
 
     return {
-        "step without ground": lambda: operations(lambda a, s, dt: artix.step(a, s, None, dt, options), a, s, dt),
+        "step without ground": lambda: operations(
+            lambda a, s, dt: artix.step(a, s, None, dt, options), a, s, dt
+        ),
         "step": lambda: operations(step, a, s, dt),
         "step of a known length": lambda: operations(step, a, s),
         "step with memory": lambda: operations(remembering, a, s, memory, dt),
@@ -130,7 +155,10 @@ def test_operations_on_the_ground(robot: str) -> None:
     "robot",
     [
         pytest.param("quadruped", marks=pytest.mark.slow),
-        *(pytest.param(robot, marks=pytest.mark.exhaustive) for robot in ("arm", "humanoid", "chain")),
+        *(
+            pytest.param(robot, marks=pytest.mark.exhaustive)
+            for robot in ("arm", "humanoid", "chain")
+        ),
     ],
 )
 def test_operations(robot: str) -> None:
@@ -138,14 +166,20 @@ def test_operations(robot: str) -> None:
 
 
 def test_operations_of_a_large_robot() -> None:
-    """The quantities that every other one contains; the rest of its table is for the exhaustive tests."""
+    """The quantities that every other one contains; the rest of its table is for the exhaustive
+    tests."""
     names = ("mass_matrix", "bias_force", "inverse_dynamics", "forward_dynamics")
     functions, budgets = counted("humanoid"), BUDGETS["humanoid"]
-    assert {name: count for name in names if not 0 < (count := functions[name]()) <= budgets[name]} == {}
+    assert {
+        name: count for name in names if not 0 < (count := functions[name]()) <= budgets[name]
+    } == {}
 
 
-def within_budgets(table: str, functions: dict[str, Callable[[], int]]) -> dict[str, tuple[int, int]]:
-    """Counts and budgets of what exceeds its budget, or has a kernel where none was, or none where one was."""
+def within_budgets(
+    table: str, functions: dict[str, Callable[[], int]]
+) -> dict[str, tuple[int, int]]:
+    """Counts and budgets of what exceeds its budget, or has a kernel where none was, or none where
+    one was."""
     budgets, excess = BUDGETS[table], {}
     assert set(budgets) == set(functions)
     for name, count in functions.items():
@@ -157,11 +191,24 @@ def within_budgets(table: str, functions: dict[str, Callable[[], int]]) -> dict[
 
 def test_the_table_covers_the_public_functions() -> None:
     public = {
-        name: value for name, value in vars(artix).items() if callable(value) and name.islower() and name[0] != "_"
+        name: value
+        for name, value in vars(artix).items()
+        if callable(value) and name.islower() and name[0] != "_"
     }
-    functions = {name for name, value in public.items() if not value.__module__.startswith("artix.io")}
-    small = {"neutral_state", "random_state", "joint_rate_from_velocity", "joint_velocity_from_rate"}
-    inertias = {"log_cholesky_from_inertia", "log_cholesky_from_articulation", "inertia_from_log_cholesky"}
+    functions = {
+        name for name, value in public.items() if not value.__module__.startswith("artix.io")
+    }
+    small = {
+        "neutral_state",
+        "random_state",
+        "joint_rate_from_velocity",
+        "joint_velocity_from_rate",
+    }
+    inertias = {
+        "log_cholesky_from_inertia",
+        "log_cholesky_from_articulation",
+        "inertia_from_log_cholesky",
+    }
     small |= inertias | {
         "with_log_cholesky",
         "with_joint_drift",
@@ -197,7 +244,14 @@ def test_the_table_covers_the_public_functions() -> None:
     # Counted in tests.contact.test_geometry.
     small |= {"ground_contacts", "geometry_distances", "geometry_pair_distances", "link_contacts"}
     # Counted by solver.
-    stepping = {"step", "step_and_report", "rollout", "vector_field", "step_with_sleep", "step_with_joint_drift"}
+    stepping = {
+        "step",
+        "step_and_report",
+        "rollout",
+        "vector_field",
+        "step_with_sleep",
+        "step_with_joint_drift",
+    }
     stepping |= {"remember_contacts"}  # and on the ground
     from tests.constraints.test_constraint_programs import FUNCTIONS as CONSTRAINED
 
@@ -208,7 +262,9 @@ def test_the_table_covers_the_public_functions() -> None:
 
 
 def test_equal_topologies_share_one_compilation() -> None:
-    jitted = jax.jit(lambda *arguments: artix.bias_force(*arguments))  # Others may have compiled bias_force itself.
+    jitted = jax.jit(
+        lambda *arguments: artix.bias_force(*arguments)
+    )  # Others may have compiled bias_force itself.
     first, second = ROBOTS["arm"](), ROBOTS["arm"]()
     assert first.topology is not second.topology
     assert first.topology == second.topology
@@ -247,7 +303,9 @@ def test_what_is_left_to_xla_is_named_and_explained(
 ) -> None:
     robot = artix.robots.load("double_pendulum")
     mass_matrix = artix.quantity(functools.partial(artix.mass_matrix, armature=True))
-    (equation,) = jax.make_jaxpr(lambda state: mass_matrix(robot, state))(artix.neutral_state(robot)).eqns
+    (equation,) = jax.make_jaxpr(lambda state: mass_matrix(robot, state))(
+        artix.neutral_state(robot)
+    ).eqns
     assert equation.params["program"].name == "mass_matrix"
     monkeypatch.setattr(compilation, "_refused", set())
     compilation.refuse("mass_matrix", "TooManyOperations: 400,000 operations")

@@ -1,4 +1,5 @@
-"""Batches over several devices: partitioned by XLA according to the arguments' sharding, and with ``jax.shard_map``."""
+"""Batches over several devices: partitioned by XLA according to the arguments' sharding, and with
+``jax.shard_map``."""
 
 from __future__ import annotations
 
@@ -35,11 +36,14 @@ def _on_devices(tree: Any) -> Any:
 
 
 def _by_shard_map(function, *, replicated: int = 0, out_specs: Any = BATCH):
-    """A function of batches, each device with its part of them; of the first ``replicated`` arguments all have all."""
+    """A function of batches, each device with its part of them; of the first ``replicated``
+    arguments all have all."""
 
     def of_parts(*arguments):
         specs = tuple(EVERYWHERE if k < replicated else BATCH for k in range(len(arguments)))
-        return jax.shard_map(function, mesh=_mesh(), in_specs=specs, out_specs=out_specs)(*arguments)
+        return jax.shard_map(function, mesh=_mesh(), in_specs=specs, out_specs=out_specs)(
+            *arguments
+        )
 
     return of_parts
 
@@ -52,12 +56,16 @@ def _tree() -> artix.Articulation:
 def _arguments(articulation: artix.Articulation, size: int):
     topology = articulation.topology
     acceleration = jnp.linspace(-1, 1, size * topology.nv).reshape(size, topology.nv)
-    wrenches = jnp.linspace(-1, 1, size * topology.num_links * 6).reshape(size, topology.num_links, 6)
+    wrenches = jnp.linspace(-1, 1, size * topology.num_links * 6).reshape(
+        size, topology.num_links, 6
+    )
     return random_states(articulation, size), acceleration, wrenches
 
 
 @pytest.mark.parametrize("size", [40, 100, 1000])
-@pytest.mark.parametrize("name", ["frame_pose of links", "mass_matrix", "inverse_dynamics", "forward_dynamics"])
+@pytest.mark.parametrize(
+    "name", ["frame_pose of links", "mass_matrix", "inverse_dynamics", "forward_dynamics"]
+)
 def test_split_programs_need_no_communication(name: str, size: int) -> None:
     articulation = _tree()
     arguments = _arguments(articulation, size)
@@ -65,13 +73,16 @@ def test_split_programs_need_no_communication(name: str, size: int) -> None:
     there = _on_devices(arguments)
     compiled = jax.jit(batched).lower(*there).compile()
     text = compiled.as_text()
-    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+    assert not any(
+        word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all")
+    )
     agree(compiled(*there), jax.jit(batched)(*arguments), 1e-9)
 
 
 @pytest.mark.parametrize("split", ["outer", "inner"])
 def test_either_of_two_batches_is_split(split: str) -> None:
-    """Parameters that are operands lie on every device; the other batch is of forces that all robots share."""
+    """Parameters that are operands lie on every device; the other batch is of forces that all
+    robots share."""
     articulation = _tree()
     states, forces, _ = _arguments(articulation, 4)
 
@@ -83,25 +94,37 @@ def test_either_of_two_batches_is_split(split: str) -> None:
         inner, outer = (of_forces, of_states) if split == "outer" else (of_states, of_forces)
         return outer(inner(artix.forward_dynamics))(articulation, states, forces)
 
-    everywhere = jax.device_put((articulation, forces), jax.sharding.NamedSharding(_mesh(), EVERYWHERE))
+    everywhere = jax.device_put(
+        (articulation, forces), jax.sharding.NamedSharding(_mesh(), EVERYWHERE)
+    )
     there = (everywhere[0], _on_devices(states), everywhere[1])
     compiled = jax.jit(of_all).lower(*there).compile()
     text = compiled.as_text()
-    assert not any(word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all"))
+    assert not any(
+        word in text for word in ("all-gather", "all-reduce", "collective-permute", "all-to-all")
+    )
     assert "artix_" in text
     agree(compiled(*there), of_all(articulation, states, forces), 1e-9)
 
 
-@pytest.mark.parametrize("name", [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTITIES)])
+@pytest.mark.parametrize(
+    "name", [*FUNCTIONS, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTITIES)]
+)
 def test_every_function_is_traced_by_shard_map(name: str) -> None:
-    """JAX asks there that all operands of an operation, and carries of loops, vary over the same devices."""
+    """JAX asks there that all operands of an operation, and carries of loops, vary over the same
+    devices."""
     articulation = _tree()
     states, acceleration, wrenches = _arguments(articulation, 4)
     function = (FUNCTIONS | QUANTITIES)[name]
 
     def of_part(states, acceleration, wrenches):
-        results = jax.vmap(lambda *arguments: function(articulation, *arguments))(states, acceleration, wrenches)
-        return results, states.joint_position  # Something of a batch, if only parameters matter to the function.
+        results = jax.vmap(lambda *arguments: function(articulation, *arguments))(
+            states, acceleration, wrenches
+        )
+        return (
+            results,
+            states.joint_position,
+        )  # Something of a batch, if only parameters matter to the function.
 
     jax.eval_shape(_by_shard_map(of_part), states, acceleration, wrenches)
 
@@ -128,7 +151,8 @@ def test_values_by_shard_map(name: str) -> None:
 
 
 def _losses_and_gradient(solver: str):
-    """Of a robot with all features, or for RK4 of a tree without, and the arguments: first what all devices share."""
+    """Of a robot with all features, or for RK4 of a tree without, and the arguments: first what all
+    devices share."""
     if solver == "rk4":
         articulation = _tree()
         states = random_states(articulation, 4)
@@ -162,7 +186,10 @@ def test_steps_are_traced_by_shard_map(solver: str) -> None:
 @pytest.mark.parametrize(
     "solver",
     [
-        pytest.param(solver, marks=pytest.mark.slow if solver in ("implicit", "tgs") else pytest.mark.exhaustive)
+        pytest.param(
+            solver,
+            marks=pytest.mark.slow if solver in ("implicit", "tgs") else pytest.mark.exhaustive,
+        )
         for solver in (*SOLVERS, "rk4")
     ],
 )

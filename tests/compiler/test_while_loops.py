@@ -1,4 +1,5 @@
-"""Loops whose number of iterations is data: kernels repeat them until all robots of a vector are done."""
+"""Loops whose number of iterations is data: kernels repeat them until all robots of a vector are
+done."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from artix.compiler.kernels import cpu
 from artix.compiler.kernels.gpu import GpuModule
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.kernels.machine import binding
+from artix.compiler.kernels.plan import Plan
 from artix.compiler.scalar_program import Op, UnsupportedOperation
 from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
@@ -32,16 +34,20 @@ _ROOM = np.random.default_rng(0).normal(size=(SIZE, SIZE))
 _numbers = itertools.count()
 
 
-# Functions of x and y, of SIZE entries each. How often they iterate does not depend on how sums are rounded.
+# Functions of x and y, of SIZE entries each. How often they iterate does not depend on how sums are
+# rounded.
 
 
 def _count(x):
     """How often a robot iterates: 0 to 13 times."""
-    return jnp.clip(jnp.floor(4 * jnp.abs(x[0])), 0, 12).astype(jnp.int32) - (x[1] > 1).astype(jnp.int32)
+    return jnp.clip(jnp.floor(4 * jnp.abs(x[0])), 0, 12).astype(jnp.int32) - (x[1] > 1).astype(
+        jnp.int32
+    )
 
 
 def _recurrence(x, y):
-    """A body of several functions, which needs what is computed before the loop, as does what follows it."""
+    """A body of several functions, which needs what is computed before the loop, as does what
+    follows it."""
     y = jnp.sin(y)  # Or rounding errors would grow.
     matrix, count = (jnp.asarray(_ROOM, x.dtype) + jnp.outer(y, y)) / SIZE, _count(x)
 
@@ -84,10 +90,14 @@ def _nested(x, y):
     def outer(carry):
         z, k = carry
         w, _ = lax.while_loop(
-            lambda c: c[1] <= (k & 1), lambda c: (jnp.sin(c[0]) + z, c[1] + 1), (0.5 * z, jnp.int32(0))
+            lambda c: c[1] <= (k & 1),
+            lambda c: (jnp.sin(c[0]) + z, c[1] + 1),
+            (0.5 * z, jnp.int32(0)),
         )
         v, _ = lax.scan(lambda v, _: (0.5 * jnp.sin(v) + w, None), w * y, length=4)
-        u, _ = lax.while_loop(lambda c: c[1] < _count(y) - k, lambda c: (0.3 * c[0] + v, c[1] + 1), (v, jnp.int32(0)))
+        u, _ = lax.while_loop(
+            lambda c: c[1] < _count(y) - k, lambda c: (0.3 * c[0] + v, c[1] + 1), (v, jnp.int32(0))
+        )
         return lax.cond((k & 1) == 0, lambda u: 0.3 * u, lambda u: x - u, u), k + 1
 
     return lax.while_loop(lambda carry: carry[1] < _count(x), outer, (x, jnp.int32(0)))
@@ -98,7 +108,9 @@ def _within_scan(x, y):
 
     def step(carry, _):
         z, n = carry
-        w, k = lax.while_loop(lambda c: c[1] < n, lambda c: (0.2 * jnp.cos(c[0]) * y, c[1] + 1), (z, jnp.int32(0)))
+        w, k = lax.while_loop(
+            lambda c: c[1] < n, lambda c: (0.2 * jnp.cos(c[0]) * y, c[1] + 1), (z, jnp.int32(0))
+        )
         return (0.5 * w + x, _count(y) - k), None
 
     return lax.scan(step, (x, _count(x)), length=6)[0], lax.scan(step, (y, _count(y)), length=3)[0]
@@ -106,12 +118,38 @@ def _within_scan(x, y):
 
 def _of_one(x, y):
     """A loop over one argument, whose end a loop over both needs."""
-    first, k = lax.while_loop(lambda c: c[1] < _count(x), lambda c: (jnp.sin(c[0]) + x, c[1] + 1), (x, jnp.int32(0)))
-    return first, lax.while_loop(lambda c: c[1] < _count(y), lambda c: (0.5 * c[0] + first, c[1] + 1), (y, k - k))[0]
+    first, k = lax.while_loop(
+        lambda c: c[1] < _count(x), lambda c: (jnp.sin(c[0]) + x, c[1] + 1), (x, jnp.int32(0))
+    )
+    return first, lax.while_loop(
+        lambda c: c[1] < _count(y), lambda c: (0.5 * c[0] + first, c[1] + 1), (y, k - k)
+    )[0]
 
 
-_FUNCTIONS = (_recurrence, _swap, _kinds, _nested, _within_scan, _of_one)
-_NUM_LOOPS = {_nested: 4, _within_scan: 4, _of_one: 2}
+def _chained(x, y):
+    """Loops that begin with what another loop ends with, or with what only they need."""
+
+    def turn(z, w, n):
+        ends = lax.while_loop(
+            lambda c: c[1] < n, lambda c: (0.5 * jnp.sin(c[0]) + y, c[1] + 1), (2 * z, n - 2)
+        )
+        z, m = lax.while_loop(
+            lambda c: c[1] < _count(x), lambda c: (0.5 * c[0] - w, c[1] + 2), (ends[0], n - n)
+        )
+        begin = z, w, n - n
+        return lax.while_loop(
+            lambda c: c[2] < m, lambda c: (0.2 * c[0] * y, 0.5 * c[1] + x, c[2] + 3), begin
+        )
+
+    def body(carry):
+        z, w, _ = turn(*carry)
+        return z, 0.1 * w, carry[2] - 1
+
+    return lax.while_loop(lambda c: c[2] > 0, body, (x, y, _count(x)))[:2]
+
+
+_FUNCTIONS = (_recurrence, _swap, _kinds, _nested, _within_scan, _of_one, _chained)
+_NUM_LOOPS = {_nested: 4, _within_scan: 4, _of_one: 2, _chained: 4}
 
 
 @pytest.fixture
@@ -121,7 +159,9 @@ def _loops_are_kept(monkeypatch):
 
 def _closed(function, dtype):
     example = jax.ShapeDtypeStruct((SIZE,), dtype)
-    return jax.make_jaxpr(lambda *arguments: jax.tree.leaves(function(*arguments)))(example, example)
+    return jax.make_jaxpr(lambda *arguments: jax.tree.leaves(function(*arguments)))(
+        example, example
+    )
 
 
 def _arguments(batch, dtype, seed=1):
@@ -147,7 +187,9 @@ def test_scalar_programs(function):
         assert any(loop.has_condition for loop in program.loops)
         for each in (program, depth_first(program), fewest_live(program)):
             check_program(each)
-            assert (np.diff(each.stages[each.operations > Op.CONSTANT]) >= 0).all() or each is program
+            assert (
+                np.diff(each.stages[each.operations > Op.CONSTANT]) >= 0
+            ).all() or each is program
             _assert_close(interpret(each, arguments), expected, "float64")
 
 
@@ -191,7 +233,9 @@ def test_kernels(run, function, levels, dtype):
         program = scalarize(_closed(function, dtype), levels, {})
         leading = [(), (37,), (37, 3)]
         lead = leading[max(1, *levels)]
-        arguments = [_arguments(leading[level], dtype)[number] for number, level in enumerate(levels)]
+        arguments = [
+            _arguments(leading[level], dtype)[number] for number, level in enumerate(levels)
+        ]
         computed = run(program, arguments, levels, lead)
         full = [
             np.broadcast_to(x if level != 1 or len(lead) == 1 else x[:, None], (*lead, SIZE))
@@ -210,13 +254,16 @@ def test_narrower_vectors(size, monkeypatch):
     for dtype in ("float32", "float64"):
         with jax.enable_x64(dtype == "float64"):
             arguments = _arguments((11,), dtype)
-            computed = _run_on_cpu(scalarize(_closed(_nested, dtype), (1, 1), {}), arguments, (1, 1), (11,))
+            computed = _run_on_cpu(
+                scalarize(_closed(_nested, dtype), (1, 1), {}), arguments, (1, 1), (11,)
+            )
             _assert_close(computed, jax.vmap(_nested)(*arguments), dtype)
 
 
 @pytest.mark.usefixtures("_loops_are_kept")
 def test_modules_are_well_formed():
-    """LLVM does not check modules unless asked to: whether values are computed wherever they are needed."""
+    """LLVM does not check modules unless asked to: whether values are computed wherever they are
+    needed."""
     llvm = binding()
     for function, levels in itertools.product((_nested, _within_scan), ((1, 1), (1, 2))):
         program = fewest_live(scalarize(_closed(function, "float32"), levels, {}))
@@ -230,7 +277,8 @@ def test_modules_are_well_formed():
 
 
 def _kepler(mean_anomaly, eccentricity, cap=20):
-    """The eccentric anomaly by Newton's method, the last correction and the number of iterations."""
+    """The eccentric anomaly by Newton's method, the last correction and the number of
+    iterations."""
 
     def body(carry):
         anomaly, _, k = carry
@@ -304,9 +352,13 @@ def test_lanes_end_by_themselves():
 
     @artix.quantity
     def halve(x):
-        return lax.while_loop(lambda c: (c[0] > 1) & (c[1] < 40), lambda c: (c[0] / 2, c[1] + 1), (x, jnp.int32(0)))
+        return lax.while_loop(
+            lambda c: (c[0] > 1) & (c[1] < 40), lambda c: (c[0] / 2, c[1] + 1), (x, jnp.int32(0))
+        )
 
-    x = np.tile(np.array([-3, 0.5, 1, 1.5, 2, 1e6, np.nan, np.inf, 2.0**39, 2.0**41], np.float32), 10)
+    x = np.tile(
+        np.array([-3, 0.5, 1, 1.5, 2, 1e6, np.nan, np.inf, 2.0**39, 2.0**41], np.float32), 10
+    )
     expected = np.tile(np.array([0, 0, 0, 1, 1, 20, 0, 40, 39, 40], np.int32), 10)
     for count in (100, 17, 1):
         halved, iterations = jax.jit(jax.vmap(halve))(x[:count])
@@ -315,14 +367,17 @@ def test_lanes_end_by_themselves():
 
 
 def test_lanes_past_the_end_do_not_iterate():
-    """A block's missing robots have the numbers of its last one. With others, this loop would not end."""
+    """A block's missing robots have the numbers of its last one. With others, this loop would not
+    end."""
 
     @artix.quantity
     def down(x):
         return lax.while_loop(lambda c: c != 0, lambda c: c - 1, x)
 
     for count in (1, 3, 17):
-        np.testing.assert_array_equal(jax.jit(jax.vmap(down))(jnp.full(count, 5.0, "float32")), np.zeros(count))
+        np.testing.assert_array_equal(
+            jax.jit(jax.vmap(down))(jnp.full(count, 5.0, "float32")), np.zeros(count)
+        )
 
 
 @pytest.mark.parametrize("run", [_run_on_cpu, _run_on_gpu])
@@ -334,7 +389,9 @@ def test_branches_not_taken_do_not_iterate(run):
 
     def function(x, n):
         of_two = lax.cond(x == jnp.floor(x), endless, lambda x: 2 * x, x)
-        of_three = lax.switch(n, [lambda x: -x, lambda x: 2 * endless(endless(jnp.floor(x)) + 3) + x, jnp.abs], x)
+        of_three = lax.switch(
+            n, [lambda x: -x, lambda x: 2 * endless(endless(jnp.floor(x)) + 3) + x, jnp.abs], x
+        )
         return of_two, of_three
 
     x = np.array([3, 0.5, -2.25, 0, 5, 1e-3, 7], np.float32)
@@ -346,11 +403,14 @@ def test_branches_not_taken_do_not_iterate(run):
 
 
 def test_where_derivatives_have_their_own_rule():
-    """Values are a loop, derivatives are not; all of it is one kernel, also within a loop whose end is known."""
+    """Values are a loop, derivatives are not; all of it is one kernel, also within a loop whose end
+    is known."""
     solve = artix.quantity(lambda mean_anomaly, eccentricity: _anomaly(mean_anomaly, eccentricity))
 
     def after_some(mean_anomaly, eccentricity):
-        return lax.scan(lambda m, _: (_anomaly(m, eccentricity) / 2, None), mean_anomaly, length=5)[0]
+        return lax.scan(lambda m, _: (_anomaly(m, eccentricity) / 2, None), mean_anomaly, length=5)[
+            0
+        ]
 
     kept = artix.quantity(after_some)
     with jax.enable_x64(True):
@@ -376,11 +436,17 @@ def test_where_derivatives_have_their_own_rule():
 
         gradient = jax.vmap(jax.grad(kept, (0, 1)))
         assert _calls(gradient, *orbits) == (1, 0)
-        assert _calls(jax.vmap(jax.grad(rollout, (0, 1))), *orbits) == (2, 2)  # XLA's loops around a kernel each
+        assert _calls(jax.vmap(jax.grad(rollout, (0, 1))), *orbits) == (
+            2,
+            2,
+        )  # XLA's loops around a kernel each
         gradients = gradient(*orbits), jax.vmap(jax.grad(rollout, (0, 1)))(*orbits)
         for place, (one, other) in enumerate(zip(*gradients, strict=True)):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-            more, less = (kept(*(x[3] + h * (k == place) for k, x in enumerate(orbits))) for h in (1e-6, -1e-6))
+            more, less = (
+                kept(*(x[3] + h * (k == place) for k, x in enumerate(orbits)))
+                for h in (1e-6, -1e-6)
+            )
             np.testing.assert_allclose(one[3], (more - less) / 2e-6, rtol=1e-7)
 
 
@@ -394,7 +460,9 @@ def _fixed_point(function, start, tolerance):
     def condition(carry):
         return (carry[1] > tolerance) & (carry[2] < 100)
 
-    return lax.while_loop(condition, body, (start, jnp.full_like(start[0], jnp.inf), jnp.int32(0)))[0]
+    return lax.while_loop(condition, body, (start, jnp.full_like(start[0], jnp.inf), jnp.int32(0)))[
+        0
+    ]
 
 
 def _residual(x, y):
@@ -429,8 +497,14 @@ def test_values_of_a_jacobian_iterate_once():
 def test_tangents_that_iterate():
     """A linear equation whose solution, forwards and transposed, is a loop as well."""
     with jax.enable_x64(True):
-        solve, points = artix.quantity(lambda y: _root(y)), jnp.asarray(_arguments((19,), "float64")[0])
-        jacobian, gradient = jax.vmap(jax.jacfwd(solve)), jax.vmap(jax.grad(lambda y: jnp.sum(solve(y))))
+        solve, points = (
+            artix.quantity(lambda y: _root(y)),
+            jnp.asarray(_arguments((19,), "float64")[0]),
+        )
+        jacobian, gradient = (
+            jax.vmap(jax.jacfwd(solve)),
+            jax.vmap(jax.grad(lambda y: jnp.sum(solve(y)))),
+        )
         assert _calls(jacobian, points) == _calls(gradient, points) == (1, 0)
         computed = np.asarray(jacobian(points))
         np.testing.assert_allclose(gradient(points), computed.sum(axis=1), rtol=1e-11, atol=1e-12)
@@ -445,12 +519,15 @@ def test_without_a_rule():
     slope = 1 - orbits[1] * jnp.cos(jax.vmap(plain)(*orbits))
     assert _calls(jax.vmap(jax.jacfwd(plain)), *orbits) == (1, 0)
     np.testing.assert_allclose(jax.vmap(jax.jacfwd(plain))(*orbits), 1 / slope, rtol=1e-4)
-    with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
+    with pytest.raises(
+        ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"
+    ):
         jax.vmap(jax.grad(plain))(*orbits)
 
 
 def _acceleration(robot, state):
-    """Of a robot without forces: steepest descent with as many steps as its mass matrix needs, and their number."""
+    """Of a robot without forces: steepest descent with as many steps as its mass matrix needs, and
+    their number."""
     matrix, force = artix.mass_matrix(robot, state), -artix.bias_force(robot, state)
 
     def body(carry):
@@ -478,7 +555,9 @@ def test_fleets_of_kinds():
 
 def test_explain():
     """Operations of a loop count once, and are named."""
-    (cost,) = artix.explain(artix.quantity(_acceleration), artix.robots.load("cart_pole")).operations
+    (cost,) = artix.explain(
+        artix.quantity(_acceleration), artix.robots.load("cart_pole")
+    ).operations
     assert cost.refusal is None and 0 < cost.until_done < sum(cost.operations)
     assert f"until done: {cost.until_done} of these" in str(cost)
     (cost,) = artix.explain(artix.mass_matrix, artix.robots.load("cart_pole")).operations
@@ -486,7 +565,8 @@ def test_explain():
 
 
 def test_bodies_are_evaluated_few_times(monkeypatch):
-    """Loops three deep: the innermost body four times, not once for each trial of each loop around it."""
+    """Loops three deep: the innermost body four times, not once for each trial of each loop around
+    it."""
     counts = {"innermost": 0}
 
     def loop(body, x):
@@ -518,15 +598,35 @@ def test_bodies_are_evaluated_few_times(monkeypatch):
 
     monkeypatch.setattr(scalar_evaluation, "symbolic_rule", counted)
     program = scalarize(_closed(function, "float32"), [1, 1], {})
-    assert [loop.parent for loop in program.loops] == [-1, 0, 1] and np.sum(program.operations == Op.TAN) == SIZE
+    assert [loop.parent for loop in program.loops] == [-1, 0, 1] and np.sum(
+        program.operations == Op.TAN
+    ) == SIZE
     assert counts["innermost"] == 4
 
 
+@pytest.mark.usefixtures("_loops_are_kept")
+def test_what_only_starts_a_loop_is_not_copied():
+    """It is in the loop's memory from the beginning, also if it comes from another loop; conditions
+    and counters are copied."""
+    plan = Plan(depth_first(scalarize(_closed(_chained, "float32"), [1, 1], {})), 8)
+    copied = [len(plan.starts(number)) for number in range(len(plan.program.loops))]
+    assert [len(loop.starts) for loop in plan.program.loops] == [
+        2 + 2 * SIZE,
+        2 + SIZE,
+        2 + SIZE,
+        2 + 2 * SIZE,
+    ]
+    assert copied == [2 + 2 * SIZE, 2, 2, 2 + SIZE]
+
+
 def test_long_known_loops_are_kept(monkeypatch):
-    """A condition that is known is evaluated, and the loop unrolled, as long as that makes few scalars."""
+    """A condition that is known is evaluated, and the loop unrolled, as long as that makes few
+    scalars."""
 
     def function(x, y):
-        return lax.while_loop(lambda c: c[1] < 50, lambda c: (jnp.sin(c[0]) + y, c[1] + 1), (x, jnp.int32(0)))[0]
+        return lax.while_loop(
+            lambda c: c[1] < 50, lambda c: (jnp.sin(c[0]) + y, c[1] + 1), (x, jnp.int32(0))
+        )[0]
 
     closed = _closed(function, "float32")
     unrolled = scalarize(closed, [1, 1], {})
@@ -553,12 +653,30 @@ def test_counters_of_64_bits_have_no_kernel():
 def _expression(rng, kind, depth):
     """A random expression of a float, integer or bool: an operation with its operands."""
     if depth == 0 or rng.random() < 0.15:
-        return rng.choice({"f": ["a", "b", "x", 0.5, -1.0, 0.0], "i": ["n", "n", 1, -2], "b": ["p", "p", True]}[kind])
+        return rng.choice(
+            {"f": ["a", "b", "x", 0.5, -1.0, 0.0], "i": ["n", "n", 1, -2], "b": ["p", "p", True]}[
+                kind
+            ]
+        )
     name, kinds = rng.choice(
         {
-            "f": [("add", "ff"), ("sub", "ff"), ("half", "f"), ("min", "ff"), ("max", "ff"), ("where", "bff")],
+            "f": [
+                ("add", "ff"),
+                ("sub", "ff"),
+                ("half", "f"),
+                ("min", "ff"),
+                ("max", "ff"),
+                ("where", "bff"),
+            ],
             "i": [("add", "ii"), ("sub", "ii"), ("where", "bii"), ("clip", "i")],
-            "b": [("less", "ff"), ("less", "ii"), ("and", "bb"), ("or", "bb"), ("not", "b"), ("where", "bbb")],
+            "b": [
+                ("less", "ff"),
+                ("less", "ii"),
+                ("and", "bb"),
+                ("or", "bb"),
+                ("not", "b"),
+                ("where", "bbb"),
+            ],
         }[kind]
     )
     return name, *(_expression(rng, each, depth - 1) for each in kinds)
@@ -591,7 +709,10 @@ def _value(xp, expression, values):
 
 def _random_loop(rng, depth):
     """A cap, a condition, the loops in the body, and what follows them there."""
-    loops = [_random_loop(rng, depth - 1) for _ in range(rng.choice([1, 2] if depth == 2 else [0, 1]) if depth else 0)]
+    loops = [
+        _random_loop(rng, depth - 1)
+        for _ in range(rng.choice([1, 2] if depth == 2 else [0, 1]) if depth else 0)
+    ]
     body = {name: _expression(rng, kind, 3) for name, kind in zip("abnp", "ffib", strict=True)}
     return rng.randrange(1, 5), _expression(rng, "b", 2), loops, body
 
@@ -601,7 +722,9 @@ def _run(xp, loop, values):
     names = [*"abnp"]
 
     def continues(carry):
-        return (carry[4] < cap) & _value(xp, condition, values | dict(zip(names, carry, strict=False)))
+        return (carry[4] < cap) & _value(
+            xp, condition, values | dict(zip(names, carry, strict=False))
+        )
 
     def following(carry):
         new = values | dict(zip(names, carry, strict=False))
@@ -621,7 +744,10 @@ def _run(xp, loop, values):
 def _check_random_loops(rng):
     loop, count = _random_loop(rng, 2), 21
     draws = np.random.default_rng(rng.randrange(1 << 30))
-    rows = [*(draws.integers(-12, 12, (3, count)) / 4), draws.integers(-3, 3, count).astype("int32")]
+    rows = [
+        *(draws.integers(-12, 12, (3, count)) / 4),
+        draws.integers(-3, 3, count).astype("int32"),
+    ]
     rows.append(draws.random(count) < 0.5)
 
     def function(a, b, x, n, p):
@@ -632,7 +758,9 @@ def _check_random_loops(rng):
         program = scalarize(jax.make_jaxpr(function)(*(x[0] for x in rows)), [1] * 5, {})
         check_program(fewest_live(program))
         computed = [run(program, rows, [1] * 5, (count,)) for run in (_run_on_cpu, _run_on_gpu)]
-    alone = [_run(np, loop, dict(zip("abxnp", row, strict=True))) for row in zip(*rows, strict=True)]
+    alone = [
+        _run(np, loop, dict(zip("abxnp", row, strict=True))) for row in zip(*rows, strict=True)
+    ]
     for place, name in enumerate("abnp"):
         expected = np.array([values[name] for values in alone])
         for results in computed:

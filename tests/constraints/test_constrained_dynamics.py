@@ -1,4 +1,5 @@
-"""Dynamics under constraints: against Pinocchio, by its identities, and through JAX's transformations."""
+"""Dynamics under constraints: against Pinocchio, by its identities, and through JAX's
+transformations."""
 
 from __future__ import annotations
 
@@ -26,11 +27,21 @@ from tests.support.models import nu_of, random_states, state_at, with_nu
 from tests.support.oracle_constraints import ConstrainedOracle, constraints_of, point, weld
 from tests.support.oracle_derivatives import differences
 
-#: Rows on links by name of their joint: feet of the quadruped, the hand of the arm, loops; in both kinds of axes.
+#: Rows on links by name of their joint: feet of the quadruped, the hand of the arm, loops; in both
+#: kinds of axes.
 CASES = {
-    "anymal_b": [(point, "LF_KFE"), (point, "RF_KFE", None, "world_aligned"), (point, "LH_KFE"), (point, "RH_KFE")],
+    "anymal_b": [
+        (point, "LF_KFE"),
+        (point, "RF_KFE", None, "world_aligned"),
+        (point, "LH_KFE"),
+        (point, "RH_KFE"),
+    ],
     "panda": [(weld, "panda_joint7", None, "world_aligned")],
-    "spherical": [(point, "fingertip"), (weld, "wrist", "camera"), (point, "slider", None, "world_aligned")],
+    "spherical": [
+        (point, "fingertip"),
+        (weld, "wrist", "camera"),
+        (point, "slider", None, "world_aligned"),
+    ],
 }
 
 
@@ -60,12 +71,21 @@ GAINS = [(4.0, 3.0), (0.0, 2.0), (5.0, 0.0), (1.0, 1.0)]
 def case(robot: str, fixed_base: bool, gains=GAINS):
     model, a = robot_of(robot, fixed_base=fixed_base)
     links = {None: -1} | {name: 1 + k for k, name in enumerate(a.topology.joint_names)}
-    structure = [make(links[one], *(links.get(x, x) for x in rest)) for make, one, *rest in CASES[robot]]
+    structure = [
+        make(links[one], *(links.get(x, x) for x in rest)) for make, one, *rest in CASES[robot]
+    ]
     anchors = oracle_constraints.random_anchors(structure, 3)
     gains = gains[: len(structure)]
     state = state_at(random_states(a, 1, seed=2), 0)
     force = jnp.asarray(np.random.default_rng(5).normal(size=a.topology.nv))
-    return oracles.Oracle.at(model, a, state), a, state, force, constraints_of(a, anchors, gains), gains
+    return (
+        oracles.Oracle.at(model, a, state),
+        a,
+        state,
+        force,
+        constraints_of(a, anchors, gains),
+        gains,
+    )
 
 
 @jax.jit
@@ -76,7 +96,9 @@ def quantities(a, state, force, constraints):
         "forward": found,
         "impact": artix.impulse_dynamics(a, state, constraints, 0.3, **exact),
         "default": artix.constrained_forward_dynamics(a, state, force, constraints),
-        "damped": artix.constrained_forward_dynamics(a, state, force, constraints, damping=1.0, iterations=1),
+        "damped": artix.constrained_forward_dynamics(
+            a, state, force, constraints, damping=1.0, iterations=1
+        ),
         "delassus": artix.delassus_matrix(a, state, constraints),
         "inertia": artix.operational_space_inertia(a, state, constraints),
         "bias": artix.constraint_bias(a, state, constraints),
@@ -97,7 +119,9 @@ def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     assert relative(found["delassus"], pinocchio.delassus()) <= 1e-11
     if all(one.axes == "local" for one in constraints.anchors.structure):
         assert relative(found["delassus"], pinocchio.local_delassus()) <= 1e-11
-    np.testing.assert_allclose(found["inertia"] @ found["delassus"], np.eye(constraints.num_rows), atol=1e-9)
+    np.testing.assert_allclose(
+        found["inertia"] @ found["delassus"], np.eye(constraints.num_rows), atol=1e-9
+    )
     kept = found["jacobian"] @ found["forward"].acceleration
     assert relative(kept, -found["bias"]) <= 1e-10
     assert found["forward"].residual <= 1e-10 * max(1, np.max(np.abs(found["bias"])))
@@ -118,8 +142,8 @@ def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
 @pytest.mark.slow
 @ON_PINOCCHIO
 def test_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
-    # Pinocchio 4.1's derivatives of a weld in world-aligned axes with a position gain miss the differences of its own
-    # dynamics by 9e-2, which artix's agree with to 1e-8.
+    # Pinocchio 4.1's derivatives of a weld in world-aligned axes with a position gain miss the
+    # differences of its own dynamics by 9e-2, which artix's agree with to 1e-8.
     gains = [(0.0, 3.0)] if robot == "panda" else GAINS
     oracle, a, state, force, constraints, gains = case(robot, fixed_base, gains)
     found = exact_derivatives(a, state, force, constraints)
@@ -140,17 +164,23 @@ def exact_derivatives(a, state, force, constraints):
 @pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_derivatives_against_differences(fixed_base: bool) -> None:
-    """Every type of anchor, both kinds of axes, wrenches, armature and gravity scales; impacts and rows, too."""
+    """Every type of anchor, both kinds of axes, wrenches, armature and gravity scales; impacts and
+    rows, too."""
     a = small_tree(fixed_base)
     state, force, w = dynamics_case(a)
-    structure = [weld(6, 4, "world_aligned"), weld(5), AnchorStructure(4, -1, AnchorType.JOINT, (1, 4, 5))]
+    structure = [
+        weld(6, 4, "world_aligned"),
+        weld(5),
+        AnchorStructure(4, -1, AnchorType.JOINT, (1, 4, 5)),
+    ]
     structure += [point(3, -1, "world_aligned"), AnchorStructure(6, -1, AnchorType.DISTANCE, (0,))]
     structure[0] = dataclasses.replace(structure[0], rows=(0, 2, 4))
     structure[1] = dataclasses.replace(structure[1], rows=(1, 5))
     structure[3] = dataclasses.replace(structure[3], rows=(0,))
     anchors = oracle_constraints.random_anchors(structure, 3)
     constraints = constraints_of(a, anchors, [*GAINS, (2.0, 0.5)])
-    # More rows than a fixed base leaves free, so that the damped system is that of the proximal method.
+    # More rows than a fixed base leaves free, so that the damped system is that of the proximal
+    # method.
     options = {"damping": 0.1, "iterations": 1}
 
     @jax.jit
@@ -163,7 +193,9 @@ def test_derivatives_against_differences(fixed_base: bool) -> None:
 
     @jax.jit
     def derivatives(s):
-        forward = artix.constrained_forward_dynamics_derivatives(a, s, force, constraints, w, **options)
+        forward = artix.constrained_forward_dynamics_derivatives(
+            a, s, force, constraints, w, **options
+        )
         impact = artix.impulse_dynamics_derivatives(a, s, constraints, 0.3, **options)
         rows = artix.constraint_derivatives(a, s, force, constraints)
         by_q = [
@@ -188,14 +220,18 @@ def test_derivatives_against_differences(fixed_base: bool) -> None:
 
     nv = a.topology.nv
     found = derivatives(state)
-    assert relative(found[0], differences(values, along_configuration(a, state), nv, step=2e-4)) <= 1e-9
+    assert (
+        relative(found[0], differences(values, along_configuration(a, state), nv, step=2e-4))
+        <= 1e-9
+    )
     assert relative(found[1], differences(values, along_velocity(a, state), nv, step=2e-4)) <= 1e-9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("iterations", [1, 7])
 def test_redundant_rows_against_pinocchio(iterations: int) -> None:
-    """A weld across five degrees of freedom, twice: every proximal iterate is Pinocchio's, and so are the derivatives."""
+    """A weld across five degrees of freedom, twice: every proximal iterate is Pinocchio's, and so
+    are the derivatives."""
     model, a = robot_of("spherical", fixed_base=True)
     links = {name: 1 + k for k, name in enumerate(a.topology.joint_names)}
     anchors = oracle_constraints.random_anchors([weld(links["wrist"], links["finger"])] * 2, 3)
@@ -209,17 +245,22 @@ def test_redundant_rows_against_pinocchio(iterations: int) -> None:
             artix.constrained_forward_dynamics_derivatives(a, s, force, constraints, **options),
         )
     )(state)
-    pinocchio = ConstrainedOracle(oracles.Oracle.at(model, a, state), anchors, mu=0.05, iterations=iterations)
+    pinocchio = ConstrainedOracle(
+        oracles.Oracle.at(model, a, state), anchors, mu=0.05, iterations=iterations
+    )
     for have, wanted in zip(found[0], pinocchio.forward_dynamics(force), strict=False):
         assert relative(have, wanted) <= 1e-9
-    for part, numbers in zip(found[1][:2], pinocchio.forward_dynamics_derivatives(force), strict=True):
+    for part, numbers in zip(
+        found[1][:2], pinocchio.forward_dynamics_derivatives(force), strict=True
+    ):
         for have, number in zip(part, numbers, strict=True):
             assert relative(have, number) <= 1e-9
 
 
 @pytest.mark.slow
 def test_transformations() -> None:
-    """``jvp`` and ``grad`` through states, parameters and constraints; in a batch, in float32, without a loop."""
+    """``jvp`` and ``grad`` through states, parameters and constraints; in a batch, in float32,
+    without a loop."""
     a = small_tree(False)
     state, force, w = dynamics_case(a)
     anchors = oracle_constraints.random_anchors([point(6), weld(5, axes="world_aligned")], 3)
@@ -234,7 +275,9 @@ def test_transformations() -> None:
         poses = constraints.anchors.pose_a * (1 + x[2 * nv])
         gains = constraints.position_gain + x[2 * nv]
         anchors = constraints.anchors.replace(pose_a=poses)
-        changed = a.replace(link_mass=a.link_mass * (1 + x[2 * nv]), armature=a.armature * (1 + x[2 * nv]))
+        changed = a.replace(
+            link_mass=a.link_mass * (1 + x[2 * nv]), armature=a.armature * (1 + x[2 * nv])
+        )
         constraints = constraints.replace(anchors=anchors, position_gain=gains)
         found = artix.constrained_forward_dynamics(changed, there, force, constraints, w)
         return jnp.concatenate([found.acceleration, found.constraint_force])
@@ -267,13 +310,19 @@ def test_transformations() -> None:
     ],
 )
 def test_welds_in_single_precision(name, links, bound) -> None:
-    """Nine of ten accelerations are those of float64, though hands turn a thousand times as easily as they move.
+    """Nine of ten accelerations are those of float64, though hands turn a thousand times as easily
+    as they move.
 
-    The others are of nearly singular states of the arm, in which its rows nearly depend on each other.
+    The others are of nearly singular states of the arm, in which its rows nearly depend on each
+    other.
     """
     a = artix.robots.load(name, dtype="float64")
-    constraints = artix.Constraints.of(a, [artix.Constraint(frame_a=link, type="weld") for link in links])
-    states = jax.vmap(lambda key: artix.random_state(a, key))(jax.random.split(jax.random.key(0), 128))
+    constraints = artix.Constraints.of(
+        a, [artix.Constraint(frame_a=link, type="weld") for link in links]
+    )
+    states = jax.vmap(lambda key: artix.random_state(a, key))(
+        jax.random.split(jax.random.key(0), 128)
+    )
     force = jnp.asarray(np.random.default_rng(0).normal(size=(128, a.topology.nv)))
 
     def acceleration(dtype):
@@ -290,10 +339,14 @@ def test_welds_in_single_precision(name, links, bound) -> None:
 def test_rows_that_cannot_move_leave_the_motion_alone() -> None:
     """A fixed base welded to the world, where the Delassus matrix is zero."""
     a = artix.robots.load("double_pendulum")
-    constraints = artix.Constraints.of(a, [artix.Constraint(frame_a=a.topology.link_names[0], type="weld")])
+    constraints = artix.Constraints.of(
+        a, [artix.Constraint(frame_a=a.topology.link_names[0], type="weld")]
+    )
     state = artix.neutral_state(a).replace(joint_position=jnp.array([0.5, -1.0], a.dtype))
     held = artix.constrained_forward_dynamics(a, state, jnp.zeros(2, a.dtype), constraints)
-    np.testing.assert_allclose(held.acceleration, artix.forward_dynamics(a, state, jnp.zeros(2, a.dtype)), rtol=1e-6)
+    np.testing.assert_allclose(
+        held.acceleration, artix.forward_dynamics(a, state, jnp.zeros(2, a.dtype)), rtol=1e-6
+    )
     np.testing.assert_array_equal(held.constraint_force, 0)
 
 
@@ -310,10 +363,15 @@ def test_constraints_of_descriptors() -> None:
         ],
     )
     ends = a.topology.link_index("link_1"), a.topology.link_index("link_5")
-    assert found.anchors.structure == (point(link, -1, "world_aligned"), dataclasses.replace(weld(*ends), rows=(0, 4)))
+    assert found.anchors.structure == (
+        point(link, -1, "world_aligned"),
+        dataclasses.replace(weld(*ends), rows=(0, 4)),
+    )
     state = state_at(random_states(a, 1), 0)
     wanted = artix.frame_pose(a, state, name, jnp.asarray(offset))[:3]
-    np.testing.assert_allclose(artix.constraint_kinematics(a, state, found).error[:3], wanted, atol=1e-14)
+    np.testing.assert_allclose(
+        artix.constraint_kinematics(a, state, found).error[:3], wanted, atol=1e-14
+    )
     for options, message in [
         ({"frame_a": "link_1", "frame_b": "link_1"}, "must differ"),
         ({"frame_a": None}, "must differ"),
@@ -345,7 +403,10 @@ def test_constraints_of_descriptors() -> None:
     for name in ("position_gain", "velocity_gain"):
         with pytest.raises(ValueError, match=rf"constraints.{name}.*\(2,\)"):
             artix.constraints.constraint_bias(a, state, found.replace(**{name: jnp.zeros(1)}))
-    for given, message in ((iter([]), "expected a list of artix.Constraint"), ("link_1", r"constraints\[0\]")):
+    for given, message in (
+        (iter([]), "expected a list of artix.Constraint"),
+        ("link_1", r"constraints\[0\]"),
+    ):
         with pytest.raises(TypeError, match=message):
             Constraints.of(a, given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="dt: expected a finite number"):
@@ -362,12 +423,24 @@ def test_reverse_mode_by_forces_or_velocities_alone() -> None:
     def accelerate(force):
         return artix.constrained_forward_dynamics(a, state, force, constraints).acceleration
 
-    by = jax.jit(lambda f: artix.constrained_forward_dynamics_derivatives(a, state, f, constraints).acceleration.force)
+    by = jax.jit(
+        lambda f: (
+            artix.constrained_forward_dynamics_derivatives(
+                a, state, f, constraints
+            ).acceleration.force
+        )
+    )
     wanted = by(force)
-    np.testing.assert_allclose(jax.jit(jax.jacrev(accelerate))(force), wanted, atol=1e-9 * float(jnp.abs(wanted).max()))
+    np.testing.assert_allclose(
+        jax.jit(jax.jacrev(accelerate))(force), wanted, atol=1e-9 * float(jnp.abs(wanted).max())
+    )
 
     def impact(velocity):
-        return artix.impulse_dynamics(a, state.replace(joint_velocity=velocity), constraints).velocity
+        return artix.impulse_dynamics(
+            a, state.replace(joint_velocity=velocity), constraints
+        ).velocity
 
-    forward, reverse = (jax.jit(mode(impact))(state.joint_velocity) for mode in (jax.jacfwd, jax.jacrev))
+    forward, reverse = (
+        jax.jit(mode(impact))(state.joint_velocity) for mode in (jax.jacfwd, jax.jacrev)
+    )
     np.testing.assert_allclose(reverse, forward, atol=1e-9 * float(jnp.abs(forward).max()))

@@ -1,4 +1,5 @@
-"""Budgets of scalar operations for constrained dynamics of a quadruped on four feet; see :mod:`tests.compiler.test_programs`."""
+"""Budgets of scalar operations for constrained dynamics of a quadruped on four feet; see
+:mod:`tests.compiler.test_programs`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from artix import Constraint, Constraints, Contacts
 from tests.compiler.test_programs import ROBOTS, operations, within_budgets
 from tests.support.models import random_states, state_at
 
-#: Every public function as a function of articulation, state, an [nv] array, constraints and contacts.
+#: Every public function as a function of articulation, state, an [nv] array, constraints and
+#: contacts.
 FUNCTIONS = {
     "constraint_kinematics": lambda a, s, x, c, k: artix.constraint_kinematics(a, s, c),
     "constraint_jacobian": lambda a, s, x, c, k: artix.constraint_jacobian(a, s, c),
@@ -23,14 +25,22 @@ FUNCTIONS = {
     "constraint_derivatives": lambda a, s, x, c, k: artix.constraint_derivatives(a, s, x, c),
     "delassus_matrix": lambda a, s, x, c, k: artix.delassus_matrix(a, s, c),
     "operational_space_inertia": lambda a, s, x, c, k: artix.operational_space_inertia(a, s, c),
-    "constrained_solve": lambda a, s, x, c, k: artix.constrained_solve(a, s, c, x, c.desired_acceleration),
-    "constrained_forward_dynamics": lambda a, s, x, c, k: artix.constrained_forward_dynamics(a, s, x, c),
-    "constrained_inverse_dynamics": lambda a, s, x, c, k: artix.constrained_inverse_dynamics(a, s, x, c),
-    "impulse_dynamics": lambda a, s, x, c, k: artix.impulse_dynamics(a, s, c, 0.1),
-    "constrained_forward_dynamics_derivatives": lambda a, s, x, c, k: artix.constrained_forward_dynamics_derivatives(
+    "constrained_solve": lambda a, s, x, c, k: artix.constrained_solve(
+        a, s, c, x, c.desired_acceleration
+    ),
+    "constrained_forward_dynamics": lambda a, s, x, c, k: artix.constrained_forward_dynamics(
         a, s, x, c
     ),
-    "impulse_dynamics_derivatives": lambda a, s, x, c, k: artix.impulse_dynamics_derivatives(a, s, c, 0.1),
+    "constrained_inverse_dynamics": lambda a, s, x, c, k: artix.constrained_inverse_dynamics(
+        a, s, x, c
+    ),
+    "impulse_dynamics": lambda a, s, x, c, k: artix.impulse_dynamics(a, s, c, 0.1),
+    "constrained_forward_dynamics_derivatives": lambda a, s, x, c, k: (
+        artix.constrained_forward_dynamics_derivatives(a, s, x, c)
+    ),
+    "impulse_dynamics_derivatives": lambda a, s, x, c, k: artix.impulse_dynamics_derivatives(
+        a, s, c, 0.1
+    ),
     "contact_problem": lambda a, s, x, c, k: artix.contact_problem(a, s, x, k, 0.01),
     "contact_forces": lambda a, s, x, c, k: artix.contact_forces(a, s, x, k, 0.01),
     "solve_contact": lambda a, s, x, c, k: artix.solve_contact(
@@ -45,7 +55,9 @@ def standing(a: artix.Articulation) -> tuple[Constraints, Contacts]:
     c = Constraints.of(a, [Constraint(frame_a=link, axes="world_aligned") for link in links])
     numbers = tuple(a.topology.link_index(link) for link in links)
     up = jnp.tile(jnp.asarray([0.0, 0.0, 1.0], a.dtype), (4, 1))
-    return c, Contacts(numbers, jnp.zeros((4, 3), a.dtype), up, jnp.ones(4, a.dtype), jnp.zeros(4, a.dtype))
+    return c, Contacts(
+        numbers, jnp.zeros((4, 3), a.dtype), up, jnp.ones(4, a.dtype), jnp.zeros(4, a.dtype)
+    )
 
 
 def counted() -> dict[str, Callable[[], int]]:
@@ -65,7 +77,9 @@ def counted() -> dict[str, Callable[[], int]]:
 def _step_on_the_ground() -> int:
     robot, ground = artix.robots.load("quadruped"), artix.Ground.flat(friction=0.8)
     return operations(
-        lambda a, s: artix.step(artix.Scene(a, ground=ground), s, None, 0.005), robot, artix.neutral_state(robot)
+        lambda a, s: artix.step(artix.Scene(a, ground=ground), s, None, 0.005),
+        robot,
+        artix.neutral_state(robot),
     )
 
 

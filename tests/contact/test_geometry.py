@@ -16,13 +16,20 @@ import scipy.interpolate
 import artix
 
 G = artix.Geometry
-TURNED = (0.03, -0.02, 0.05, *(np.array([0.3, -0.5, 0.2, 0.7]) / np.linalg.norm([0.3, -0.5, 0.2, 0.7])))
+TURNED = (
+    0.03,
+    -0.02,
+    0.05,
+    *(np.array([0.3, -0.5, 0.2, 0.7]) / np.linalg.norm([0.3, -0.5, 0.2, 0.7])),
+)
 SHAPES = {
     "sphere": G.sphere(0.07, position=TURNED[:3]),
     "capsule": G.capsule(0.05, 0.12, pose=TURNED),
     "box": G.box((0.1, 0.2, 0.3), pose=TURNED),
     "cylinder": G.cylinder(0.08, 0.11, pose=TURNED),
-    "hull": G.hull([(0.1, 0, 0), (-0.1, 0.05, 0), (0, -0.1, 0.02), (0, 0, 0.2)], radius=0.0, pose=TURNED),
+    "hull": G.hull(
+        [(0.1, 0, 0), (-0.1, 0.05, 0), (0, -0.1, 0.02), (0, 0, 0.2)], radius=0.0, pose=TURNED
+    ),
 }
 
 
@@ -37,17 +44,21 @@ def one_body(*shapes: artix.Geometry, dtype=jnp.float64) -> artix.Articulation:
 
 def two_links() -> artix.ArticulationBuilder:
     builder = artix.ArticulationBuilder(name="pair")
-    root = builder.add_link(mass=1.0, inertia=(0.1, 0.2, 0.15), com_pose=(0.1, 0, 0.2, 0, 0, 0, 1), name="root")
+    root = builder.add_link(
+        mass=1.0, inertia=(0.1, 0.2, 0.15), com_pose=(0.1, 0, 0.2, 0, 0, 0, 1), name="root"
+    )
     joint = artix.Joint.revolute(parent_pose=TURNED, child_pose=(0.1, 0.2, 0, 0, 0, 0, 1))
     builder.add_link(root, joint, mass=1.0, inertia=(0.1, 0.2, 0.15), name="leg")
     return builder
 
 
 def random_states(robot: artix.Articulation, count: int) -> artix.State:
-    return jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(1), count))
+    return jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(1), count)
+    )
 
 
-# --- distances, against MuJoCo ----------------------------------------------------------------------------------------
+# --- distances, against MuJoCo ------------------------------------------------------------------
 
 
 def mujoco_distance(kind: str, root_pose: np.ndarray, normal: np.ndarray, height: float) -> float:
@@ -93,7 +104,9 @@ def test_distances_from_planes_are_mujocos(kind: str) -> None:
         found = artix.geometry_distances(artix.Scene(robot, ground=ground), state)
         expected = mujoco_distance(kind, np.asarray(state.root_pose), normal, 0.2)
         # MuJoCo keeps the points of meshes in float32.
-        np.testing.assert_allclose(found, [expected], rtol=0, atol=1e-7 if kind == "hull" else 1e-12)
+        np.testing.assert_allclose(
+            found, [expected], rtol=0, atol=1e-7 if kind == "hull" else 1e-12
+        )
 
 
 def test_a_cylinder_standing_upright_has_finite_derivatives() -> None:
@@ -115,17 +128,27 @@ def test_distances_keep_their_digits_far_from_the_origin() -> None:
     state = artix.neutral_state(robot)
     ground = artix.Ground.flat(dtype=jnp.float32)
     here = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
-    far = state.replace(root_pose=state.root_pose.at[:2].set(jnp.array([1000.0, -1000.0], jnp.float32)))
-    np.testing.assert_array_equal(artix.ground_contacts(artix.Scene(robot, ground=ground), far).contacts.gap, here.gap)
+    far = state.replace(
+        root_pose=state.root_pose.at[:2].set(jnp.array([1000.0, -1000.0], jnp.float32))
+    )
+    np.testing.assert_array_equal(
+        artix.ground_contacts(artix.Scene(robot, ground=ground), far).contacts.gap, here.gap
+    )
 
 
-# --- contacts ---------------------------------------------------------------------------------------------------------
+# --- contacts -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("surface", ["plane", "height field"])
 def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
     builder = two_links()
-    for link, kind in (("root", "box"), ("leg", "sphere"), ("root", "cylinder"), ("leg", "capsule"), ("leg", "hull")):
+    for link, kind in (
+        ("root", "box"),
+        ("leg", "sphere"),
+        ("root", "cylinder"),
+        ("leg", "capsule"),
+        ("leg", "hull"),
+    ):
         builder.add_geometry(link, SHAPES[kind])
     robot = builder.build(jnp.float64)
     state = artix.random_state(robot, jax.random.key(3))
@@ -135,14 +158,18 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
         x, y = 40.0 * np.mgrid[-1:1:9j, -1:1:7j]
         heights = -0.3 - (normal[0] * x + normal[1] * y) / normal[2]
         spacing = (x[1, 0] - x[0, 0], y[0, 1] - y[0, 0])
-        ground = artix.Ground(surfaces=(artix.HeightField.of(heights, spacing=spacing, origin=(-40.0, -40.0, 0.0)),))
+        ground = artix.Ground(
+            surfaces=(artix.HeightField.of(heights, spacing=spacing, origin=(-40.0, -40.0, 0.0)),)
+        )
     contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
     assert contacts.links == (0,) * 16 + (1,) * 7
     np.testing.assert_allclose(contacts.normal, np.tile(normal, (23, 1)), atol=1e-14)
     for k, link in enumerate(contacts.links):
         at = jnp.concatenate([contacts.point[k], jnp.array([0.0, 0.0, 0.0, 1.0])])
         place = np.asarray(artix.frame_pose(robot, state, link, at)[:3])
-        assert (place - np.array([0.0, 0.0, -0.3])) @ normal == pytest.approx(float(contacts.gap[k]), abs=1e-13)
+        assert (place - np.array([0.0, 0.0, -0.3])) @ normal == pytest.approx(
+            float(contacts.gap[k]), abs=1e-13
+        )
 
 
 def test_selected_contacts_are_the_lowest_in_order() -> None:
@@ -157,22 +184,30 @@ def test_selected_contacts_are_the_lowest_in_order() -> None:
     )
     states = random_states(robot, 50)
     states = states.replace(root_pose=states.root_pose.at[:, 2].set(rng.uniform(-0.3, 0.3, 50)))
-    every = jax.vmap(lambda s: artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), s))(states)
+    every = jax.vmap(
+        lambda s: artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), s)
+    )(states)
     some = found(states)
     assert some.geometries == (0, 0, 0, 1)
     order = np.argsort(every.contacts.gap[:, :8], axis=1, kind="stable")[:, :3]
     for field in ("gap", "point"):
         values = np.asarray(getattr(every.contacts, field))
         kept = np.take_along_axis(values[:, :8].reshape(50, 8, -1), order[:, :, None], axis=1)
-        np.testing.assert_array_equal(np.asarray(getattr(some.contacts, field))[:, :3].reshape(50, 3, -1), kept)
+        np.testing.assert_array_equal(
+            np.asarray(getattr(some.contacts, field))[:, :3].reshape(50, 3, -1), kept
+        )
         np.testing.assert_array_equal(np.asarray(getattr(some.contacts, field))[:, 3], values[:, 8])
     touching = np.sum(np.asarray(every.contacts.gap) <= 0, axis=1)
     left = touching - np.sum(np.asarray(some.contacts.gap) <= 0, axis=1)
     assert left.max() > 0
     np.testing.assert_array_equal(some.omitted, left)
     np.testing.assert_array_equal(every.omitted, 0)
-    smallest = np.stack([np.min(every.contacts.gap[:, :8], axis=1), every.contacts.gap[:, 8]], axis=1)
-    distances = jax.vmap(lambda s: artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), s))(states)
+    smallest = np.stack(
+        [np.min(every.contacts.gap[:, :8], axis=1), every.contacts.gap[:, 8]], axis=1
+    )
+    distances = jax.vmap(
+        lambda s: artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), s)
+    )(states)
     np.testing.assert_allclose(distances, smallest, atol=1e-15)
 
 
@@ -189,10 +224,15 @@ def test_equal_gaps_keep_the_order_of_candidates() -> None:
 def test_every_surface_touches_by_itself() -> None:
     robot = one_body(SHAPES["sphere"])
     walls = artix.Ground(
-        surfaces=(artix.Plane.of(friction=0.5), artix.Plane.of(normal=(1, 0, 0), point=(-2, 0, 0), friction=0.9))
+        surfaces=(
+            artix.Plane.of(friction=0.5),
+            artix.Plane.of(normal=(1, 0, 0), point=(-2, 0, 0), friction=0.9),
+        )
     )
     found = artix.ground_contacts(artix.Scene(robot, ground=walls), artix.neutral_state(robot))
-    np.testing.assert_allclose(found.contacts.gap, [TURNED[2] - 0.07, TURNED[0] + 2 - 0.07], atol=1e-15)
+    np.testing.assert_allclose(
+        found.contacts.gap, [TURNED[2] - 0.07, TURNED[0] + 2 - 0.07], atol=1e-15
+    )
     np.testing.assert_array_equal(found.contacts.friction, [0.5, 0.9])
     nearest = artix.geometry_distances(artix.Scene(robot, ground=walls), artix.neutral_state(robot))
     np.testing.assert_allclose(nearest, [TURNED[2] - 0.07], atol=1e-15)
@@ -210,7 +250,9 @@ def test_sensors_and_what_cannot_move_only_measure() -> None:
     state, ground = artix.neutral_state(robot), artix.Ground.flat(1.0)
     assert artix.ground_contacts(artix.Scene(robot, ground=ground), state).geometries == (2,)
     np.testing.assert_allclose(
-        artix.geometry_distances(artix.Scene(robot, ground=ground), state), [-1.1, -1.2, -1.3], atol=1e-15
+        artix.geometry_distances(artix.Scene(robot, ground=ground), state),
+        [-1.1, -1.2, -1.3],
+        atol=1e-15,
     )
     assert [one.name for one in robot.topology.geometries] == ["plate:0", "arm:0", "arm:1"]
     assert robot.topology.geometry_index("arm:1") == 2
@@ -221,46 +263,85 @@ def test_materials_of_pairs() -> None:
     robot = one_body(shape)
     state = artix.neutral_state(robot)
     soft = {"friction": 0.6, "restitution": 0.5, "stiffness": 3e4, "damping": 60.0}
-    expected = {"max": (0.6, 0.5), "average": (0.5, 0.35), "min": (0.4, 0.2), "multiply": (0.24, 0.1)}
+    expected = {
+        "max": (0.6, 0.5),
+        "average": (0.5, 0.35),
+        "min": (0.4, 0.2),
+        "multiply": (0.24, 0.1),
+    }
     for name, values in expected.items():
         ground = artix.Ground(
-            surfaces=(artix.Plane.of(**soft),), friction_combination=name, restitution_combination=name
+            surfaces=(artix.Plane.of(**soft),),
+            friction_combination=name,
+            restitution_combination=name,
         )
         contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
-        np.testing.assert_allclose([contacts.friction[0], contacts.restitution[0]], values, rtol=1e-15)
+        np.testing.assert_allclose(
+            [contacts.friction[0], contacts.restitution[0]], values, rtol=1e-15
+        )
     np.testing.assert_allclose(contacts.compliance, [1 / 1e4 + 1 / 3e4], rtol=1e-15)
     np.testing.assert_allclose(contacts.relaxation_time, [100 / 1e4 + 60 / 3e4], rtol=1e-15)
-    rigid = artix.ground_contacts(artix.Scene(one_body(SHAPES["sphere"]), ground=artix.Ground.flat()), state).contacts
-    np.testing.assert_array_equal([rigid.compliance[0], rigid.relaxation_time[0], rigid.restitution[0]], 0.0)
+    rigid = artix.ground_contacts(
+        artix.Scene(one_body(SHAPES["sphere"]), ground=artix.Ground.flat()), state
+    ).contacts
+    np.testing.assert_array_equal(
+        [rigid.compliance[0], rigid.relaxation_time[0], rigid.restitution[0]], 0.0
+    )
 
 
 @pytest.mark.slow
 def test_gradients_by_everything_are_those_of_differences() -> None:
     builder = two_links()
-    for link, kind in (("root", "box"), ("leg", "sphere"), ("root", "cylinder"), ("leg", "capsule"), ("leg", "hull")):
+    for link, kind in (
+        ("root", "box"),
+        ("leg", "sphere"),
+        ("root", "cylinder"),
+        ("leg", "capsule"),
+        ("leg", "hull"),
+    ):
         builder.add_geometry(link, SHAPES[kind])
     robot = builder.build(jnp.float64)
     state = artix.random_state(robot, jax.random.key(5))
     heights = 0.1 * jax.random.normal(jax.random.key(2), (9, 7))
-    field = artix.HeightField.of(heights, spacing=(2.1, 2.3), origin=(-8.0, -8.0, 0.0), stiffness=1e3, damping=10.0)
+    field = artix.HeightField.of(
+        heights, spacing=(2.1, 2.3), origin=(-8.0, -8.0, 0.0), stiffness=1e3, damping=10.0
+    )
     weights = jax.random.normal(jax.random.key(1), (7, 23))
 
     def value(geometry, position, ground):
         body = robot.replace(geometry=geometry)
-        found = artix.ground_contacts(artix.Scene(body, ground=ground), state.replace(joint_position=position)).contacts
-        parts = [found.gap, found.friction, found.relaxation_time, *found.point.T, found.normal[:, 0]]
+        found = artix.ground_contacts(
+            artix.Scene(body, ground=ground), state.replace(joint_position=position)
+        ).contacts
+        parts = [
+            found.gap,
+            found.friction,
+            found.relaxation_time,
+            *found.point.T,
+            found.normal[:, 0],
+        ]
         return jnp.sum(weights * jnp.stack(parts))
 
-    arguments = (robot.geometry.replace(stiffness=jnp.full(5, 2e3)), state.joint_position, artix.Ground((field,)))
-    jax.test_util.check_grads(value, arguments, order=1, modes=("rev", "fwd"), atol=1e-7, rtol=1e-7, eps=1e-6)
+    arguments = (
+        robot.geometry.replace(stiffness=jnp.full(5, 2e3)),
+        state.joint_position,
+        artix.Ground((field,)),
+    )
+    jax.test_util.check_grads(
+        value, arguments, order=1, modes=("rev", "fwd"), atol=1e-7, rtol=1e-7, eps=1e-6
+    )
 
 
-# --- height fields ----------------------------------------------------------------------------------------------------
+# --- height fields ------------------------------------------------------------------------------
 
 
 def test_height_fields_are_bilinear() -> None:
     rng = np.random.default_rng(4)
-    heights, spacing, origin = rng.normal(size=(6, 8)), np.array([0.3, 0.5]), np.array([-1.0, 2.0, 0.7])
+    heights, spacing, origin = (
+        rng.normal(size=(6, 8)),
+        np.array([0.3, 0.5]),
+        np.array([-1.0, 2.0, 0.7]),
+    )
     field = artix.HeightField.of(heights, spacing=spacing, origin=origin)
     grid = [origin[k] + spacing[k] * np.arange(heights.shape[k]) for k in range(2)]
     sample = scipy.interpolate.RegularGridInterpolator(grid, heights)
@@ -268,7 +349,9 @@ def test_height_fields_are_bilinear() -> None:
     z = rng.normal(size=200)
     above = jax.jit(field.heights_below)(jnp.zeros(3), jnp.array([x, y, z]))
     np.testing.assert_allclose(above, z - origin[2] - sample((x, y)), atol=1e-13)
-    gap, normal = jax.jit(field.distances)(jnp.zeros(3), jnp.array([x, y, origin[2] + sample((x, y))]))
+    gap, normal = jax.jit(field.distances)(
+        jnp.zeros(3), jnp.array([x, y, origin[2] + sample((x, y))])
+    )
     step = 1e-7 * np.eye(2)
     slope = [(sample((x + d[0], y + d[1])) - sample((x - d[0], y - d[1]))) / 2e-7 for d in step]
     up = 1 / np.sqrt(1 + slope[0] ** 2 + slope[1] ** 2)
@@ -278,28 +361,40 @@ def test_height_fields_are_bilinear() -> None:
 
 @pytest.mark.slow
 def test_large_height_fields_are_part_of_kernels() -> None:
-    """Derivatives by the state, too; those by the heights are left to XLA. All are those of one robot by XLA."""
+    """Derivatives by the state, too; those by the heights are left to XLA. All are those of one
+    robot by XLA."""
     rng = np.random.default_rng(7)
-    terrain = artix.HeightField.of(0.2 * rng.normal(size=(90, 80)), spacing=(0.1, 0.2), origin=(-4.0, -8.0, 0.1))
+    terrain = artix.HeightField.of(
+        0.2 * rng.normal(size=(90, 80)), spacing=(0.1, 0.2), origin=(-4.0, -8.0, 0.1)
+    )
     robot = one_body(SHAPES["sphere"], SHAPES["capsule"])
     states = random_states(robot, 40)
-    states = states.replace(root_pose=states.root_pose.at[:, :2].set(jnp.array(rng.uniform(-5, 6, (40, 2)))))
+    states = states.replace(
+        root_pose=states.root_pose.at[:, :2].set(jnp.array(rng.uniform(-5, 6, (40, 2))))
+    )
 
     def gaps(state, terrain):
         return artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((terrain,))), state)
 
-    slopes, by_height = jax.jacfwd(gaps), jax.jacrev(lambda s, h: gaps(s, terrain.replace(heights=h)), argnums=1)
+    slopes, by_height = (
+        jax.jacfwd(gaps),
+        jax.jacrev(lambda s, h: gaps(s, terrain.replace(heights=h)), argnums=1),
+    )
     for function in (gaps, slopes):
         found = jax.jit(jax.vmap(function, (0, None)))(states, terrain)
         with artix.use_kernels(False):
             wanted = jax.jit(jax.vmap(function, (0, None)))(states, terrain)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, wanted)
         one = jax.tree.map(lambda x: x[0], states)
-        assert "one kernel" in str(artix.explain(lambda _, s, t, f=function: f(s, t), robot, one, terrain))
+        assert "one kernel" in str(
+            artix.explain(lambda _, s, t, f=function: f(s, t), robot, one, terrain)
+        )
     one = jax.tree.map(lambda x: x[1], states)
     slope, step = by_height(one, terrain.heights), 1e-6 * rng.normal(size=terrain.heights.shape)
     near = [gaps(one, terrain.replace(heights=terrain.heights + sign * step)) for sign in (1, -1)]
-    np.testing.assert_allclose(jnp.sum(slope * step, axis=(1, 2)), 0.5 * (near[0] - near[1]), atol=1e-13)
+    np.testing.assert_allclose(
+        jnp.sum(slope * step, axis=(1, 2)), 0.5 * (near[0] - near[1]), atol=1e-13
+    )
     assert np.count_nonzero(slope) > 0
 
 
@@ -318,7 +413,9 @@ def test_each_robot_may_have_a_ground_of_its_own() -> None:
     heights = jax.random.normal(jax.random.key(0), (3, 5, 4))
 
     def distances(state, heights, friction):
-        field = artix.HeightField.of(heights, spacing=(0.5, 0.5), origin=(-1.0, -1.0, 0.0), friction=friction)
+        field = artix.HeightField.of(
+            heights, spacing=(0.5, 0.5), origin=(-1.0, -1.0, 0.0), friction=friction
+        )
         found = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground((field,))), state)
         return found.contacts.gap, found.contacts.friction
 
@@ -333,14 +430,17 @@ def test_each_robot_may_have_a_ground_of_its_own() -> None:
 def test_single_numbers_of_a_ground_may_be_traced() -> None:
     """A height, one part of a normal, a spacing."""
     tilt = lambda x: artix.Plane.of(normal=(x, 0.0, 1.0), point=(x, 0.0, 0.0))  # noqa: E731
-    field = lambda x: artix.HeightField.of([[0.0, x], [0.0, 0.0]], spacing=(x, 1.0), origin=(0.0, 0.0, x))  # noqa: E731
+
+    def field(x):
+        return artix.HeightField.of([[0.0, x], [0.0, 0.0]], spacing=(x, 1.0), origin=(0.0, 0.0, x))
+
     for make in (artix.Ground.flat, tilt, field):
         known, traced = make(0.5), jax.jit(make)(0.5)
         for leaf, other in zip(jax.tree.leaves(traced), jax.tree.leaves(known), strict=True):
             np.testing.assert_allclose(leaf, other, atol=1e-7)
 
 
-# --- articulations with shapes ----------------------------------------------------------------------------------------
+# --- articulations with shapes ------------------------------------------------------------------
 
 
 def with_shapes() -> artix.Articulation:
@@ -348,7 +448,8 @@ def with_shapes() -> artix.Articulation:
     for k, kind in enumerate(SHAPES):
         builder.add_geometry(("root", "leg")[k % 2], SHAPES[kind], name=kind)
     builder.add_geometry(
-        "leg", G.hull([(0, 0, 0), (0, 0, 1)], sensor=True, restitution=0.5, stiffness=100.0, damping=2.0)
+        "leg",
+        G.hull([(0, 0, 0), (0, 0, 1)], sensor=True, restitution=0.5, stiffness=100.0, damping=2.0),
     )
     return builder.build(jnp.float64)
 
@@ -369,7 +470,10 @@ def test_shapes_survive_archives_and_builders(tmp_path) -> None:
 def test_archives_without_geometry_are_read(tmp_path) -> None:
     robot = two_links().build(jnp.float64)
     artix.save(robot, tmp_path / "new.npz")
-    with zipfile.ZipFile(tmp_path / "new.npz") as new, zipfile.ZipFile(tmp_path / "old.npz", "w") as old:
+    with (
+        zipfile.ZipFile(tmp_path / "new.npz") as new,
+        zipfile.ZipFile(tmp_path / "old.npz", "w") as old,
+    ):
         for name in new.namelist():
             content = new.read(name)
             if name == "header.json":
@@ -383,7 +487,10 @@ def test_archives_without_geometry_are_read(tmp_path) -> None:
 
 def test_archives_that_lack_only_the_numbers_of_shapes_are_refused(tmp_path) -> None:
     artix.save(with_shapes(), tmp_path / "new.npz")
-    with zipfile.ZipFile(tmp_path / "new.npz") as new, zipfile.ZipFile(tmp_path / "bad.npz", "w") as bad:
+    with (
+        zipfile.ZipFile(tmp_path / "new.npz") as new,
+        zipfile.ZipFile(tmp_path / "bad.npz", "w") as bad,
+    ):
         for name in new.namelist():
             if name != "geometry.size.npy":
                 bad.writestr(zipfile.ZipInfo(name), new.read(name))
@@ -422,10 +529,12 @@ def test_distances_of_fleets_of_one_topology() -> None:
     larger = robot.replace(geometry=robot.geometry.replace(size=1.1 * robot.geometry.size))
     fleet = artix.Fleet([robot, larger])
     state = fleet.random_state(jax.random.key(0))
-    found = jax.vmap(lambda a, s: artix.geometry_distances(artix.Scene(a, ground=artix.Ground.flat()), s))(
-        fleet.articulation, state
+    found = jax.vmap(
+        lambda a, s: artix.geometry_distances(artix.Scene(a, ground=artix.Ground.flat()), s)
+    )(fleet.articulation, state)
+    one = artix.geometry_distances(
+        artix.Scene(larger, ground=artix.Ground.flat()), fleet.member_state(state, 1)
     )
-    one = artix.geometry_distances(artix.Scene(larger, ground=artix.Ground.flat()), fleet.member_state(state, 1))
     np.testing.assert_allclose(found[1], one, atol=1e-14)
 
 
@@ -440,12 +549,18 @@ def test_some_shapes_are_selected() -> None:
         ("leg:0", False),
     ]
     np.testing.assert_array_equal(
-        artix.geometry_distances(artix.Scene(some, ground=ground), state), distances[np.array([0, 4, 5])]
+        artix.geometry_distances(artix.Scene(some, ground=ground), state),
+        distances[np.array([0, 4, 5])],
     )
     assert artix.ground_contacts(artix.Scene(some, ground=ground), state).geometries == (0, 2, 2)
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)
     assert artix.select_geometry(batch, ["hull"]).geometry.point.shape == (2, 4, 3)
-    same(artix.select_geometry(robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:0"]), robot)
+    same(
+        artix.select_geometry(
+            robot, [one.name for one in robot.topology.geometries[:-1]], sensors=["leg:0"]
+        ),
+        robot,
+    )
     with pytest.raises(KeyError, match="no geometry called 'foot'; choose from: sphere"):
         artix.select_geometry(robot, ["foot"])
     with pytest.raises(ValueError, match="box: a shape is either touching or a sensor"):
@@ -461,19 +576,28 @@ def test_topologies_tell_shapes_apart() -> None:
     assert robot.topology != two_links().build(jnp.float64).topology
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: G.sphere(-0.1), r"sphere: its size must be finite and not negative \[m\]; found \(-0.1,\)"),
+        (
+            lambda: G.sphere(-0.1),
+            r"sphere: its size must be finite and not negative \[m\]; found \(-0.1,\)",
+        ),
         (lambda: G.box((0.1, np.nan, 0.1)), "box: its size must be finite"),
         (lambda: G(type="box", size=(0.1, 0.2)), "box: its size is 3 numbers"),
         (lambda: G.box(0.1), r"box: its size is 3 numbers; found \(0.1,\)"),
         (lambda: G.capsule(0.1, 0.2, pose=(0, 0, 0, 0, 0, 0, 2)), "capsule: pose: the quaternion"),
-        (lambda: G.sphere(0.1, friction=-1.0), "sphere: friction must be finite and not negative; found -1"),
-        (lambda: G.sphere(0.1, restitution=1.5), r"sphere: restitution must lie in \[0, 1\]; found 1.5"),
+        (
+            lambda: G.sphere(0.1, friction=-1.0),
+            "sphere: friction must be finite and not negative; found -1",
+        ),
+        (
+            lambda: G.sphere(0.1, restitution=1.5),
+            r"sphere: restitution must lie in \[0, 1\]; found 1.5",
+        ),
         (lambda: G.sphere(0.1, stiffness=0.0), "sphere: a stiffness of zero would carry nothing"),
         (lambda: G.sphere(0.1, damping=1.0), "sphere: a rigid surface has no damping"),
         (
@@ -485,19 +609,34 @@ def test_topologies_tell_shapes_apart() -> None:
             lambda: G(type="sphere", size=(0.1,), points=np.zeros((1, 3))),
             "points are given for a hull, and only for it",
         ),
-        (lambda: two_links().add_geometry("arm", G.sphere(0.1)), "there is no link 'arm'; choose from: root, leg"),
+        (
+            lambda: two_links().add_geometry("arm", G.sphere(0.1)),
+            "there is no link 'arm'; choose from: root, leg",
+        ),
         (lambda: two_links().add_geometry(7, G.sphere(0.1)), "link 7 is not a link; there are 2"),
         (lambda: artix.Plane.of(normal=(0, 0, 0)), "plane: the normal must not be zero"),
-        (lambda: artix.Ground.flat(friction=-1.0), "plane: friction must be finite and not negative"),
+        (
+            lambda: artix.Ground.flat(friction=-1.0),
+            "plane: friction must be finite and not negative",
+        ),
         (lambda: artix.Ground.flat(damping=1.0), "plane: a rigid surface has no damping"),
-        (lambda: artix.HeightField.of([[0, 1]], spacing=(1, 1)), r"R and C at least 2; found \(1, 2\)"),
-        (lambda: artix.HeightField.of([[0, 1], [np.nan, 0]], spacing=(1, 1)), r"1 are not, the first at \(1, 0\)"),
+        (
+            lambda: artix.HeightField.of([[0, 1]], spacing=(1, 1)),
+            r"R and C at least 2; found \(1, 2\)",
+        ),
+        (
+            lambda: artix.HeightField.of([[0, 1], [np.nan, 0]], spacing=(1, 1)),
+            r"1 are not, the first at \(1, 0\)",
+        ),
         (lambda: artix.HeightField.of(np.eye(2), spacing=(1, 0)), "the spacing must be positive"),
         (
             lambda: artix.Ground((), friction_combination="mean"),
             "friction_combination must be one of max, average, min",
         ),
-        (lambda: contacts_of(two_links().build()), "'pair' has no geometry that can touch the ground"),
+        (
+            lambda: contacts_of(two_links().build()),
+            "'pair' has no geometry that can touch the ground",
+        ),
         (
             lambda: contacts_of(with_shapes(), max_contacts_per_geometry=0),
             "max_contacts_per_geometry must be at least 1; found 0",
@@ -510,9 +649,13 @@ def test_refusals(make, message: str) -> None:
         make()
 
 
-def contacts_of(robot: artix.Articulation, ground: artix.Ground | None = None, **options) -> artix.GroundContacts:
+def contacts_of(
+    robot: artix.Articulation, ground: artix.Ground | None = None, **options
+) -> artix.GroundContacts:
     ground = artix.Ground.flat() if ground is None else ground
-    return artix.ground_contacts(artix.Scene(robot, ground=ground, **options), artix.neutral_state(robot))
+    return artix.ground_contacts(
+        artix.Scene(robot, ground=ground, **options), artix.neutral_state(robot)
+    )
 
 
 def test_names_and_dtypes_are_refused() -> None:
@@ -539,7 +682,9 @@ def test_operations_of_ground_contacts(name, options, most) -> None:
     robot = artix.robots.load(name)
     ground = artix.Ground.flat(dtype=robot.dtype)
     costs = artix.explain(
-        lambda robot, state: artix.ground_contacts(artix.Scene(robot, ground=ground, **options), state),
+        lambda robot, state: artix.ground_contacts(
+            artix.Scene(robot, ground=ground, **options), state
+        ),
         robot,
         artix.neutral_state(robot),
     )
@@ -553,7 +698,9 @@ def test_kernels_and_xla_agree() -> None:
     states = random_states(robot, 5)
 
     def found(state):
-        return artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat(), max_contacts_per_geometry=2), state)
+        return artix.ground_contacts(
+            artix.Scene(robot, ground=artix.Ground.flat(), max_contacts_per_geometry=2), state
+        )
 
     by_kernel = jax.jit(jax.vmap(found))(states)
     assert "one kernel" in str(artix.explain(lambda robot, state: found(state), robot))
@@ -570,21 +717,28 @@ def test_what_is_remembered_of_a_corner_meets_it_again() -> None:
     for k in range(5):
         state = jax.tree.map(lambda x, k=k: x[k], random_states(robot, 5))
         every = artix.ground_contacts(artix.Scene(robot, ground=ground), state)
-        some = artix.ground_contacts(artix.Scene(robot, ground=ground, max_contacts_per_geometry=3), state)
+        some = artix.ground_contacts(
+            artix.Scene(robot, ground=ground, max_contacts_per_geometry=3), state
+        )
         assert every.choice.num_candidates == some.choice.num_candidates == 18
         recorded = some.choice.recorded(some.contacts.point)
         np.testing.assert_array_equal(some.choice.recalled(recorded), some.contacts.point)
         chosen = np.any(np.asarray(recorded) != 0, axis=1)
         assert chosen.sum() == 8
         np.testing.assert_allclose(recorded[chosen], every.contacts.point[chosen], atol=1e-15)
-        np.testing.assert_array_equal(every.choice.recorded(every.contacts.point), every.contacts.point)
+        np.testing.assert_array_equal(
+            every.choice.recorded(every.contacts.point), every.contacts.point
+        )
         orders.add(tuple(np.asarray(some.choice.candidate).astype(int).tolist()))
     assert len(orders) > 1
 
 
 def test_shapes_are_compared_by_value() -> None:
     corners = np.random.default_rng(0).normal(size=(5, 3))
-    for make in (lambda: artix.Geometry.sphere(0.1, position=(1, 2, 3)), lambda: artix.Geometry.hull(corners)):
+    for make in (
+        lambda: artix.Geometry.sphere(0.1, position=(1, 2, 3)),
+        lambda: artix.Geometry.hull(corners),
+    ):
         assert make() == make()
         assert len({make(), make()}) == 1
     assert artix.Geometry.sphere(0.1) != artix.Geometry.sphere(0.1, position=(1, 2, 3))

@@ -1,4 +1,5 @@
-"""Height fields: nearest points by search on a fine grid, closed forms of ridges and bowls, energy on steep steps."""
+"""Height fields: nearest points by search on a fine grid, closed forms of ridges and bowls, energy
+on steep steps."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def body(shape: artix.Geometry, radius: float, dtype=jnp.float64) -> artix.Artic
     """A free kilogram with the inertia of a ball of this radius."""
     builder = artix.ArticulationBuilder()
     inertia = (0.4 * radius**2,) * 3
-    builder.add_link(mass=1.0, inertia=inertia, name="body", linear_damping=0.0, angular_damping=0.0)
+    builder.add_link(
+        mass=1.0, inertia=inertia, name="body", linear_damping=0.0, angular_damping=0.0
+    )
     builder.add_geometry("body", shape)
     return builder.build(dtype)
 
@@ -36,7 +39,9 @@ def surface(field: artix.HeightField):
     sample = RegularGridInterpolator([np.arange(end + 1) for end in ends], heights)
 
     def height(x, y):
-        places = [np.clip((one - ORIGIN[k]) / SPACING[k], 0, ends[k]) for k, one in enumerate((x, y))]
+        places = [
+            np.clip((one - ORIGIN[k]) / SPACING[k], 0, ends[k]) for k, one in enumerate((x, y))
+        ]
         return ORIGIN[2] + sample(tuple(places))
 
     return height
@@ -48,14 +53,17 @@ def least_distance(height, point: np.ndarray, within: float) -> float:
     for _ in range(14):
         x, y = (center[k] + np.linspace(-width, width, 41) for k in (0, 1))
         grid = np.stack(np.meshgrid(x, y, indexing="ij"))
-        square = np.sum((grid - point[:2, None, None]) ** 2, axis=0) + (height(*grid) - point[2]) ** 2
+        square = (
+            np.sum((grid - point[:2, None, None]) ** 2, axis=0) + (height(*grid) - point[2]) ** 2
+        )
         row, column = np.unravel_index(np.argmin(square), square.shape)
         center, width = grid[:, row, column], 0.15 * width
     return float(np.sqrt(square[row, column]))
 
 
 def points_near(field: artix.HeightField, count: int, deepest: float, highest: float) -> np.ndarray:
-    """Random points [3, count] at depths and heights of at most these, some of them beyond the edges."""
+    """Random points [3, count] at depths and heights of at most these, some of them beyond the
+    edges."""
     rng = np.random.default_rng(3)
     x, y = rng.uniform(-0.8, 1.3, count), rng.uniform(-1.0, 1.3, count)
     return np.stack([x, y, surface(field)(x, y) + rng.uniform(-deepest, highest, count)])
@@ -65,12 +73,15 @@ def points_near(field: artix.HeightField, count: int, deepest: float, highest: f
 def distances(field: artix.HeightField, points) -> tuple[jax.Array, jax.Array]:
     count = points.shape[1]
     radius = jnp.full(count, 0.12, points.dtype)
-    return field.distances(jnp.zeros(3, points.dtype), jnp.asarray(points), radius, np.ones(count, bool))
+    return field.distances(
+        jnp.zeros(3, points.dtype), jnp.asarray(points), radius, np.ones(count, bool)
+    )
 
 
 @pytest.mark.parametrize(("size", "most"), [(0.02, 1e-8), (0.1, 1e-8)])
 def test_distances_are_those_of_the_nearest_points(size: float, most: float) -> None:
-    """Slopes up to 0.4, and up to 2, where one point in a hundred takes a cell that is not quite the nearest."""
+    """Slopes up to 0.4, and up to 2, where one point in a hundred takes a cell that is not quite
+    the nearest."""
     field = rough(size)
     height = surface(field)
     points = points_near(field, 120, 0.05, 0.11)
@@ -84,7 +95,8 @@ def test_distances_are_those_of_the_nearest_points(size: float, most: float) -> 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "most"), [(jnp.float64, 1e-7), pytest.param(jnp.float32, 2e-3, marks=pytest.mark.slow)]
+    ("dtype", "most"),
+    [(jnp.float64, 1e-7), pytest.param(jnp.float32, 2e-3, marks=pytest.mark.slow)],
 )
 def test_normals_are_gradients(dtype, most: float) -> None:
     field = rough(0.05, dtype)
@@ -110,8 +122,11 @@ def test_derivatives_of_normals_are_differences() -> None:
 
 
 def test_a_ball_on_a_ridge() -> None:
-    """Above a roof of 45 degrees the normal points from the ridge to the centre; beside it, it is that of the roof."""
-    roof = artix.HeightField.of([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], spacing=(1.0, 1.0), origin=(-1.0, -0.5, -1.0))
+    """Above a roof of 45 degrees the normal points from the ridge to the centre; beside it, it is
+    that of the roof."""
+    roof = artix.HeightField.of(
+        [[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], spacing=(1.0, 1.0), origin=(-1.0, -0.5, -1.0)
+    )
     points = np.array([[0.03, 0.0, 0.1], [-0.1, 0.0, 0.0], [0.0, 0.1, 0.05], [0.2, 0.0, -0.1]]).T
     gap, normal = distances(roof, points)
     length, half = np.hypot(0.03, 0.1), 0.5**0.5
@@ -121,8 +136,11 @@ def test_a_ball_on_a_ridge() -> None:
 
 
 def test_a_wall_is_near_before_it_is_below() -> None:
-    """A ball on level ground in front of a wall of 45 degrees touches the wall as soon as it is near."""
-    wall = artix.HeightField.of([[0.0] * 2, [0.0] * 2, [1.0] * 2], spacing=(1.0, 1.0), origin=(-1.0, -0.5, 0.0))
+    """A ball on level ground in front of a wall of 45 degrees touches the wall as soon as it is
+    near."""
+    wall = artix.HeightField.of(
+        [[0.0] * 2, [0.0] * 2, [1.0] * 2], spacing=(1.0, 1.0), origin=(-1.0, -0.5, 0.0)
+    )
     robot = body(artix.Geometry.sphere(0.1), 0.1)
     state = artix.neutral_state(robot)
     state = state.replace(root_pose=state.root_pose.at[:3].set(jnp.array([-0.04, 0.0, 0.11])))
@@ -132,7 +150,8 @@ def test_a_wall_is_near_before_it_is_below() -> None:
 
 
 def test_corners_far_above_rough_ground_are_far_above_it() -> None:
-    """As those of a trunk over bent cells: they are near some point of the cell below, if not always its nearest."""
+    """As those of a trunk over bent cells: they are near some point of the cell below, if not
+    always its nearest."""
     heights = np.random.default_rng(1).uniform(-0.08, 0.08, (40, 40))
     field = artix.HeightField.of(heights, spacing=(0.1, 0.1))
     places = np.random.default_rng(2).uniform(0.3, 3.6, (2, 2000))
@@ -154,19 +173,29 @@ def bowl(radius: float, spacing: float, friction: float) -> artix.HeightField:
     along = np.arange(-1.2, 1.2 + spacing / 2, spacing)
     x, y = np.meshgrid(along, along, indexing="ij")
     heights = radius - np.sqrt(radius**2 - x**2 - y**2)
-    return artix.HeightField.of(heights, spacing=(spacing,) * 2, origin=(-1.2, -1.2, 0.0), friction=friction)
+    return artix.HeightField.of(
+        heights, spacing=(spacing,) * 2, origin=(-1.2, -1.2, 0.0), friction=friction
+    )
 
 
-@pytest.mark.parametrize(("friction", "inertia"), [(0.0, 1.0), pytest.param(1.0, 1.4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("friction", "inertia"), [(0.0, 1.0), pytest.param(1.0, 1.4, marks=pytest.mark.slow)]
+)
 def test_a_ball_swings_in_a_bowl(friction: float, inertia: float) -> None:
-    """As a pendulum of length R - r; 7/5 of its mass swing if it rolls. Each edge between cells takes a little energy,
+    """As a pendulum of length R - r; 7/5 of its mass swing if it rolls. Each edge between cells
+    takes a little energy,
 
     the part that an inelastic impact at their angle takes, and nothing ever adds any.
     """
     radius, ball, angle, dt, spacing = 2.0, 0.1, 0.4, 2e-3, 0.04
-    robot, ground = body(artix.Geometry.sphere(ball), ball), artix.Ground((bowl(radius, spacing, friction),))
+    robot, ground = (
+        body(artix.Geometry.sphere(ball), ball),
+        artix.Ground((bowl(radius, spacing, friction),)),
+    )
     length = radius - ball
-    start = jnp.array([np.sin(angle), 0.005, -np.cos(angle)]) * (length - 1e-3) + jnp.array([0.0, 0.0, radius])
+    start = jnp.array([np.sin(angle), 0.005, -np.cos(angle)]) * (length - 1e-3) + jnp.array(
+        [0.0, 0.0, radius]
+    )
     state = artix.neutral_state(robot)
     state = state.replace(root_pose=state.root_pose.at[:3].set(start))
     path = artix.rollout(artix.Scene(robot, ground=ground), state, None, dt, num_steps=2400)
@@ -175,9 +204,13 @@ def test_a_ball_swings_in_a_bowl(friction: float, inertia: float) -> None:
     crossings = time[before] - x[before] * dt / (x[before + 1] - x[before])
     period = 4 * np.sqrt(inertia * length / GRAVITY) * ellipk(np.sin(angle / 2) ** 2)
     assert len(crossings) >= 3
-    assert 2 * np.mean(np.diff(crossings)) == pytest.approx(period, rel=3e-3)  # Of length R it is 2.6 % longer.
+    assert 2 * np.mean(np.diff(crossings)) == pytest.approx(
+        period, rel=3e-3
+    )  # Of length R it is 2.6 % longer.
     velocity = np.asarray(path.root_velocity)
-    energy = 0.5 * np.sum(velocity[:, :3] ** 2, axis=1) + 0.2 * ball**2 * np.sum(velocity[:, 3:] ** 2, axis=1)
+    energy = 0.5 * np.sum(velocity[:, :3] ** 2, axis=1) + 0.2 * ball**2 * np.sum(
+        velocity[:, 3:] ** 2, axis=1
+    )
     energy += GRAVITY * (np.asarray(path.root_pose[:, 2]) - ball)
     first = GRAVITY * (float(start[2]) - ball)
     assert np.max(energy) < first
@@ -189,34 +222,51 @@ SHAPES = {
     "ball": artix.Geometry.sphere(0.1),
     "capsule": artix.Geometry.capsule(0.06, 0.1),
     "box": artix.Geometry.box((0.1, 0.08, 0.06)),
-    "hull": artix.Geometry.hull([[0.1, 0, -0.06], [-0.05, 0.08, -0.06], [-0.05, -0.08, -0.06], [0, 0, 0.1]]),
+    "hull": artix.Geometry.hull(
+        [[0.1, 0, -0.06], [-0.05, 0.08, -0.06], [-0.05, -0.08, -0.06], [0, 0, 0.1]]
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    "kind", ["ball", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("capsule", "box", "hull"))]
+    "kind",
+    ["ball", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("capsule", "box", "hull"))],
 )
 def test_steep_steps_add_no_energy(kind: str) -> None:
-    """Bodies fall onto steps of 0.3 m within 0.15 m, in float32: what a step adds undoes penetrations at 0.1 m/s."""
+    """Bodies fall onto steps of 0.3 m within 0.15 m, in float32: what a step adds undoes
+    penetrations at 0.1 m/s."""
     dt, steps, count = 0.005, 400, 100
     robot = body(SHAPES[kind], 0.1, jnp.float32)
-    heights = sum(np.where(np.arange(24) // k % 2 == 0, 0.0, 0.3).reshape(s) for k, s in ((2, (24, 1)), (3, (1, 24))))
+    heights = sum(
+        np.where(np.arange(24) // k % 2 == 0, 0.0, 0.3).reshape(s)
+        for k, s in ((2, (24, 1)), (3, (1, 24)))
+    )
     field = artix.HeightField.of(heights, spacing=(0.15, 0.15), friction=0.5, dtype=jnp.float32)
     ground, rng = artix.Ground((field,)), np.random.default_rng(0)
-    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), count))
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(0), count)
+    )
     place = jnp.asarray(rng.uniform((0.5, 0.5, 1.0), (3.0, 3.0, 1.6), (count, 3)), jnp.float32)
     velocity = jnp.asarray(rng.normal(size=(count, 6)) * np.repeat([1.0, 4.0], 3), jnp.float32)
     states = states.replace(root_pose=states.root_pose.at[:, :3].set(place), root_velocity=velocity)
-    path = jax.jit(jax.vmap(lambda s: artix.rollout(artix.Scene(robot, ground=ground), s, None, dt, num_steps=steps)))(
-        states
-    )
+    path = jax.jit(
+        jax.vmap(
+            lambda s: artix.rollout(artix.Scene(robot, ground=ground), s, None, dt, num_steps=steps)
+        )
+    )(states)
     velocity = np.asarray(path.root_velocity, float)
-    energy = 0.5 * np.sum(velocity[..., :3] ** 2, axis=-1) + 0.002 * np.sum(velocity[..., 3:] ** 2, axis=-1)
+    energy = 0.5 * np.sum(velocity[..., :3] ** 2, axis=-1) + 0.002 * np.sum(
+        velocity[..., 3:] ** 2, axis=-1
+    )
     # In flight, a semi-implicit step keeps this energy.
     energy += GRAVITY * (np.asarray(path.root_pose[..., 2], float) + 0.5 * dt * velocity[..., 2])
-    pushed = 1 if kind == "ball" else 2  # The points that may be pushed out in different directions.
+    pushed = (
+        1 if kind == "ball" else 2
+    )  # The points that may be pushed out in different directions.
     assert np.max(np.diff(energy, axis=1)) < 0.5 * 0.1**2 * pushed + 1e-4
     assert np.all(np.max(energy, axis=1) <= energy[:, 0] + 1e-4)
     last = jax.tree.map(lambda x: x[:, -1], path)
-    lowest = jax.vmap(lambda state: artix.geometry_distances(artix.Scene(robot, ground=ground), state)[0])(last)
+    lowest = jax.vmap(
+        lambda state: artix.geometry_distances(artix.Scene(robot, ground=ground), state)[0]
+    )(last)
     assert np.min(lowest) > -4e-3

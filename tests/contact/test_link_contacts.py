@@ -32,48 +32,75 @@ def paired(a: Geometry, b: Geometry) -> artix.Articulation:
 
 def placed(robot: artix.Articulation, count: int) -> artix.State:
     """Random states, with the second link not far from the first."""
-    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(1), count))
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(1), count)
+    )
     reach = 0.5 * jax.random.uniform(jax.random.key(2), (count, 3), minval=-1)
     return states.replace(joint_position=states.joint_position.at[:, :3].set(reach))
 
 
 @pytest.mark.parametrize("kinds", OFTEN, ids="-".join)
 def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
-    """The nearest point of both: distance, normal and place. Of boxes, those that are at most 5 cm apart or inside."""
+    """The nearest point of both: distance, normal and place. Of boxes, those that are at most 5 cm
+    apart or inside."""
     robot = paired(*(SHAPES[kind][0] for kind in kinds))
-    bodies = "".join(f'<body><freejoint/><geom {SHAPES[k][1]} margin="0.3" gap="0.3"/></body>' for k in kinds)
+    bodies = "".join(
+        f'<body><freejoint/><geom {SHAPES[k][1]} margin="0.3" gap="0.3"/></body>' for k in kinds
+    )
     model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
     data, states = mujoco.MjData(model), placed(robot, 300)
     found = jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s)))(states)
     poses = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))
     errors = []
     for k in range(300):
-        data.qpos[:7], data.qpos[7:] = poses[k, 0, [0, 1, 2, 6, 3, 4, 5]], poses[k, -1, [0, 1, 2, 6, 3, 4, 5]]
+        data.qpos[:7], data.qpos[7:] = (
+            poses[k, 0, [0, 1, 2, 6, 3, 4, 5]],
+            poses[k, -1, [0, 1, 2, 6, 3, 4, 5]],
+        )
         mujoco.mj_forward(model, data)
         nearest = int(jnp.argmin(found.gap[k]))
-        gap, normal, point = (np.asarray(x[k, nearest]) for x in (found.gap, found.normal, found.point))
-        inside = {"sphere": 0.2, "capsule": 0.1}.get(kinds[0] if kinds[1] == "box" else kinds[1], 0.05)
-        if not data.ncon or ("box" in kinds and gap < 1e-3 - inside) or (kinds == ("box", "box") and gap > 0.05):
+        gap, normal, point = (
+            np.asarray(x[k, nearest]) for x in (found.gap, found.normal, found.point)
+        )
+        inside = {"sphere": 0.2, "capsule": 0.1}.get(
+            kinds[0] if kinds[1] == "box" else kinds[1], 0.05
+        )
+        if (
+            not data.ncon
+            or ("box" in kinds and gap < 1e-3 - inside)
+            or (kinds == ("box", "box") and gap > 0.05)
+        ):
             continue
         other = data.contact[int(np.argmin(data.contact.dist))]
         side = 1.0 if other.geom[0] else -1.0  # MuJoCo orders geoms by their types.
-        errors.append([abs(gap - other.dist), *np.abs(side * other.frame[:3] - normal), *np.abs(other.pos - point)])
+        errors.append(
+            [
+                abs(gap - other.dist),
+                *np.abs(side * other.frame[:3] - normal),
+                *np.abs(other.pos - point),
+            ]
+        )
     assert len(errors) > (20 if kinds == ("box", "box") else 150)
-    # Boxes prefer faces of the first to those of the second, and those to edges, by a thousandth of 0.1 m each.
+    # Boxes prefer faces of the first to those of the second, and those to edges, by a thousandth of
+    # 0.1 m each.
     worst = np.max(errors, axis=0) if kinds != ("box", "box") else np.quantile(errors, 0.8, axis=0)
     np.testing.assert_allclose(worst, 0, atol=1e-12)
     assert kinds == ("box", "box") or np.max(np.array(errors)[:, 0]) < 1e-12
 
 
 def test_gaps_of_boxes_are_their_distances() -> None:
-    """The largest separation along 15 directions inside, and the least squares of SciPy between boxes that are apart.
+    """The largest separation along 15 directions inside, and the least squares of SciPy between
+    boxes that are apart.
 
-    Rarely (2 % of them) a corner that crosses the edge of a face is missed, or an edge taken for a face. Boxes in touch are
-    never deeper than they are but by the preference of faces, twice a thousandth of 0.1 m.
+    Rarely (2 % of them) a corner that crosses the edge of a face is missed, or an edge taken for a
+    face. Boxes in touch are never deeper than they are but by the preference of faces, twice a
+    thousandth of 0.1 m.
     """
     robot = paired(SHAPES["box"][0], SHAPES["box"][0])
     states = placed(robot, 2000)
-    gaps = np.asarray(jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s).gap))(states)).min(axis=1)
+    gaps = np.asarray(jax.jit(jax.vmap(lambda s: artix.link_contacts(robot, s).gap))(states)).min(
+        axis=1
+    )
     poses = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))[:, [0, -1]]
     half = np.asarray(robot.geometry.size)
     near = np.flatnonzero((gaps > -0.05) & (gaps < 0.02))
@@ -86,7 +113,8 @@ def test_gaps_of_boxes_are_their_distances() -> None:
 
 
 def distance_of_boxes(poses: np.ndarray, half: np.ndarray) -> float:
-    """The distance of two boxes from their poses [2, 7] and half edges [2, 3]; negative inside: how far to move one."""
+    """The distance of two boxes from their poses [2, 7] and half edges [2, 3]; negative inside: how
+    far to move one."""
     turns = Rotation.from_quat(poses[:, 3:]).as_matrix()
     offset = poses[1, :3] - poses[0, :3]
     crosses = np.cross(turns[0].T[:, None], turns[1].T[None]).reshape(9, 3)
@@ -97,11 +125,15 @@ def distance_of_boxes(poses: np.ndarray, half: np.ndarray) -> float:
     separation = np.max(np.abs(axes @ offset) - reach)
     if separation <= 0:
         return separation
-    fit = lsq_linear(np.hstack([turns[0], -turns[1]]), offset, (-half.ravel(), half.ravel()), tol=1e-14)
+    fit = lsq_linear(
+        np.hstack([turns[0], -turns[1]]), offset, (-half.ravel(), half.ravel()), tol=1e-14
+    )
     return np.sqrt(2 * fit.cost)
 
 
-def lying(a: Geometry, b: Geometry, position, turn=(0.0, 0.0, 0.0)) -> tuple[artix.Articulation, artix.State]:
+def lying(
+    a: Geometry, b: Geometry, position, turn=(0.0, 0.0, 0.0)
+) -> tuple[artix.Articulation, artix.State]:
     """Two shapes, the second at a position and turned by a rotation vector."""
     robot = paired(a, b)
     state = artix.neutral_state(robot)
@@ -113,8 +145,12 @@ def test_the_smallest_gap_is_the_distance(kinds: tuple[str, str]) -> None:
     robot = paired(*(SHAPES[kind][0] for kind in kinds))
     states = placed(robot, 200)
     gaps = jax.vmap(lambda s: artix.link_contacts(robot, s).gap)(states)
-    distances = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)).distance)(states)
-    compared = distances[:, 0] > (-0.1 + 1e-9 if kinds == ("box", "capsule") else -1)  # the axis stays outside
+    distances = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)).distance)(
+        states
+    )
+    compared = distances[:, 0] > (
+        -0.1 + 1e-9 if kinds == ("box", "capsule") else -1
+    )  # the axis stays outside
     assert np.sum(compared) > 150
     np.testing.assert_allclose(np.min(gaps, axis=1)[compared], distances[compared, 0], atol=1e-13)
 
@@ -125,13 +161,17 @@ def test_parallel_capsules_touch_at_both_ends_of_what_they_share() -> None:
     np.testing.assert_allclose(found.gap, 0.0, atol=1e-15)
     np.testing.assert_allclose(found.normal, [[-1.0, 0.0, 0.0]] * 2, atol=1e-15)
     center = state.root_pose[:3]
-    np.testing.assert_allclose(found.point - center, [[0.1, 0.0, -0.1], [0.1, 0.0, 0.4]], atol=1e-15)
+    np.testing.assert_allclose(
+        found.point - center, [[0.1, 0.0, -0.1], [0.1, 0.0, 0.4]], atol=1e-15
+    )
 
 
 def test_a_capsule_lies_on_a_box_where_both_are() -> None:
     """It reaches over the edge: the second point is at the edge."""
     along_x = (0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5))
-    robot, state = lying(Geometry.box((0.3, 0.2, 0.1)), Geometry.capsule(0.1, 0.4, pose=along_x), (0.1, 0.0, 0.2))
+    robot, state = lying(
+        Geometry.box((0.3, 0.2, 0.1)), Geometry.capsule(0.1, 0.4, pose=along_x), (0.1, 0.0, 0.2)
+    )
     found = artix.link_contacts(robot, state)
     np.testing.assert_allclose(found.gap, 0.0, atol=1e-15)
     np.testing.assert_allclose(found.point, [[-0.3, 0.0, 0.1], [0.3, 0.0, 0.1]], atol=1e-15)
@@ -140,12 +180,17 @@ def test_a_capsule_lies_on_a_box_where_both_are() -> None:
 @pytest.mark.parametrize(
     ("turn", "corners"),
     [
-        ((0.0, 0.0, 0.0), [(-0.2, -0.2), (-0.2, 0.2), (0.3, -0.2), (0.3, 0.2)]),  # what both faces share
+        (
+            (0.0, 0.0, 0.0),
+            [(-0.2, -0.2), (-0.2, 0.2), (0.3, -0.2), (0.3, 0.2)],
+        ),  # what both faces share
         ((0.0, 0.0, np.pi / 2), [(-0.1, -0.2), (-0.1, 0.2), (0.3, -0.2), (0.3, 0.2)]),
     ],
 )
 def test_a_box_stands_on_a_box(turn, corners) -> None:
-    robot, state = lying(Geometry.box((0.3, 0.2, 0.1)), Geometry.box((0.3, 0.2, 0.1)), (0.1, 0.0, 0.2), turn)
+    robot, state = lying(
+        Geometry.box((0.3, 0.2, 0.1)), Geometry.box((0.3, 0.2, 0.1)), (0.1, 0.0, 0.2), turn
+    )
     found = artix.link_contacts(robot, state)
     np.testing.assert_allclose(found.gap, 0.0, atol=1e-15)
     np.testing.assert_allclose(found.normal, [[0.0, 0.0, -1.0]] * 4, atol=1e-15)
@@ -169,7 +214,8 @@ def test_boxes_cross_at_their_edges() -> None:
 
 @pytest.mark.parametrize("kinds", OFTEN, ids="-".join)
 def test_derivatives(kinds: tuple[str, str]) -> None:
-    """Of gaps, normals and points: against differences; finite for parallel shapes at the same place."""
+    """Of gaps, normals and points: against differences; finite for parallel shapes at the same
+    place."""
     robot = paired(*(SHAPES[kind][0] for kind in kinds))
 
     def everything(q, state):
@@ -182,7 +228,9 @@ def test_derivatives(kinds: tuple[str, str]) -> None:
     for k in range(6):
         state = jax.tree.map(lambda x, k=k: x[k], states)
         q = state.joint_position
-        near = jax.vmap(lambda d, q=q, s=state: everything(q + d, s))(jnp.concatenate([step, -step]))
+        near = jax.vmap(lambda d, q=q, s=state: everything(q + d, s))(
+            jnp.concatenate([step, -step])
+        )
         np.testing.assert_allclose(slopes(q, state), (near[:6] - near[6:]).T / 2e-6, atol=1e-8)
     same = artix.neutral_state(robot)
     assert np.all(np.isfinite(slopes(same.joint_position, same)))
@@ -192,11 +240,16 @@ def test_the_nearest_are_taken() -> None:
     robot = artix.robots.load("quadruped").astype("float64")
     robot = artix.select_geometry_pairs(robot, artix.editing.possible_geometry_pairs(robot))
     state = artix.random_state(robot, jax.random.key(0))
-    every, some = artix.link_contacts(robot, state), artix.link_contacts(robot, state, max_contacts=3)
+    every, some = (
+        artix.link_contacts(robot, state),
+        artix.link_contacts(robot, state, max_contacts=3),
+    )
     order = np.argsort(every.gap)[:3]
     for name in ("gap", "pair", "point", "normal", "friction"):
         # Two programs, which may round differently.
-        np.testing.assert_allclose(getattr(some, name), np.asarray(getattr(every, name))[order], rtol=0, atol=1e-15)
+        np.testing.assert_allclose(
+            getattr(some, name), np.asarray(getattr(every, name))[order], rtol=0, atol=1e-15
+        )
     assert int(every.omitted) == 0 == int(some.omitted)
     big = robot.replace(geometry=robot.geometry.replace(size=robot.geometry.size + 1.0))
     assert int(artix.link_contacts(big, state, max_contacts=2).omitted) == 4
@@ -220,7 +273,9 @@ def test_structure() -> None:
     both = artix.attach_articulation(robot, "second", robot, prefix="other_")
     assert both.topology.geometry_pairs == (("a", "b"), ("other_a", "other_b"))
     assert artix.select_geometry(robot, ["a"]).topology.geometry_pairs == ()
-    assert artix.select_geometry(robot, ["a"], sensors=["b"]).topology.geometry_pairs == (("a", "b"),)
+    assert artix.select_geometry(robot, ["a"], sensors=["b"]).topology.geometry_pairs == (
+        ("a", "b"),
+    )
     locked = artix.lock_joints(robot, artix.neutral_state(robot), robot.topology.joint_names)
     assert locked.topology.geometry_pairs == ()
     none = artix.select_geometry_pairs(robot, ())
@@ -230,7 +285,9 @@ def test_structure() -> None:
         artix.link_contacts(robot, artix.neutral_state(robot), max_contacts=0)
     for solver in ("pgs", "tgs", "rk4"):
         with pytest.raises(ValueError, match="has no contacts between links"):
-            artix.step(robot, artix.neutral_state(robot), None, 0.01, artix.SolverOptions(solver=solver))
+            artix.step(
+                robot, artix.neutral_state(robot), None, 0.01, artix.SolverOptions(solver=solver)
+            )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Steps with the nearest contacts of a robot that has shapes all over: those of a robot that has no others."""
+"""Steps with the nearest contacts of a robot that has shapes all over: those of a robot that has no
+others."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def standing(robot: artix.Articulation) -> tuple[artix.State, artix.Control]:
     state = artix.neutral_state(robot).replace(joint_position=bent)
     low = jnp.min(artix.geometry_distances(robot, state, GROUND))
     state = state.replace(root_pose=state.root_pose.at[2].add(1e-4 - low))
-    return state.replace(root_velocity=state.root_velocity.at[1].set(0.3)), artix.Control(drive_target=bent)
+    return state.replace(root_velocity=state.root_velocity.at[1].set(0.3)), artix.Control(
+        drive_target=bent
+    )
 
 
 @pytest.mark.slow
@@ -40,7 +43,9 @@ def test_steps_are_those_of_a_robot_without_the_other_shapes(robots, caplog) -> 
     """Forces, motion and memory over twenty steps, in which the feet land and slide."""
     few, many = robots
     state, control = standing(few)
-    options, every = (artix.SolverOptions(solver="newton", max_ground_contacts=most) for most in (4, None))
+    options, every = (
+        artix.SolverOptions(solver="newton", max_ground_contacts=most) for most in (4, None)
+    )
     with caplog.at_level(logging.WARNING, logger="artix"):
         found = artix.rollout(many, state, control, 0.005, options, num_steps=20, ground=GROUND)
     assert "max_ground_contacts=4 keeps the nearest" in caplog.text
@@ -79,10 +84,15 @@ def test_derivatives_are_those_of_a_robot_without_the_other_shapes(robots) -> No
     def speed(robot, options):
         def value(velocity):
             start = state.replace(joint_velocity=velocity)
-            return jnp.sum(artix.step(robot, start, control, 0.005, options, ground=GROUND).root_velocity)
+            return jnp.sum(
+                artix.step(robot, start, control, 0.005, options, ground=GROUND).root_velocity
+            )
 
         return jax.jit(jax.grad(value))(state.joint_velocity + 0.1)
 
-    found, wanted = speed(many, artix.SolverOptions(max_ground_contacts=4)), speed(few, artix.SolverOptions())
+    found, wanted = (
+        speed(many, artix.SolverOptions(max_ground_contacts=4)),
+        speed(few, artix.SolverOptions()),
+    )
     np.testing.assert_allclose(found, wanted, atol=1e-8)
     assert np.max(np.abs(wanted)) > 1e-3

@@ -17,33 +17,53 @@ SHAPES = {
     "capsule": (Geometry.capsule(0.1, 0.4), 'type="capsule" size="0.1 0.4"'),
     "box": (Geometry.box((0.3, 0.2, 0.1)), 'type="box" size="0.3 0.2 0.1"'),
 }
-PAIRS = [("sphere", "sphere"), ("sphere", "capsule"), ("capsule", "capsule"), ("sphere", "box"), ("box", "capsule")]
+PAIRS = [
+    ("sphere", "sphere"),
+    ("sphere", "capsule"),
+    ("capsule", "capsule"),
+    ("sphere", "box"),
+    ("box", "capsule"),
+]
 
 
 def two_shapes(a: Geometry, b: Geometry) -> artix.Articulation:
-    """A free link with a shape and one that slides along x, y and z and turns about all axes of it."""
+    """A free link with a shape and one that slides along x, y and z and turns about all axes of
+    it."""
     builder = artix.ArticulationBuilder(fixed_base=False, name="pair")
     parent = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1), name="first")
     for k, axis in enumerate((artix.Axis.X, artix.Axis.Y, artix.Axis.Z)):
         joint = artix.Joint.prismatic(axis)
-        parent = builder.add_link(parent, joint, mass=0.1, inertia=(0.1, 0.1, 0.1), name=f"slide_{k}")
-    builder.add_link(parent, artix.Joint.spherical(), mass=1.0, inertia=(0.1, 0.1, 0.1), name="second")
+        parent = builder.add_link(
+            parent, joint, mass=0.1, inertia=(0.1, 0.1, 0.1), name=f"slide_{k}"
+        )
+    builder.add_link(
+        parent, artix.Joint.spherical(), mass=1.0, inertia=(0.1, 0.1, 0.1), name="second"
+    )
     builder.add_geometry("first", a, name="a")
     builder.add_geometry("second", b, name="b")
     return builder.build("float64")
 
 
 @pytest.mark.parametrize(
-    "kinds", slow_besides([("capsule", "capsule"), ("sphere", "box"), ("box", "capsule")], PAIRS), ids="-".join
+    "kinds",
+    slow_besides([("capsule", "capsule"), ("sphere", "box"), ("box", "capsule")], PAIRS),
+    ids="-".join,
 )
 def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
-    """Apart and in touch; where the middle line of a capsule enters a box, both say that they penetrate."""
+    """Apart and in touch; where the middle line of a capsule enters a box, both say that they
+    penetrate."""
     robot = two_shapes(*(SHAPES[kind][0] for kind in kinds))
-    bodies = "".join(f'<body name="{n}" mocap="true"><geom {SHAPES[k][1]}/></body>' for n, k in enumerate(kinds))
+    bodies = "".join(
+        f'<body name="{n}" mocap="true"><geom {SHAPES[k][1]}/></body>' for n, k in enumerate(kinds)
+    )
     model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
     data = mujoco.MjData(model)
-    states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(1), 300))
-    reach = jnp.array([0.9, 0.9, 0.9, 0, 0, 0]) * jax.random.uniform(jax.random.key(2), (300, 6), minval=-1)
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(1), 300)
+    )
+    reach = jnp.array([0.9, 0.9, 0.9, 0, 0, 0]) * jax.random.uniform(
+        jax.random.key(2), (300, 6), minval=-1
+    )
     states = states.replace(joint_position=states.joint_position.at[:, :3].set(reach[:, :3]))
     found = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)))(states)
     frames = jax.vmap(lambda s: artix.frame_pose(robot, s))(states)
@@ -63,14 +83,21 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
         np.testing.assert_allclose(distance, wanted, atol=1e-6)
         if abs(wanted) > 1e-2 and kinds != ("capsule", "capsule"):
             np.testing.assert_allclose(found.point[k, 0], 0.5 * (ends[:3] + ends[3:]), atol=1e-4)
-            np.testing.assert_allclose(found.normal[k, 0], (ends[:3] - ends[3:]) / wanted, atol=1e-4)
+            np.testing.assert_allclose(
+                found.normal[k, 0], (ends[:3] - ends[3:]) / wanted, atol=1e-4
+            )
     assert compared > 200
 
 
 def enters(data: mujoco.MjData, model: mujoco.MjModel) -> bool:
     """Whether the middle line of a capsule, the second shape, passes through a box, the first."""
-    line = data.geom_xpos[1] + np.linspace(-1, 1, 2001)[:, None] * model.geom_size[1, 1] * data.geom_xmat[1, 2::3]
-    inside = np.abs((line - data.geom_xpos[0]) @ data.geom_xmat[0].reshape(3, 3)) <= model.geom_size[0]
+    line = (
+        data.geom_xpos[1]
+        + np.linspace(-1, 1, 2001)[:, None] * model.geom_size[1, 1] * data.geom_xmat[1, 2::3]
+    )
+    inside = (
+        np.abs((line - data.geom_xpos[0]) @ data.geom_xmat[0].reshape(3, 3)) <= model.geom_size[0]
+    )
     return model.geom_type[1] == mujoco.mjtGeom.mjGEOM_CAPSULE and bool(inside.all(axis=1).any())
 
 
@@ -82,7 +109,9 @@ def test_derivatives_of_distances() -> None:
     place = state.joint_position.at[:3].set(jnp.array([0.7, 0.5, -0.4]))
 
     def gap(q):
-        return artix.geometry_pair_distances(robot, state.replace(joint_position=q), (("a", "b"),)).distance[0]
+        return artix.geometry_pair_distances(
+            robot, state.replace(joint_position=q), (("a", "b"),)
+        ).distance[0]
 
     step = 1e-6 * jnp.eye(6)
     near = jax.vmap(gap)(jnp.concatenate([place + step, place - step]))
@@ -91,7 +120,9 @@ def test_derivatives_of_distances() -> None:
     at_rest = artix.neutral_state(balls)
 
     def depth(q):
-        found = artix.geometry_pair_distances(balls, at_rest.replace(joint_position=q), (("a", "b"),))
+        found = artix.geometry_pair_distances(
+            balls, at_rest.replace(joint_position=q), (("a", "b"),)
+        )
         return found.distance[0]
 
     value, slope = jax.value_and_grad(depth)(at_rest.joint_position)
@@ -123,8 +154,13 @@ def test_obstacles_are_like_shapes_of_a_fixed_link() -> None:
     state = artix.random_state(arm, jax.random.key(0))
     wanted = artix.geometry_pair_distances(arm, state, [("palm", "built_in")])
     elsewhere = Geometry.box((0.1, 0.2, 0.3))
-    for obstacles, poses in (({"wall": wall}, None), ({"wall": elsewhere}, {"wall": jnp.asarray(pose)})):
-        found = artix.geometry_pair_distances(arm, state, [("palm", "wall")], obstacles=obstacles, obstacle_poses=poses)
+    for obstacles, poses in (
+        ({"wall": wall}, None),
+        ({"wall": elsewhere}, {"wall": jnp.asarray(pose)}),
+    ):
+        found = artix.geometry_pair_distances(
+            arm, state, [("palm", "wall")], obstacles=obstacles, obstacle_poses=poses
+        )
         for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-12)
     with pytest.raises(ValueError, match="do not move relative to each other"):
@@ -133,5 +169,9 @@ def test_obstacles_are_like_shapes_of_a_fixed_link() -> None:
         artix.geometry_pair_distances(arm, state, [("palm", "palm")], obstacles={"palm": wall})
     with pytest.raises(KeyError, match="there is no obstacle 'door'; choose from: wall"):
         artix.geometry_pair_distances(
-            arm, state, [("palm", "wall")], obstacles={"wall": wall}, obstacle_poses={"door": jnp.asarray(pose)}
+            arm,
+            state,
+            [("palm", "wall")],
+            obstacles={"wall": wall},
+            obstacle_poses={"door": jnp.asarray(pose)},
         )

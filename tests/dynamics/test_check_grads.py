@@ -1,4 +1,5 @@
-"""``jax.test_util.check_grads`` to second order, both modes, of every public function of the dynamics."""
+"""``jax.test_util.check_grads`` to second order, both modes, of every public function of the
+dynamics."""
 
 from __future__ import annotations
 
@@ -55,13 +56,26 @@ OFTEN = ("forward_dynamics",)
 
 @pytest.mark.parametrize("of", ["state", "parameters"])
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in OFTEN else pytest.mark.exhaustive) for n in FUNCTIONS]
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n in OFTEN else pytest.mark.exhaustive)
+        for n in FUNCTIONS
+    ],
 )
 def test_to_second_order(name: str, of: str) -> None:
     rng = np.random.default_rng(3)
-    a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 1, 1], fixed_base=False, armature=0.3, seed=7)
+    a = tree_of(
+        ["spherical_012", "revolute_swing1", "prismatic_y"],
+        [0, 1, 1],
+        fixed_base=False,
+        armature=0.3,
+        seed=7,
+    )
     s = state_at(random_states(a, 1, seed=2), 0)
-    x, w = jnp.asarray(rng.normal(size=a.topology.nv)), jnp.asarray(rng.normal(size=(a.topology.num_links, 6)))
+    x, w = (
+        jnp.asarray(rng.normal(size=a.topology.nv)),
+        jnp.asarray(rng.normal(size=(a.topology.num_links, 6))),
+    )
     values = {key: getattr(a, key) for key in PARAMETERS}
 
     def combined(values, s, x, w):
@@ -70,5 +84,14 @@ def test_to_second_order(name: str, of: str) -> None:
         return flat @ jnp.cos(jnp.arange(1.0, flat.size + 1.0)) / flat.size
 
     jitted = jax.jit(combined)
-    function = (lambda s, x, w: jitted(values, s, x, w)) if of == "state" else lambda v: jitted(v, s, x, w)
-    check_grads(function, (s, x, w) if of == "state" else (values,), order=2, modes=("fwd", "rev"), rtol=1e-4, eps=1e-5)
+    function = (
+        (lambda s, x, w: jitted(values, s, x, w)) if of == "state" else lambda v: jitted(v, s, x, w)
+    )
+    check_grads(
+        function,
+        (s, x, w) if of == "state" else (values,),
+        order=2,
+        modes=("fwd", "rev"),
+        rtol=1e-4,
+        eps=1e-5,
+    )

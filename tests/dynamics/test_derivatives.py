@@ -1,7 +1,8 @@
-"""Derivatives of every public function: exact, the same both ways, and finite at every singular-looking state.
+"""Derivatives of every public function: exact, the same both ways, and finite at every
+singular-looking state.
 
-All functions are differentiated in one program: forwards along a direction in all inputs, backwards from each function
-in turn, and both once more.
+All functions are differentiated in one program: forwards along a direction in all inputs, backwards
+from each function in turn, and both once more.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def outputs(articulation, inputs: dict) -> dict:
     acceleration, wrench, dnu = inputs["acceleration"], inputs["external_force"], inputs["dnu"]
     found = {
         "forward_kinematics": artix.forward_kinematics(a, s),
-        "link_accelerations": artix.frame_acceleration(a, s, acceleration, offset="com", classical=True),
+        "link_accelerations": artix.frame_acceleration(
+            a, s, acceleration, offset="com", classical=True
+        ),
         "dense_jacobian": artix.physx.dense_jacobian(a, s),
         "frame_pose": artix.frame_pose(a, s, "tool", inputs["offset"]),
         "frame_velocity": artix.frame_velocity(a, s, "tool"),
@@ -66,13 +69,19 @@ def outputs(articulation, inputs: dict) -> dict:
     }
     moved = artix.integrate(a, s, dnu)
     found["integrate"] = (moved.root_pose, moved.joint_position)
-    other = s.replace(root_pose=inputs["other_root_pose"], joint_position=inputs["other_joint_position"])
+    other = s.replace(
+        root_pose=inputs["other_root_pose"], joint_position=inputs["other_joint_position"]
+    )
     found["difference"] = artix.difference(a, s, other)
     flat = {
-        name: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(value)]) for name, value in found.items()
+        name: jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(value)])
+        for name, value in found.items()
     }
     # Weights make one number of each function: every entry counts, differently.
-    return {name: value @ jnp.cos(jnp.arange(1.0, value.size + 1.0, dtype=value.dtype)) for name, value in flat.items()}
+    return {
+        name: value @ jnp.cos(jnp.arange(1.0, value.size + 1.0, dtype=value.dtype))
+        for name, value in flat.items()
+    }
 
 
 def together(articulation, inputs):
@@ -102,7 +111,8 @@ def forward(articulation, inputs, directions):
 
 @jax.jit
 def backward(articulation, inputs, direction):
-    """Gradients of all functions, and the derivative along a direction of the gradient of their sum."""
+    """Gradients of all functions, and the derivative along a direction of the gradient of their
+    sum."""
     value, pull = jax.vjp(functools.partial(together, articulation), inputs)
     gradients = jax.vmap(pull)(jnp.eye(value.size, dtype=value.dtype))[0]
     total = jax.grad(lambda x: jnp.sum(together(articulation, x)))
@@ -110,12 +120,15 @@ def backward(articulation, inputs, direction):
 
 
 def case(fixed_base: bool):
-    """An articulation, its inputs, and directions in the state, in each parameter and in all inputs together."""
+    """An articulation, its inputs, and directions in the state, in each parameter and in all inputs
+    together."""
     rng = np.random.default_rng(4)
     a = tree_of(KINDS, PARENTS, fixed_base=fixed_base, armature=0.3, seed=7)
     s = state_at(random_states(a, 1, seed=2), 0)
     n, nv, links = a.topology.num_dofs, a.topology.nv, a.topology.num_links
-    inputs = {name: getattr(a, name) for name in PARAMETERS} | {name: getattr(s, name) for name in STATE}
+    inputs = {name: getattr(a, name) for name in PARAMETERS} | {
+        name: getattr(s, name) for name in STATE
+    }
     inputs |= {
         "acceleration": rng.normal(size=nv),
         "external_force": rng.normal(size=(links, 6)),
@@ -127,7 +140,10 @@ def case(fixed_base: bool):
     inputs = {name: jnp.asarray(value) for name, value in inputs.items()}
     groups = {"state": STATE, **{name: (name,) for name in PARAMETERS}, "all": tuple(inputs)}
     directions = {
-        name: {key: jnp.asarray(rng.normal(size=x.shape) * (key in members)) for key, x in inputs.items()}
+        name: {
+            key: jnp.asarray(rng.normal(size=x.shape) * (key in members))
+            for key, x in inputs.items()
+        }
         for name, members in groups.items()
     }
     stacked = {key: jnp.stack([directions[name][key] for name in groups]) for key in inputs}
@@ -136,7 +152,9 @@ def case(fixed_base: bool):
 
 def relative(found, wanted):
     """Errors relative to the larger of one and the wanted number, each on its own."""
-    return np.abs(np.asarray(found) - np.asarray(wanted)) / np.maximum(1.0, np.abs(np.asarray(wanted)))
+    return np.abs(np.asarray(found) - np.asarray(wanted)) / np.maximum(
+        1.0, np.abs(np.asarray(wanted))
+    )
 
 
 @pytest.mark.exhaustive
@@ -145,17 +163,24 @@ def test_against_central_differences(fixed_base: bool) -> None:
     a, inputs, groups, directions = case(fixed_base)
     names = sorted(outputs(a, inputs))
     first, second = forward(a, inputs, directions)
-    at = {step: values(a, {k: inputs[k][None] + step * directions[k] for k in inputs}) for step in (STEP, -STEP)}
+    at = {
+        step: values(a, {k: inputs[k][None] + step * directions[k] for k in inputs})
+        for step in (STEP, -STEP)
+    }
     wanted = (at[STEP] - at[-STEP]) / (2 * STEP)
     errors = relative(first, wanted)
-    assert {(groups[i], names[j]): errors[i, j] for i, j in zip(*np.nonzero(~(errors <= TOLERANCE)), strict=True)} == {}
+    assert {
+        (groups[i], names[j]): errors[i, j]
+        for i, j in zip(*np.nonzero(~(errors <= TOLERANCE)), strict=True)
+    } == {}
     assert np.count_nonzero(np.asarray(wanted)) > 0.5 * wanted.size
     # The second derivative along everything, against differences of the first.
     whole = len(groups) - 1
     direction = {k: directions[k][whole] for k in inputs}
     repeated = {k: jnp.broadcast_to(v, (len(groups), *v.shape)) for k, v in direction.items()}
     ahead, behind = (
-        forward(a, {k: inputs[k] + step * direction[k] for k in inputs}, repeated)[0][0] for step in (STEP, -STEP)
+        forward(a, {k: inputs[k] + step * direction[k] for k in inputs}, repeated)[0][0]
+        for step in (STEP, -STEP)
     )
     errors = relative(second[whole], (ahead - behind) / (2 * STEP))
     assert {names[j]: errors[j] for j in np.nonzero(~(errors <= 10 * TOLERANCE))[0]} == {}
@@ -170,7 +195,9 @@ def test_forward_equals_reverse(fixed_base: bool) -> None:
     direction = {k: directions[k][-1] for k in inputs}
     gradients, curvatures = backward(a, inputs, direction)
     whole = len(groups) - 1
-    dotted = sum(jnp.sum((gradients[k] * direction[k][None]).reshape(len(names), -1), axis=1) for k in inputs)
+    dotted = sum(
+        jnp.sum((gradients[k] * direction[k][None]).reshape(len(names), -1), axis=1) for k in inputs
+    )
     errors = relative(dotted, first[whole])
     assert {names[j]: errors[j] for j in np.nonzero(~(errors <= 1e-9))[0]} == {}
     curvature = sum(jnp.sum(curvatures[k] * direction[k]) for k in inputs)
@@ -208,9 +235,15 @@ def test_finite_at_singular_looking_states(fixed_base: bool) -> None:
         parts["first"], parts["second"] = (part.T for part in forward(a, x, directions))
         gradients, curvatures = backward(a, x, direction)
         parts |= {f"gradient to {key}": leaf for key, leaf in gradients.items()}
-        bad += [(label, "curvature", key) for key, leaf in curvatures.items() if not np.all(np.isfinite(leaf))]
+        bad += [
+            (label, "curvature", key)
+            for key, leaf in curvatures.items()
+            if not np.all(np.isfinite(leaf))
+        ]
         for what, part in parts.items():
             finite = np.isfinite(np.asarray(part)).reshape(len(names), -1).all(axis=1)
-            bad += [(label, what, name) for name, good in zip(names, finite, strict=True) if not good]
+            bad += [
+                (label, what, name) for name, good in zip(names, finite, strict=True) if not good
+            ]
     assert bad == []
     assert len(groups) == 11

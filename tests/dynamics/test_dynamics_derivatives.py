@@ -1,4 +1,5 @@
-"""Closed-form derivatives of the dynamics: against Pinocchio and finite differences, and under JAX's transformations."""
+"""Closed-form derivatives of the dynamics: against Pinocchio and finite differences, and under
+JAX's transformations."""
 
 from __future__ import annotations
 
@@ -15,22 +16,36 @@ from tests.support.bases import BASES_FIXED_WEEKLY
 from tests.support.models import nu_of, random_states, state_at, tree_of, with_nu
 from tests.support.oracles import ROBOT_FILES
 
-#: Every kind of joint but those with two free axes, along whose velocities ``integrate`` does not move exactly.
-KINDS = ["spherical_012", "revolute_swing1", "prismatic_y", "fixed", "revolute_twist", "spherical_1"]
+#: Every kind of joint but those with two free axes, along whose velocities ``integrate`` does not
+#: move exactly.
+KINDS = [
+    "spherical_012",
+    "revolute_swing1",
+    "prismatic_y",
+    "fixed",
+    "revolute_twist",
+    "spherical_1",
+]
 PARENTS = [0, 1, 1, 2, 3, 2]
 ON_PINOCCHIO = [
-    *(pytest.param(name, marks=pytest.mark.slow) for name in ("spherical", "panda", "anymal_b", "helical")),
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("spherical", "panda", "anymal_b", "helical")
+    ),
     pytest.param("g1", marks=pytest.mark.exhaustive),
     pytest.param("talos", marks=pytest.mark.exhaustive),
     pytest.param("tiago", marks=pytest.mark.exhaustive),
-    # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward dynamics meaningless.
+    # Not iCub: massless fingers make its mass matrix singular (condition 1e17), and forward
+    # dynamics meaningless.
 ]
 
 
 def relative(found, wanted) -> float:
     """Largest error relative to the largest number."""
     wanted = np.asarray(wanted)
-    return float(np.max(np.abs(np.asarray(found) - wanted)) / max(1.0, np.max(np.abs(wanted), initial=0.0)))
+    return float(
+        np.max(np.abs(np.asarray(found) - wanted)) / max(1.0, np.max(np.abs(wanted), initial=0.0))
+    )
 
 
 def robot_of(name: str, *, fixed_base: bool):
@@ -46,14 +61,20 @@ def case(articulation: artix.Articulation, seed: int = 2):
     """A state, an [nv] array and wrenches."""
     rng, topology = np.random.default_rng(seed), articulation.topology
     state = state_at(random_states(articulation, 1, seed=seed), 0)
-    return state, jnp.asarray(rng.normal(size=topology.nv)), jnp.asarray(rng.normal(size=(topology.num_links, 6)))
+    return (
+        state,
+        jnp.asarray(rng.normal(size=topology.nv)),
+        jnp.asarray(rng.normal(size=(topology.num_links, 6))),
+    )
 
 
 @functools.cache
 def small_tree(fixed_base: bool) -> artix.Articulation:
     """A branching tree with armature and links that gravity pulls at less or not at all."""
     scales = [1.0, 0.5, 1.0, 0.0, 1.0, 0.3, 1.0]
-    return tree_of(KINDS, PARENTS, fixed_base=fixed_base, armature=0.3, gravity_scale=scales, seed=5)
+    return tree_of(
+        KINDS, PARENTS, fixed_base=fixed_base, armature=0.3, gravity_scale=scales, seed=5
+    )
 
 
 def along_configuration(articulation, state):
@@ -73,21 +94,34 @@ def test_first_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> No
     state, x, _ = case(a)
     oracle = oracles.Oracle.at(model, a, state)
     found = jax.jit(artix.inverse_dynamics_derivatives)(a, state, x)
-    for have, wanted in zip(found, oracle_derivatives.inverse_dynamics_derivatives(oracle, x), strict=True):
+    for have, wanted in zip(
+        found, oracle_derivatives.inverse_dynamics_derivatives(oracle, x), strict=True
+    ):
         assert relative(have, wanted) <= 1e-12
     force = artix.inverse_dynamics(a, state, x)
     back = oracle_derivatives.to_pinocchio(oracle, found, force, x)
-    for have, wanted in zip(back, oracle_derivatives.pinocchio_rnea_derivatives(oracle, x), strict=True):
+    for have, wanted in zip(
+        back, oracle_derivatives.pinocchio_rnea_derivatives(oracle, x), strict=True
+    ):
         assert relative(have, wanted) <= 1e-12
     found = jax.jit(artix.forward_dynamics_derivatives)(a, state, force)
-    for have, wanted in zip(found, oracle_derivatives.forward_dynamics_derivatives(oracle, force), strict=True):
+    for have, wanted in zip(
+        found, oracle_derivatives.forward_dynamics_derivatives(oracle, force), strict=True
+    ):
         assert relative(have, wanted) <= 1e-9
 
 
 @pytest.mark.slow
 @BASES_FIXED_WEEKLY
 @pytest.mark.parametrize(
-    "robot", ["panda", *(pytest.param(name, marks=pytest.mark.slow) for name in ("anymal_b", "helical", "spherical"))]
+    "robot",
+    [
+        "panda",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("anymal_b", "helical", "spherical")
+        ),
+    ],
 )
 def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> None:
     """Against differences of fourth order of Pinocchio's first derivatives."""
@@ -113,7 +147,8 @@ def test_second_derivatives_against_pinocchio(robot: str, fixed_base: bool) -> N
 @pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_against_differences(fixed_base: bool) -> None:
-    """What Pinocchio does not have in this form: wrenches, gravity scales, links, centroidal momentum."""
+    """What Pinocchio does not have in this form: wrenches, gravity scales, links, centroidal
+    momentum."""
     a = small_tree(fixed_base)
     state, x, w = case(a)
     nv, moved, sped = a.topology.nv, along_configuration(a, state), along_velocity(a, state)
@@ -125,13 +160,18 @@ def test_against_differences(fixed_base: bool) -> None:
             assert relative(by_velocity, oracle_derivatives.differences(jitted, sped, nv)) <= 1e-9
 
     check(
-        lambda s: artix.inverse_dynamics(a, s, x, w), *jax.jit(artix.inverse_dynamics_derivatives)(a, state, x, w)[:2]
+        lambda s: artix.inverse_dynamics(a, s, x, w),
+        *jax.jit(artix.inverse_dynamics_derivatives)(a, state, x, w)[:2],
     )
     check(
-        lambda s: artix.forward_dynamics(a, s, x, w), *jax.jit(artix.forward_dynamics_derivatives)(a, state, x, w)[:2]
+        lambda s: artix.forward_dynamics(a, s, x, w),
+        *jax.jit(artix.forward_dynamics_derivatives)(a, state, x, w)[:2],
     )
     check(lambda s: artix.gravity_compensation(a, s), jax.jit(artix.gravity_derivatives)(a, state))
-    check(lambda s: artix.frame_velocity(a, s, offset="com"), *artix.frame_velocity_derivatives(a, state, offset="com"))
+    check(
+        lambda s: artix.frame_velocity(a, s, offset="com"),
+        *artix.frame_velocity_derivatives(a, state, offset="com"),
+    )
     links = artix.frame_acceleration_derivatives(a, state, x, offset="com", classical=True)
     check(lambda s: artix.frame_acceleration(a, s, x, offset="com", classical=True), *links[:2])
     centroidal = jax.jit(artix.centroidal_derivatives)(a, state, x)
@@ -150,12 +190,17 @@ def test_against_differences(fixed_base: bool) -> None:
 
 def test_halves_of_a_linearization() -> None:
     """The velocity after a step changes as forward dynamics do."""
-    a, dt = tree_of(["revolute_swing1", "prismatic_y"], [0, 1], fixed_base=False, armature=0.3), 0.01
+    a, dt = (
+        tree_of(["revolute_swing1", "prismatic_y"], [0, 1], fixed_base=False, armature=0.3),
+        0.01,
+    )
     state, force, _ = case(a)
     nv, linear = a.topology.nv, artix.linearize(a, state, force, dt)
     by = artix.forward_dynamics_derivatives(a, state, force)
     np.testing.assert_allclose(linear.state_matrix[nv:, :nv], dt * by.configuration, atol=1e-12)
-    np.testing.assert_allclose(linear.state_matrix[nv:, nv:], np.eye(nv) + dt * by.velocity, atol=1e-12)
+    np.testing.assert_allclose(
+        linear.state_matrix[nv:, nv:], np.eye(nv) + dt * by.velocity, atol=1e-12
+    )
     np.testing.assert_allclose(linear.input_matrix[nv:], dt * by.force, atol=1e-12)
 
 
@@ -196,10 +241,14 @@ def test_factors_and_solves(fixed_base: bool) -> None:
     np.testing.assert_array_equal(upper, np.triu(upper))
     np.testing.assert_array_equal(np.diagonal(upper), 1)
     np.testing.assert_allclose(upper * diagonal[None] @ upper.T, matrix, atol=1e-13)
-    np.testing.assert_allclose(artix.mass_matrix_inverse(a, state) @ matrix, np.eye(len(matrix)), atol=1e-12)
+    np.testing.assert_allclose(
+        artix.mass_matrix_inverse(a, state) @ matrix, np.eye(len(matrix)), atol=1e-12
+    )
     np.testing.assert_allclose(matrix @ artix.mass_matrix_solve(a, state, x), x, atol=1e-12)
     bare = artix.mass_matrix(a, state)
-    np.testing.assert_allclose(bare @ artix.mass_matrix_solve(a, state, x, armature=False), x, atol=1e-11)
+    np.testing.assert_allclose(
+        bare @ artix.mass_matrix_solve(a, state, x, armature=False), x, atol=1e-11
+    )
 
 
 @pytest.mark.slow
@@ -216,13 +265,16 @@ def test_factors_of_a_long_chain_and_of_branches() -> None:
         state, x, _ = case(a)
         matrix = np.asarray(artix.mass_matrix(a, state, armature=True))
         found = jax.jit(artix.mass_matrix_solve)(a, state, x)
-        np.testing.assert_allclose(found, np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-9 * np.max(np.abs(found)))
+        np.testing.assert_allclose(
+            found, np.linalg.solve(matrix, x), rtol=1e-9, atol=1e-9 * np.max(np.abs(found))
+        )
 
 
 @pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
-    """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same programs."""
+    """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same
+    programs."""
     from artix.dynamics import inverse
     from artix.dynamics.mass_matrix import inertia_matrix
     from artix.kinematics.forward import kinematics
@@ -233,7 +285,9 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
     state, x, w = case(a)
 
     def ruled(a, s, x, w):
-        return jnp.concatenate([artix.inverse_dynamics(a, s, x, w), jnp.ravel(artix.mass_matrix(a, s))])
+        return jnp.concatenate(
+            [artix.inverse_dynamics(a, s, x, w), jnp.ravel(artix.mass_matrix(a, s))]
+        )
 
     def plain(a, s, x, w):
         force = inverse._inverse_dynamics(True, a, s, x, w)
@@ -242,16 +296,21 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
 
     weights = jnp.cos(jnp.arange(1.0, ruled(a, state, x, w).size + 1.0))
     gradients = [
-        jax.jit(jax.grad(lambda *inputs, f=f: f(*inputs) @ weights, argnums=(0, 1, 2, 3)))(a, state, x, w)
+        jax.jit(jax.grad(lambda *inputs, f=f: f(*inputs) @ weights, argnums=(0, 1, 2, 3)))(
+            a, state, x, w
+        )
         for f in (ruled, plain)
     ]
     for one, other in zip(*map(jax.tree.leaves, gradients), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-11 * max(1.0, np.max(np.abs(other), initial=0.0)))
+        np.testing.assert_allclose(
+            one, other, atol=1e-11 * max(1.0, np.max(np.abs(other), initial=0.0))
+        )
 
 
 @pytest.mark.slow
 def test_unused_parts_are_not_computed() -> None:
-    """The gradient by the velocity of a known articulation needs no program for parameters; no loop anywhere."""
+    """The gradient by the velocity of a known articulation needs no program for parameters; no loop
+    anywhere."""
     a = small_tree(True).astype("float32")
     state, x, _ = case(a)
 
@@ -268,8 +327,12 @@ def test_unused_parts_are_not_computed() -> None:
 @pytest.mark.slow
 def test_mixed_fleets_differentiate() -> None:
     """Different trees in one fleet have the derivatives that each has on its own."""
-    arms = [tree_of(["revolute_twist", "prismatic_x"], [0, 1], fixed_base=True, armature=0.1, seed=1)]
-    arms.append(tree_of(["revolute_swing1", "revolute_twist", "fixed"], [0, 1, 1], fixed_base=False, seed=2))
+    arms = [
+        tree_of(["revolute_twist", "prismatic_x"], [0, 1], fixed_base=True, armature=0.1, seed=1)
+    ]
+    arms.append(
+        tree_of(["revolute_swing1", "revolute_twist", "fixed"], [0, 1, 1], fixed_base=False, seed=2)
+    )
     fleet = artix.Fleet(arms)
     states = [state_at(random_states(arm, 1, seed=k), 0) for k, arm in enumerate(arms)]
     padded = fleet.stack_states(states)
@@ -283,4 +346,6 @@ def test_mixed_fleets_differentiate() -> None:
         alone = jax.grad(loss, argnums=1)(arm, state)
         n = arm.topology.num_dofs
         for name in ("joint_position", "joint_velocity"):
-            np.testing.assert_allclose(getattr(together, name)[k, :n], getattr(alone, name), atol=1e-10)
+            np.testing.assert_allclose(
+                getattr(together, name)[k, :n], getattr(alone, name), atol=1e-10
+            )

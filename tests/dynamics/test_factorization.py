@@ -54,17 +54,27 @@ def test_factors_of_random_trees(seed: int, size: int) -> None:
     for factors in (eliminate(paths, jnp.triu(matrix), added), halved):
         upper, diagonal = factors.upper, 1 / factors.inverse_diagonal
         np.testing.assert_allclose(upper @ jnp.diag(diagonal) @ upper.T, whole, atol=1e-12 * size)
-        np.testing.assert_allclose(upper @ factors.solve_upper(jnp.eye(size)), np.eye(size), atol=1e-11)
-        np.testing.assert_allclose(factors.solve_upper_transposed(jnp.eye(size)), np.linalg.inv(upper.T), atol=1e-11)
-        np.testing.assert_allclose(factorization.inverse_of(factors), np.linalg.inv(whole), atol=1e-11)
+        np.testing.assert_allclose(
+            upper @ factors.solve_upper(jnp.eye(size)), np.eye(size), atol=1e-11
+        )
+        np.testing.assert_allclose(
+            factors.solve_upper_transposed(jnp.eye(size)), np.linalg.inv(upper.T), atol=1e-11
+        )
+        np.testing.assert_allclose(
+            factorization.inverse_of(factors), np.linalg.inv(whole), atol=1e-11
+        )
         np.testing.assert_allclose(upper, halved.upper, atol=1e-12)
         right = jnp.asarray(np.random.default_rng(seed).normal(size=(size, 3)))
         wanted = np.linalg.solve(whole, right)
-        np.testing.assert_allclose(factorization.solve(factors, right[:, 0]), wanted[:, 0], atol=1e-12)
+        np.testing.assert_allclose(
+            factorization.solve(factors, right[:, 0]), wanted[:, 0], atol=1e-12
+        )
         np.testing.assert_allclose(factorization.solve_columns(factors, right), wanted, atol=1e-12)
         half = factorization.half_solve(factors, right.T)
         np.testing.assert_allclose(half @ half.T, right.T @ wanted, atol=1e-11)
-        np.testing.assert_allclose(factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12)
+        np.testing.assert_allclose(
+            factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12
+        )
 
 
 @pytest.mark.slow
@@ -107,7 +117,9 @@ def all_trees_are_deep(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[],
 
 @pytest.mark.slow
 @BASES_FIXED_WEEKLY
-def test_articulated_bodies_move_as_their_elimination_does(fixed_base: bool, all_trees_are_deep) -> None:
+def test_articulated_bodies_move_as_their_elimination_does(
+    fixed_base: bool, all_trees_are_deep
+) -> None:
     articulation = zoo(fixed_base=fixed_base, armature=0.2)
     states = random_states(articulation, 3)
     force = jnp.ones(articulation.topology.nv)
@@ -144,7 +156,9 @@ def test_articulated_bodies_solve_in_parts() -> None:
 
     def parts(state: artix.State, rights: Array):
         motions, _, inertias, added = mass_product(articulation, kinematics(articulation, state))
-        factors = factorization.factorize_articulated(articulation.topology, motions, inertias, added)
+        factors = factorization.factorize_articulated(
+            articulation.topology, motions, inertias, added
+        )
         half = factorization.half_solve(factors, rights)
         alike = jax.vmap(lambda right: factorization.solve(factors, right))(rights)
         return factors, half, factorization.finish_solve(factors, half[0]), alike
@@ -159,19 +173,24 @@ def test_articulated_bodies_solve_in_parts() -> None:
     np.testing.assert_allclose(solution, wanted[0], atol=1e-11 * np.abs(wanted).max())
     np.testing.assert_allclose(solutions, wanted, atol=1e-11 * np.abs(wanted).max())
     batch = jax.vmap(parts, (0, None))(jax.tree.map(lambda x: x[None], state), rights)
-    for a, b in zip(jax.tree.leaves(batch), jax.tree.leaves((factors, half, solution, solutions)), strict=True):
+    for a, b in zip(
+        jax.tree.leaves(batch), jax.tree.leaves((factors, half, solution, solutions)), strict=True
+    ):
         np.testing.assert_allclose(a[0], b, atol=1e-11 * float(jnp.max(jnp.abs(b))))
 
 
 @pytest.mark.slow
 @BASES
 def test_a_chain_of_64_in_float32(fixed_base: bool) -> None:
-    """Halving, of matrices that are as wrong as all of float32, is wrong by 5e-4 to 2e-3 in such chains."""
+    """Halving, of matrices that are as wrong as all of float32, is wrong by 5e-4 to 2e-3 in such
+    chains."""
     exact = tree_of(["revolute_twist", "revolute_swing1"] * 32, range(64), fixed_base=fixed_base)
     states = random_states(exact, 8)
     single = jax.tree.map(lambda x: x.astype(jnp.float32), (exact, states))
     wanted, found = (
-        jax.jit(jax.vmap(lambda s, a=a: artix.forward_dynamics(a, s, jnp.ones(a.topology.nv, a.dtype))))(states)
+        jax.jit(
+            jax.vmap(lambda s, a=a: artix.forward_dynamics(a, s, jnp.ones(a.topology.nv, a.dtype)))
+        )(states)
         for a, states in ((exact, states), single)
     )
     assert factorization._is_deep(exact.topology, True)
@@ -180,7 +199,15 @@ def test_a_chain_of_64_in_float32(fixed_base: bool) -> None:
     assert wrong.max() < 4e-4
 
 
-BATCHED = ("root_pose", "joint_position", "joint_velocity", "link_mass", "armature", "gravity", "force")
+BATCHED = (
+    "root_pose",
+    "joint_position",
+    "joint_velocity",
+    "link_mass",
+    "armature",
+    "gravity",
+    "force",
+)
 
 
 @pytest.mark.parametrize("what", slow_besides(["joint_position", "link_mass", "force"], BATCHED))
@@ -201,7 +228,9 @@ def test_a_batch_of_one_argument_alone(what: str) -> None:
 
     scales, move = jnp.asarray([1.0, 1.3, 0.7]), jax.jit(moved)
     wanted = jnp.stack([move(scale) for scale in scales])
-    np.testing.assert_allclose(jax.jit(jax.vmap(moved))(scales), wanted, atol=1e-10 * float(jnp.max(jnp.abs(wanted))))
+    np.testing.assert_allclose(
+        jax.jit(jax.vmap(moved))(scales), wanted, atol=1e-10 * float(jnp.max(jnp.abs(wanted)))
+    )
 
 
 @pytest.mark.slow
@@ -230,7 +259,9 @@ def test_levels_are_slices_of_the_order() -> None:
     # Two paths from one root: one of four entries below it, one of two.
     paths = Paths((-1, 0, 0, 1, 2, 3, 5))
     assert paths.levels == ((0,), (1, 2), (3, 4), (5,), (6,))
-    assert [paths.order[level].tolist() for level in paths.slices] == [list(level) for level in paths.levels]
+    assert [paths.order[level].tolist() for level in paths.slices] == [
+        list(level) for level in paths.levels
+    ]
     assert paths.parents(2).tolist() == [0, 1]
 
 
@@ -238,7 +269,10 @@ def test_levels_are_slices_of_the_order() -> None:
     ("function", "length"),
     [(artix.forward_dynamics, length) for length in (4, 16)]
     + [pytest.param(artix.forward_dynamics, length, marks=pytest.mark.slow) for length in (8, 12)]
-    + [pytest.param(artix.forward_dynamics_derivatives, length, marks=pytest.mark.slow) for length in (4, 8)],
+    + [
+        pytest.param(artix.forward_dynamics_derivatives, length, marks=pytest.mark.slow)
+        for length in (4, 8)
+    ],
 )
 def test_the_algorithm_is_that_of_fewer_operations(
     function: Callable[..., object], length: int, monkeypatch: pytest.MonkeyPatch

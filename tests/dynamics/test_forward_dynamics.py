@@ -1,4 +1,5 @@
-"""Forward dynamics: against Pinocchio's articulated-body algorithm, as the inverse of inverse dynamics, and its gradient."""
+"""Forward dynamics: against Pinocchio's articulated-body algorithm, as the inverse of inverse
+dynamics, and its gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.support.marks import slow_besides
 from tests.support.models import random_states, state_at, zoo
 from tests.support.oracles import ROBOT_FILES
 
-# Ten times the tolerance of other quantities and more, because a solve amplifies round-off by the mass matrix's condition.
+# Ten times the tolerance of other quantities and more, because a solve amplifies round-off by the
+# mass matrix's condition.
 TOLERANCE = 1e-10
 
 
@@ -23,7 +25,11 @@ def arguments(articulation: artix.Articulation, seed: int = 0):
     rng, topology = np.random.default_rng(seed), articulation.topology
     state = state_at(random_states(articulation, 1, seed=seed), 0)
     force, wrench = rng.normal(size=topology.nv), rng.normal(size=(topology.num_links, 6))
-    return state, jnp.asarray(10 * force, articulation.dtype), jnp.asarray(wrench, articulation.dtype)
+    return (
+        state,
+        jnp.asarray(10 * force, articulation.dtype),
+        jnp.asarray(wrench, articulation.dtype),
+    )
 
 
 @BASES
@@ -61,12 +67,19 @@ def test_gradient_in_state_and_parameters() -> None:
 
     def loss(position, velocity, mass):
         moved = state.replace(joint_position=position, joint_velocity=velocity)
-        return jnp.sum(artix.forward_dynamics(articulation.replace(link_mass=mass), moved, force) ** 2)
+        return jnp.sum(
+            artix.forward_dynamics(articulation.replace(link_mass=mass), moved, force) ** 2
+        )
 
     point = (state.joint_position, state.joint_velocity, articulation.link_mass)
     gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*point)
     evaluate, step = jax.jit(loss), 1e-6
     for k, gradient in enumerate(gradients):
         direction = jnp.asarray(np.random.default_rng(k).normal(size=gradient.shape))
-        ends = [evaluate(*(x + (s * step * direction if i == k else 0) for i, x in enumerate(point))) for s in (1, -1)]
-        np.testing.assert_allclose(jnp.vdot(gradient, direction), (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+        ends = [
+            evaluate(*(x + (s * step * direction if i == k else 0) for i, x in enumerate(point)))
+            for s in (1, -1)
+        ]
+        np.testing.assert_allclose(
+            jnp.vdot(gradient, direction), (ends[0] - ends[1]) / (2 * step), rtol=1e-6
+        )

@@ -1,4 +1,5 @@
-"""Gravity scaled for each link, where welded links have scales of their own, against MuJoCo's ``gravcomp``."""
+"""Gravity scaled for each link, where welded links have scales of their own, against MuJoCo's
+``gravcomp``."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def test_forces_that_hold_welded_links_of_different_gravity_scale() -> None:
     pose[3:] /= np.linalg.norm(pose[3:])
     data.qpos[:] = [*pose[:3], pose[6], *pose[3:6], *joints]
     mujoco.mj_forward(model, data)
-    wanted = (data.qfrc_bias - data.qfrc_gravcomp)[[0, 1, 2, 6, 7]]  # the root's torque is about another point
+    wanted = (data.qfrc_bias - data.qfrc_gravcomp)[
+        [0, 1, 2, 6, 7]
+    ]  # the root's torque is about another point
 
     robot = artix.load_mjcf(MODEL, dtype="float64")
     state = artix.State(jnp.asarray(pose), jnp.zeros(6), jnp.asarray(joints), jnp.zeros(2))
@@ -42,5 +45,7 @@ def test_forces_that_hold_welded_links_of_different_gravity_scale() -> None:
         "compensation": artix.gravity_compensation(robot, state),
     }
     for name, force in found.items():
-        np.testing.assert_allclose(force[np.array([0, 1, 2, 6, 7])], wanted, rtol=0, atol=1e-13, err_msg=name)
+        np.testing.assert_allclose(
+            force[np.array([0, 1, 2, 6, 7])], wanted, rtol=0, atol=1e-13, err_msg=name
+        )
     np.testing.assert_allclose(found["as an argument"], found["compensation"], rtol=0, atol=1e-13)

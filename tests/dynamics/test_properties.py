@@ -1,4 +1,5 @@
-"""Identities between the quantities, on trees of every joint kind with parameters and states that hypothesis draws.
+"""Identities between the quantities, on trees of every joint kind with parameters and states that
+hypothesis draws.
 
 One tree has one topology, so every example runs the same compiled program.
 """
@@ -23,7 +24,8 @@ STEP = 1e-5
 
 
 def assert_equal(pairs: dict, tolerance: float) -> None:
-    """Fails with all pairs (found, wanted) whose error exceeds the tolerance, relative to the largest wanted entry."""
+    """Fails with all pairs (found, wanted) whose error exceeds the tolerance, relative to the
+    largest wanted entry."""
     excess = {}
     for name, (found, wanted) in pairs.items():
         found, wanted = np.asarray(found), np.asarray(wanted)
@@ -41,7 +43,11 @@ def draw(seed: int, *, fixed_base: bool, two_axes: bool, count: int = 2):
     size = (len(JOINT_KINDS) if two_axes else len(JOINT_KINDS) - 3) + 1
     scales = [0.0 if k % 5 == 3 else 1.0 + 0.1 * (k % 3) for k in range(size)]
     articulation = zoo(
-        fixed_base=fixed_base, two_axes=two_axes, seed=seed, armature=float(rng.uniform(0.1, 1.0)), gravity_scale=scales
+        fixed_base=fixed_base,
+        two_axes=two_axes,
+        seed=seed,
+        armature=float(rng.uniform(0.1, 1.0)),
+        gravity_scale=scales,
     )
     states = random_states(articulation, count, seed)
     accelerations = jnp.asarray(rng.normal(size=(count, articulation.topology.nv)))
@@ -75,7 +81,10 @@ def _algebra(articulation, states, accelerations, wrenches):
             "armature on the diagonal": (heavy - mass, armature),
             "M symmetric": (mass, mass.T),
             "c + g = bias": (coriolis + gravity, bias),
-            "ID(a) = M a + bias": (artix.inverse_dynamics(a, s, acceleration), heavy @ acceleration + bias),
+            "ID(a) = M a + bias": (
+                artix.inverse_dynamics(a, s, acceleration),
+                heavy @ acceleration + bias,
+            ),
             "ID without armature": (
                 artix.inverse_dynamics(a, s, acceleration, wrench, armature=False),
                 mass @ acceleration + bias - external,
@@ -83,7 +92,10 @@ def _algebra(articulation, states, accelerations, wrenches):
             "J^T w": (external, jacobian.T @ wrench[rows:].reshape(-1)),
             "A nu = h": (matrix @ nu, artix.centroidal_momentum(a, s)),
             "A = m J_com": (matrix[:3], total * artix.center_of_mass_jacobian(a, s)),
-            "frame velocity = J nu": (artix.frame_velocity(a, s, "tool"), artix.frame_jacobian(a, s, "tool") @ nu),
+            "frame velocity = J nu": (
+                artix.frame_velocity(a, s, "tool"),
+                artix.frame_jacobian(a, s, "tool") @ nu,
+            ),
             "coriolis is quadratic": (
                 artix.coriolis_compensation(a, with_nu(a, s, -2 * nu)),
                 4 * coriolis,
@@ -93,11 +105,15 @@ def _algebra(articulation, states, accelerations, wrenches):
                 4 * momentum_bias,
             ),
             "rate(velocity(rate)) = rate": (
-                artix.joint_rate_from_velocity(a, s, artix.joint_velocity_from_rate(a, s, s.joint_velocity)),
+                artix.joint_rate_from_velocity(
+                    a, s, artix.joint_velocity_from_rate(a, s, s.joint_velocity)
+                ),
                 s.joint_velocity,
             ),
             "velocity(rate(velocity)) = velocity": (
-                artix.joint_velocity_from_rate(a, s, artix.joint_rate_from_velocity(a, s, s.joint_velocity)),
+                artix.joint_velocity_from_rate(
+                    a, s, artix.joint_rate_from_velocity(a, s, s.joint_velocity)
+                ),
                 s.joint_velocity,
             ),
         }
@@ -125,7 +141,8 @@ def test_algebra(fixed_base: bool, seed: int) -> None:
 
 @jax.jit
 def _rates(articulation, states, accelerations):
-    """Quantities and central differences along a motion with the states' velocities and given accelerations."""
+    """Quantities and central differences along a motion with the states' velocities and given
+    accelerations."""
     a = articulation
 
     def quantities(s):
@@ -138,14 +155,18 @@ def _rates(articulation, states, accelerations):
             "potential": artix.potential_energy(a, s),
             "kinetic": artix.kinetic_energy(a, s, armature=True),
             "q": s.joint_position,
-            **{axes: artix.frame_jacobian(a, s, "tool", axes=axes) for axes in ("world_aligned", "local", "world")},
+            **{
+                axes: artix.frame_jacobian(a, s, "tool", axes=axes)
+                for axes in ("world_aligned", "local", "world")
+            },
         }
 
     def one(s, acceleration):
         nu = nu_of(a, s)
 
         def moved(time):
-            # The mid-point velocity carries the configuration: the path has the wanted acceleration to O(time^2).
+            # The mid-point velocity carries the configuration: the path has the wanted acceleration
+            # to O(time^2).
             there = artix.integrate(a, s, time * (nu + 0.5 * time * acceleration))
             return quantities(with_nu(a, there, nu + time * acceleration))
 
@@ -165,12 +186,18 @@ def _rates(articulation, states, accelerations):
             ),
             "momentum": (rate["momentum"], matrix @ acceleration + bias),
             "centre of mass": (rate["center"], artix.center_of_mass_jacobian(a, s) @ nu),
-            "gravity is the gradient of the potential": (rate["potential"], artix.gravity_compensation(a, s) @ nu),
+            "gravity is the gradient of the potential": (
+                rate["potential"],
+                artix.gravity_compensation(a, s) @ nu,
+            ),
             "power": (rate["kinetic"] + rate["potential"], force @ nu),
             "joint rates": (rate["q"], artix.joint_rate_from_velocity(a, s, s.joint_velocity)),
         }
         for axes in ("world_aligned", "local", "world"):
-            pairs[f"frame Jacobian, {axes}"] = (rate[axes], artix.frame_jacobian_rate(a, s, "tool", axes=axes))
+            pairs[f"frame Jacobian, {axes}"] = (
+                rate[axes],
+                artix.frame_jacobian_rate(a, s, "tool", axes=axes),
+            )
         return pairs
 
     return jax.vmap(one)(states, accelerations)
@@ -233,14 +260,25 @@ def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
     assert ours.link_names != theirs.link_names
     dofs = [theirs.dof_names.index(name) for name in ours.dof_names]
     base = list(range(ours.num_base_dofs))
-    nv, links = base + [len(base) + dof for dof in dofs], [theirs.link_names.index(name) for name in ours.link_names]
+    nv, links = (
+        base + [len(base) + dof for dof in dofs],
+        [theirs.link_names.index(name) for name in ours.link_names],
+    )
     state = state_at(random_states(first, 1), 0)
     order = np.argsort(dofs)
-    other = state.replace(joint_position=state.joint_position[order], joint_velocity=state.joint_velocity[order])
+    other = state.replace(
+        joint_position=state.joint_position[order], joint_velocity=state.joint_velocity[order]
+    )
     assert_equal(
         {
-            "poses": (artix.frame_pose(second, other)[np.array(links)], artix.frame_pose(first, state)),
-            "mass": (artix.mass_matrix(second, other)[np.ix_(nv, nv)], artix.mass_matrix(first, state)),
+            "poses": (
+                artix.frame_pose(second, other)[np.array(links)],
+                artix.frame_pose(first, state),
+            ),
+            "mass": (
+                artix.mass_matrix(second, other)[np.ix_(nv, nv)],
+                artix.mass_matrix(first, state),
+            ),
             "bias": (artix.bias_force(second, other)[np.array(nv)], artix.bias_force(first, state)),
         },
         1e-12,
@@ -250,7 +288,8 @@ def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
 @pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
-    """Merging by hand a link that a fixed joint attaches changes nothing but the number of links."""
+    """Merging by hand a link that a fixed joint attaches changes nothing but the number of
+    links."""
     split = tree_of(["revolute_swing2", "fixed", "spherical_012"], [0, 1, 1], fixed_base=fixed_base)
     split = split.replace(gravity_scale=jnp.ones(4))
     names = list(split.topology.link_names)
@@ -259,13 +298,23 @@ def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
     def transform(pose):
         x, y, z, w = np.asarray(pose[3:])
         rotation = np.eye(3) + 2 * w * _skew([x, y, z]) + 2 * _skew([x, y, z]) @ _skew([x, y, z])
-        return np.block([[rotation, np.asarray(pose[:3])[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+        return np.block(
+            [[rotation, np.asarray(pose[:3])[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]]
+        )
 
-    placement = transform(split.joint_parent_pose[welded]) @ np.linalg.inv(transform(split.joint_child_pose[welded]))
+    placement = transform(split.joint_parent_pose[welded]) @ np.linalg.inv(
+        transform(split.joint_child_pose[welded])
+    )
     parts = []
     for link, frame in ((arm, np.eye(4)), (welded, placement)):
         com = frame @ transform(split.link_com_pose[link])
-        parts.append((float(split.link_mass[link]), com[:3, 3], com[:3, :3] @ split.link_inertia[link] @ com[:3, :3].T))
+        parts.append(
+            (
+                float(split.link_mass[link]),
+                com[:3, 3],
+                com[:3, :3] @ split.link_inertia[link] @ com[:3, :3].T,
+            )
+        )
     mass = sum(part[0] for part in parts)
     center = sum(part[0] * part[1] for part in parts) / mass
     inertia = sum(
@@ -293,7 +342,11 @@ def test_a_fixed_joint_is_a_rigid_weld(fixed_base: bool) -> None:
     }
     assert names[-1] == "link_3"
     assert_equal(
-        {name: (function(merged, state), function(split, state)) for name, function in functions.items()}, 1e-12
+        {
+            name: (function(merged, state), function(split, state))
+            for name, function in functions.items()
+        },
+        1e-12,
     )
 
 
@@ -302,15 +355,25 @@ def _skew(v):
 
 
 def test_jit_vmap_and_scan_agree_with_plain_calls() -> None:
-    articulation = tree_of(["revolute_twist", "spherical_012", "prismatic_y"], [0, 1, 1], fixed_base=False)
+    articulation = tree_of(
+        ["revolute_twist", "spherical_012", "prismatic_y"], [0, 1, 1], fixed_base=False
+    )
     states = random_states(articulation, 3)
     plain = [artix.bias_force(articulation, state_at(states, k)) for k in range(3)]
     batched = jax.jit(jax.vmap(artix.bias_force, (None, 0)))(articulation, states)
-    heavy = jax.vmap(lambda scale: articulation.replace(link_mass=articulation.link_mass * scale))(jnp.arange(1.0, 4.0))
+    heavy = jax.vmap(lambda scale: articulation.replace(link_mass=articulation.link_mass * scale))(
+        jnp.arange(1.0, 4.0)
+    )
     both = jax.vmap(artix.bias_force)(heavy, states)
-    third = artix.bias_force(articulation.replace(link_mass=articulation.link_mass * 3.0), state_at(states, 2))
-    _, scanned = jax.lax.scan(lambda carry, s: (carry, artix.bias_force(articulation, s)), 0, states)
-    assert_equal({"vmap": (batched, plain), "scan": (scanned, plain), "parameters": (both[2], third)}, 1e-12)
+    third = artix.bias_force(
+        articulation.replace(link_mass=articulation.link_mass * 3.0), state_at(states, 2)
+    )
+    _, scanned = jax.lax.scan(
+        lambda carry, s: (carry, artix.bias_force(articulation, s)), 0, states
+    )
+    assert_equal(
+        {"vmap": (batched, plain), "scan": (scanned, plain), "parameters": (both[2], third)}, 1e-12
+    )
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
@@ -331,7 +394,9 @@ def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> N
     articulation = articulation.replace(
         joint_lower_limit=jnp.full(n, -0.3, dtype), joint_upper_limit=jnp.full(n, 0.1, dtype)
     )
-    states = jax.vmap(lambda key: artix.random_state(articulation, key))(jax.random.split(jax.random.key(0), 50))
+    states = jax.vmap(lambda key: artix.random_state(articulation, key))(
+        jax.random.split(jax.random.key(0), 50)
+    )
     assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(states))
     assert np.all((states.joint_position >= -0.3) & (states.joint_position <= 0.1))
     assert np.ptp(states.joint_position) > 0.35
@@ -340,7 +405,8 @@ def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> N
 
 
 def test_a_robot_that_cannot_move() -> None:
-    """Without degrees of freedom, results have axes of length zero, and what holds the robot carries all forces."""
+    """Without degrees of freedom, results have axes of length zero, and what holds the robot
+    carries all forces."""
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(name="base")
     builder.add_link(0, artix.Joint.fixed(), mass=2.0, inertia=(0.1, 0.2, 0.3), name="tool")
@@ -355,7 +421,10 @@ def test_a_robot_that_cannot_move() -> None:
         "inertias": (artix.dynamics.articulated_body_inertias(robot, state), (2, 6, 6)),
         "jacobian": (artix.constraints.constraint_jacobian(robot, state, held), (3, 0)),
         "delassus": (artix.constraints.delassus_matrix(robot, state, held), (3, 3)),
-        "acceleration": (artix.constrained_forward_dynamics(robot, state, none, held).acceleration, (0,)),
+        "acceleration": (
+            artix.constrained_forward_dynamics(robot, state, none, held).acceleration,
+            (0,),
+        ),
         "forces": (artix.contact_forces(robot, state, none, contacts, 0.01).force, (1, 3)),
         "tangents": (artix.kinematics.transport(robot, state, none, jnp.zeros((0, 3))), (0, 3)),
     }

@@ -1,4 +1,5 @@
-"""Locked joints, attached articulations and mimic maps: against Pinocchio, and against articulations from a builder."""
+"""Locked joints, attached articulations and mimic maps: against Pinocchio, and against
+articulations from a builder."""
 
 from __future__ import annotations
 
@@ -33,12 +34,23 @@ def entries(a: artix.Articulation, names) -> np.ndarray:
 def dynamics(a, state, acceleration):
     """What tells two articulations apart."""
     force = artix.inverse_dynamics(a, state, acceleration)
-    return artix.mass_matrix(a, state, armature=True), force, artix.center_of_mass_jacobian(a, state)
+    return (
+        artix.mass_matrix(a, state, armature=True),
+        force,
+        artix.center_of_mass_jacobian(a, state),
+    )
 
 
 def same_dynamics(one: artix.Articulation, other: artix.Articulation, root_pose) -> None:
-    """Compares two articulations with joints of the same names in a random state, whatever the order of their DOFs."""
-    names = [name for name, axes in zip(other.topology.joint_names, other.topology.joint_axes[1:], strict=True) if axes]
+    """Compares two articulations with joints of the same names in a random state, whatever the
+    order of their DOFs."""
+    names = [
+        name
+        for name, axes in zip(
+            other.topology.joint_names, other.topology.joint_axes[1:], strict=True
+        )
+        if axes
+    ]
     first, second = entries(one, names), entries(other, names)
     assert len(first) == len(second) == one.topology.nv == other.topology.nv
     start = state_at(random_states(one, 1, seed=3), 0).replace(root_pose=root_pose)
@@ -58,7 +70,8 @@ def same_dynamics(one: artix.Articulation, other: artix.Articulation, root_pose)
 
 
 def model_with_frames(seed: int, *, fixed_base: bool):
-    """A random model with the joint frames that Pinocchio's own surgery crashes without, and the same articulation."""
+    """A random model with the joint frames that Pinocchio's own surgery crashes without, and the
+    same articulation."""
     model, a = oracles.spherical_model(seed, fixed_base=fixed_base)
     for joint in range(1, model.njoints):
         model.addJointFrame(joint, -1)
@@ -80,7 +93,9 @@ def test_locked_joints_against_pinocchio(fixed_base: bool) -> None:
     assert found.topology.num_bodies == a.topology.num_bodies - len(joints)
     root = None
     if fixed_base:
-        root = pin.Inertia(float(a.link_mass[0]), np.asarray(a.link_com_pose[0, :3]), np.asarray(a.link_inertia[0]))
+        root = pin.Inertia(
+            float(a.link_mass[0]), np.asarray(a.link_com_pose[0, :3]), np.asarray(a.link_inertia[0])
+        )
     same_dynamics(found, oracles.articulation_from_pinocchio(reduced, root=root), state.root_pose)
 
 
@@ -92,7 +107,9 @@ def test_gradient_through_a_locked_joint() -> None:
     @jax.jit
     def height(q):
         locked = artix.lock_joints(a, state.replace(joint_position=q), ["shoulder", "slider"])
-        return artix.center_of_mass(locked, State(state.root_pose, state.root_velocity, rest, rest))[2]
+        return artix.center_of_mass(
+            locked, State(state.root_pose, state.root_velocity, rest, rest)
+        )[2]
 
     direction = jnp.asarray(np.random.default_rng(0).normal(size=a.topology.num_dofs))
     change = jax.grad(height)(state.joint_position) @ direction
@@ -121,13 +138,17 @@ def test_attached_articulation_against_pinocchio(fixed_base: bool) -> None:
             there, size = whole.getJointId(part.names[joint]), part.nvs[joint]
             first, second = part.idx_vs[joint], whole.idx_vs[there]
             whole.armature[second : second + size] = part.armature[first : first + size]
-    found = artix.attach_articulation(a, f"body_{wrist}", b, Joint.fixed(parent_pose=pose), prefix="b_")
+    found = artix.attach_articulation(
+        a, f"body_{wrist}", b, Joint.fixed(parent_pose=pose), prefix="b_"
+    )
     assert found.topology.num_dofs == whole.nv - (0 if fixed_base else 6)
     state = state_at(random_states(a, 1, seed=1), 0)
     same_dynamics(found, oracles.articulation_from_pinocchio(whole), state.root_pose)
 
 
-def hand(builder: ArticulationBuilder, parent: int | None, joint: Joint | None, prefix: str = "") -> None:
+def hand(
+    builder: ArticulationBuilder, parent: int | None, joint: Joint | None, prefix: str = ""
+) -> None:
     """A hand with every kind of coupling, on a link or by itself."""
     palm = builder.add_link(parent, joint, name=f"{prefix}palm", mass=1.0, inertia=[0.1, 0.2, 0.15])
     links = {"palm": palm}
@@ -139,32 +160,56 @@ def hand(builder: ArticulationBuilder, parent: int | None, joint: Joint | None, 
             friction=0.01,
             armature=0.1 * len(links),
         )
-        links[name] = builder.add_link(links[above], made, name=f"{prefix}{name}", mass=0.1, inertia=[0.01] * 3)
+        links[name] = builder.add_link(
+            links[above], made, name=f"{prefix}{name}", mass=0.1, inertia=[0.01] * 3
+        )
     builder.add_frame(f"{prefix}grasp", palm, [0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
     builder.add_mimic(f"{prefix}thumb joint", f"{prefix}index joint", gear_ratio=-2.0, offset=0.1)
     pulleys = [
-        artix.TendonJoint(dof=f"{prefix}{name} joint", coefficient=1.0, recip_coefficient=1.0, parent=k - 1)
+        artix.TendonJoint(
+            dof=f"{prefix}{name} joint", coefficient=1.0, recip_coefficient=1.0, parent=k - 1
+        )
         for k, name in enumerate(("tip", "nail"))
     ]
-    builder.add_fixed_tendon(artix.FixedTendon(name=f"{prefix}cable", joints=pulleys, stiffness=5.0))
+    builder.add_fixed_tendon(
+        artix.FixedTendon(name=f"{prefix}cable", joints=pulleys, stiffness=5.0)
+    )
     points = [
         artix.Attachment(link=f"{prefix}palm", position=(0.0, 0.0, 0.1)),
         artix.Attachment(link=f"{prefix}tip", position=(0.1, 0.0, 0.0), parent=0, rest_length=0.1),
     ]
-    builder.add_spatial_tendon(artix.SpatialTendon(name=f"{prefix}cord", attachments=points, stiffness=3.0))
-    builder.add_loop_joint(LoopJoint(name=f"{prefix}loop", link_a=f"{prefix}thumb", link_b=f"{prefix}nail"))
+    builder.add_spatial_tendon(
+        artix.SpatialTendon(name=f"{prefix}cord", attachments=points, stiffness=3.0)
+    )
+    builder.add_loop_joint(
+        LoopJoint(name=f"{prefix}loop", link_a=f"{prefix}thumb", link_b=f"{prefix}nail")
+    )
 
 
 def arm(builder: ArticulationBuilder) -> None:
     base = builder.add_link(name="base", mass=1.0)
     for side in ("left", "right"):
-        hip = builder.add_link(base, Joint.revolute(name=f"{side} hip"), name=f"{side} thigh", mass=1.0)
-        builder.add_link(hip, Joint.prismatic(name=f"{side} slide"), name=f"{side} foot", mass=1.0, inertia=[1, 1, 1])
+        hip = builder.add_link(
+            base, Joint.revolute(name=f"{side} hip"), name=f"{side} thigh", mass=1.0
+        )
+        builder.add_link(
+            hip,
+            Joint.prismatic(name=f"{side} slide"),
+            name=f"{side} foot",
+            mass=1.0,
+            inertia=[1, 1, 1],
+        )
 
 
 def test_attached_articulation_is_what_a_builder_builds() -> None:
-    mount = Joint.spherical(name="wrist", parent_pose=[0.0, 0.3, 0.0, 0.6, 0.0, 0.0, 0.8], armature=0.3)
-    parts = [ArticulationBuilder(fixed_base=True, name="robot"), ArticulationBuilder(), ArticulationBuilder()]
+    mount = Joint.spherical(
+        name="wrist", parent_pose=[0.0, 0.3, 0.0, 0.6, 0.0, 0.0, 0.8], armature=0.3
+    )
+    parts = [
+        ArticulationBuilder(fixed_base=True, name="robot"),
+        ArticulationBuilder(),
+        ArticulationBuilder(),
+    ]
     arm(parts[0])
     hand(parts[1], None, None)
     whole = ArticulationBuilder(fixed_base=True, name="robot")
@@ -184,7 +229,11 @@ def test_attached_articulation_is_what_a_builder_builds() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [with_couplings, lambda: zoo(fixed_base=True, armature=0.2), lambda: oracles.helical_model(fixed_base=False)[1]],
+    [
+        with_couplings,
+        lambda: zoo(fixed_base=True, armature=0.2),
+        lambda: oracles.helical_model(fixed_base=False)[1],
+    ],
     ids=["couplings", "zoo", "helical"],
 )
 def test_back_to_a_builder(make) -> None:
@@ -195,8 +244,12 @@ def test_back_to_a_builder(make) -> None:
     paths = jax.tree_util.tree_leaves_with_path(a)
     for (path, want), have in zip(paths, jax.tree.leaves(again), strict=True):
         # The length of a quaternion is taken off once more.
-        np.testing.assert_allclose(have, want, rtol=1e-15, atol=1e-15, err_msg=jax.tree_util.keystr(path))
-    link = builder.add_link(a.topology.creation_index[-1], Joint.revolute(name="new joint"), name="new", mass=1.0)
+        np.testing.assert_allclose(
+            have, want, rtol=1e-15, atol=1e-15, err_msg=jax.tree_util.keystr(path)
+        )
+    link = builder.add_link(
+        a.topology.creation_index[-1], Joint.revolute(name="new joint"), name="new", mass=1.0
+    )
     builder.add_frame("new frame", link)
     more = builder.build()
     assert set(more.topology.link_names) == {*a.topology.link_names, "new"}
@@ -220,7 +273,8 @@ def test_locking_takes_couplings_along() -> None:
     assert locked.topology.fixed_tendons == () and locked.fixed_tendons.coefficient.shape == (0,)
     assert locked.topology.spatial_tendons == a.topology.spatial_tendons
     with pytest.raises(
-        ValueError, match=r"mimic joint 'thumb joint' couples \['thumb joint'\], to be locked, to \['in"
+        ValueError,
+        match=r"mimic joint 'thumb joint' couples \['thumb joint'\], to be locked, to \['in",
     ):
         artix.lock_joints(a, rest, ["thumb joint"])
     with pytest.raises(ValueError, match=r"fixed tendon 'cable' couples \['nail joint'\]"):
@@ -232,7 +286,10 @@ def test_locking_takes_couplings_along() -> None:
 
 
 def test_every_array_is_taken_along() -> None:
-    fields = {field.name for field in dataclasses.fields(artix.Articulation)} - {"topology", "gravity"}
+    fields = {field.name for field in dataclasses.fields(artix.Articulation)} - {
+        "topology",
+        "gravity",
+    }
     assert fields == {*PER_LINK, *PER_DOF, *surgery._LISTED}
 
 
@@ -248,11 +305,13 @@ def test_what_cannot_be_attached() -> None:
     palm = builder.build()
     two = artix.attach_articulation(base, "base", palm)
     with pytest.raises(
-        ValueError, match=r"fixed tendon names of parent and child must differ; both have cable; give a"
+        ValueError,
+        match=r"fixed tendon names of parent and child must differ; both have cable; give a",
     ):
         artix.attach_articulation(two, "base", palm)
     with pytest.raises(
-        ValueError, match=r"link or frame names of parent and child must differ; both have base; give a"
+        ValueError,
+        match=r"link or frame names of parent and child must differ; both have base; give a",
     ):
         artix.attach_articulation(base, "base", base)
     with pytest.raises(KeyError, match="no link called 'elbow'"):
@@ -269,7 +328,8 @@ def test_what_cannot_be_attached() -> None:
 @pytest.mark.parametrize("robot", ["panda", pytest.param("tiago_pro", marks=pytest.mark.slow)])
 def test_mimic_map_against_pinocchio(robot: str) -> None:
     path = str(
-        oracles.ROBOTS / {**oracles.ROBOT_FILES, "tiago_pro": "tiago_pro_description/robots/tiago_pro.urdf"}[robot]
+        oracles.ROBOTS
+        / {**oracles.ROBOT_FILES, "tiago_pro": "tiago_pro_description/robots/tiago_pro.urdf"}[robot]
     )
     model, a = pin.buildModelFromUrdf(path, mimic=True), artix.load_urdf(path, fixed_base=True)
     assert a.topology.mimic_dofs
@@ -278,7 +338,9 @@ def test_mimic_map_against_pinocchio(robot: str) -> None:
     order = np.array([model.idx_vs[model.getJointId(name)] for name in names])
     assert len(order) == model.nv == a.topology.num_dofs - len(a.topology.mimic_dofs)
     rng = np.random.default_rng(0)
-    position, velocity, acceleration = (jnp.asarray(rng.uniform(-1.0, 1.0, model.nv)) for _ in range(3))
+    position, velocity, acceleration = (
+        jnp.asarray(rng.uniform(-1.0, 1.0, model.nv)) for _ in range(3)
+    )
     rest = artix.neutral_state(a)
     state = rest.replace(joint_position=position, joint_velocity=velocity)
 
@@ -286,13 +348,19 @@ def test_mimic_map_against_pinocchio(robot: str) -> None:
     def reduced(state, acceleration):
         whole, matrix = mimic.expand(state), mimic.matrix
         force = artix.inverse_dynamics(a, whole, matrix @ acceleration)
-        return matrix.T @ artix.mass_matrix(a, whole) @ matrix, matrix.T @ force, artix.frame_pose(a, whole)
+        return (
+            matrix.T @ artix.mass_matrix(a, whole) @ matrix,
+            matrix.T @ force,
+            artix.frame_pose(a, whole),
+        )
 
     matrix, force, poses = reduced(state, acceleration)
     q, v, rate = pin.neutral(model), np.zeros(model.nv), np.zeros(model.nv)
     for name, x in zip(names, position, strict=True):
         joint = model.getJointId(name)
-        q[model.idx_qs[joint] :][: model.nqs[joint]] = x if model.nqs[joint] == 1 else (np.cos(x), np.sin(x))
+        q[model.idx_qs[joint] :][: model.nqs[joint]] = (
+            x if model.nqs[joint] == 1 else (np.cos(x), np.sin(x))
+        )
     v[order], rate[order] = velocity, acceleration
     data = model.createData()
     close(force, pin.rnea(model, data, q, v, rate)[order], 1e-10)
@@ -303,7 +371,9 @@ def test_mimic_map_against_pinocchio(robot: str) -> None:
         if model.existFrame(name):
             placement = data.oMf[model.getFrameId(name, pin.FrameType.BODY)]
             close(oracles.placement_of(pose).homogeneous, placement.homogeneous, 1e-11)
-    assert artix.is_same_configuration(a, mimic.expand(mimic.reduce(mimic.expand(state))), mimic.expand(state))
+    assert artix.is_same_configuration(
+        a, mimic.expand(mimic.reduce(mimic.expand(state))), mimic.expand(state)
+    )
 
 
 def test_mimic_map_of_chains() -> None:
@@ -321,7 +391,10 @@ def test_mimic_map_of_chains() -> None:
     mimic = artix.mimic_map(a)
     state = mimic.reduce(state_at(random_states(a, 1), 0))
     whole = mimic.expand(state)
-    q, qd = (dict(zip(a.topology.dof_names, x, strict=True)) for x in (whole.joint_position, whole.joint_velocity))
+    q, qd = (
+        dict(zip(a.topology.dof_names, x, strict=True))
+        for x in (whole.joint_position, whole.joint_velocity)
+    )
     assert abs(q["joint 1"] + 2.0 * q["joint 3"] + 0.1) <= 1e-15
     assert abs(q["joint 0"] - 3.0 * q["joint 1"] + 0.2) <= 1e-15
     assert abs(qd["joint 0"] + 6.0 * qd["joint 3"]) <= 1e-15
@@ -329,6 +402,7 @@ def test_mimic_map_of_chains() -> None:
     with pytest.raises(ValueError, match="in a circle: joint 1 -> joint 2 -> joint 1"):
         artix.mimic_map(fingers(("joint 1", "joint 2", 1.0, 0.0), ("joint 2", "joint 1", 1.0, 0.0)))
     with pytest.raises(
-        ValueError, match="mimic joint 'joint 1': a joint of several DOFs has no linear map; see 'ball:0'"
+        ValueError,
+        match="mimic joint 'joint 1': a joint of several DOFs has no linear map; see 'ball:0'",
     ):
         artix.mimic_map(fingers(("joint 1", "ball:0", 1.0, 0.0)))

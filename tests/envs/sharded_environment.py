@@ -1,4 +1,5 @@
-"""An environment over eight devices and on one; ``tests/envs/test_environments.py`` starts it in a process of its own."""
+"""An environment over eight devices and on one; ``tests/envs/test_environments.py`` starts it in a
+process of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ import re
 def main() -> None:
     """Says how many collectives the compiled program has, and whether the numbers agree."""
     os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] = (
+        "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    )
     os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
     import jax
     import numpy as np

@@ -1,4 +1,5 @@
-"""Adapters of environments to other libraries, used by those libraries. Libraries that are not installed are skipped."""
+"""Adapters of environments to other libraries, used by those libraries. Libraries that are not
+installed are skipped."""
 
 import abc
 import importlib
@@ -45,10 +46,13 @@ def test_the_name_of_a_task_is_no_environment(library, adapter):
     module = importlib.import_module(f"artix.envs.adapters.{library}")
     more = {"num_envs": 2} if adapter in ("GymnasiumVectorEnv", "PlaygroundFleet") else {}
     with pytest.raises(
-        TypeError, match=r"environment: expected artix\.envs\.Environment, found str; artix\.envs\.make"
+        TypeError,
+        match=r"environment: expected artix\.envs\.Environment, found str; artix\.envs\.make",
     ):
         getattr(module, adapter)("cart_pole", **more)
-    with pytest.raises(TypeError, match=r"environment: expected artix\.envs\.Environment, found str"):
+    with pytest.raises(
+        TypeError, match=r"environment: expected artix\.envs\.Environment, found str"
+    ):
         envs.autoreset("cart_pole")
 
 
@@ -85,7 +89,9 @@ def test_a_vector_environment_of_gymnasium_begins_anew_in_the_same_step():
         assert not terminated.any()
         assert (truncated == (step == 2)).all()
         assert (info["_final_obs"] == truncated).all()
-    assert np.abs(info["final_obs"][:, 1] - obs[:, 1]).min() > 1e-3  # the old episodes had gained speed
+    assert (
+        np.abs(info["final_obs"][:, 1] - obs[:, 1]).min() > 1e-3
+    )  # the old episodes had gained speed
     assert np.unique(obs[:, 0]).size == 4
     obs, *_ = env.step(np.zeros((4, 1), np.float32))
     assert obs in env.observation_space
@@ -198,7 +204,11 @@ class _VecEnv(abc.ABC):  # noqa: B024, they follow
     """What Stable-Baselines3 2.9.2 asks of a ``VecEnv``, and what its constructor does."""
 
     def __init__(self, num_envs, observation_space, action_space):
-        self.num_envs, self.observation_space, self.action_space = num_envs, observation_space, action_space
+        self.num_envs, self.observation_space, self.action_space = (
+            num_envs,
+            observation_space,
+            action_space,
+        )
         self.reset_infos, self._seeds = [{} for _ in range(num_envs)], [None] * num_envs
         self.render_mode = self.get_attr("render_mode")[0]
 
@@ -206,7 +216,13 @@ class _VecEnv(abc.ABC):  # noqa: B024, they follow
         self._seeds = [None] * self.num_envs
 
     def _get_indices(self, indices):
-        return range(self.num_envs) if indices is None else [indices] if isinstance(indices, int) else indices
+        return (
+            range(self.num_envs)
+            if indices is None
+            else [indices]
+            if isinstance(indices, int)
+            else indices
+        )
 
     def seed(self, seed=None):
         self._seeds = [seed + k for k in range(self.num_envs)]
@@ -267,7 +283,10 @@ def test_stable_baselines_gets_what_it_asks_for(stable_baselines):
         env.set_attr("episode_length", 3)
     both = stable_baselines(PointMass(privileged=True), 2, part="state")
     assert both.reset().shape == (2, 1)
-    assert set(stable_baselines(PointMass(privileged=True), 2).reset()) == {"state", "privileged_state"}
+    assert set(stable_baselines(PointMass(privileged=True), 2).reset()) == {
+        "state",
+        "privileged_state",
+    }
     with pytest.raises(ValueError, match="part: point_mass observes"):
         stable_baselines(PointMass(), 2, part="state")
 

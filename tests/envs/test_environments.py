@@ -1,4 +1,5 @@
-"""Properties of every environment: seeds, batches, episodes, error messages, and handling of non-finite numbers."""
+"""Properties of every environment: seeds, batches, episodes, error messages, and handling of
+non-finite numbers."""
 
 import copy
 import subprocess
@@ -41,7 +42,10 @@ def actions(seed=1, num=NUM):
 
 def data(tree):
     """A pytree as NumPy arrays, keys by their numbers."""
-    as_numbers = lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x  # noqa: E731
+
+    def as_numbers(x):
+        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
     return jax.tree.map(lambda x: np.asarray(as_numbers(x)), tree)
 
 
@@ -50,7 +54,9 @@ def same(found, wanted):
 
 
 def close(found, wanted, atol):
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), data(found), data(wanted))
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), data(found), data(wanted)
+    )
 
 
 @pytest.mark.slow
@@ -72,7 +78,9 @@ def test_a_batch_is_its_members_and_a_scan_its_steps(cart, fleet):
     reset, step = fleet
     state = reset(keys())
     several = jnp.stack([actions(seed) for seed in range(25)])
-    scanned, rewards = jax.jit(lambda state: jax.lax.scan(_stepper(environment), state, several))(state)
+    scanned, rewards = jax.jit(lambda state: jax.lax.scan(_stepper(environment), state, several))(
+        state
+    )
     for action, reward in zip(several, rewards, strict=True):
         state = step(state, action)
         np.testing.assert_allclose(state.reward, reward, atol=1e-6)
@@ -126,7 +134,10 @@ def test_the_step_that_ends_an_episode_keeps_its_outcome(cart, fleet):
         before, state = state, step(state, actions(number))
     alone = {name: value for name, value in before.info.items() if name != "final_obs"}
     last = jax.jit(jax.vmap(cart.step))(before.replace(info=alone), actions(19))
-    same((state.reward, state.done, state.info["truncation"]), (last.reward, jnp.ones(NUM, "float32"), last.done))
+    same(
+        (state.reward, state.done, state.info["truncation"]),
+        (last.reward, jnp.ones(NUM, "float32"), last.done),
+    )
     same(state.info["final_obs"], last.obs)
     assert not np.any(np.all(np.asarray(state.obs) == np.asarray(last.obs), axis=1))
     after = step(state, actions(20))
@@ -139,9 +150,13 @@ def test_numbers_that_are_not_finite_stay_where_they_are(fleet):
     state = step(reset(keys()), actions())
     clean = step(state, actions(7))
     where = state.articulation_state
-    broken = state.replace(articulation_state=where.replace(joint_velocity=where.joint_velocity.at[3].set(np.nan)))
+    broken = state.replace(
+        articulation_state=where.replace(joint_velocity=where.joint_velocity.at[3].set(np.nan))
+    )
     for found in (step(broken, actions(7)), step(state, actions(7).at[3].set(np.nan))):
-        assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(data(found)) if x.dtype.kind == "f")
+        assert all(
+            np.all(np.isfinite(x)) for x in jax.tree.leaves(data(found)) if x.dtype.kind == "f"
+        )
         np.testing.assert_array_equal(found.metrics["nan"], np.arange(NUM) == 3)
         np.testing.assert_array_equal(found.done, np.arange(NUM) == 3)
         assert found.reward[3] == 0
@@ -181,7 +196,9 @@ def test_what_is_refused(cart):
     with pytest.raises(ValueError, match="at least 1"):
         envs.Environment("it", robot, action_size=1, dt=0.02, physics_dt=0.01, episode_length=0)
     for solver in ("pgs", "tgs"):
-        with pytest.raises(ValueError, match=rf"must be 'implicit' on a ground.*found '{solver}'; artix.step has"):
+        with pytest.raises(
+            ValueError, match=rf"must be 'implicit' on a ground.*found '{solver}'; artix.step has"
+        ):
             envs.make("quadruped_velocity", solver_options=artix.SolverOptions(solver=solver))
     with pytest.raises(TypeError, match=r"JAX random key.*found 0"):
         cart.reset(0)
@@ -212,12 +229,27 @@ class _Changed(CartPole):
         ({"terminated": jnp.zeros(2, bool)}, r"'terminated' of the outcome must be a scalar"),
         ({"metrics": {"speed": jnp.zeros(3)}}, r"'speed' of the outcome must be a scalar"),
         ({"memory": {}}, r"'force' is float32\[1\] at the start and absent after a step"),
-        ({"memory": {"force": jnp.zeros(2, "float32")}}, r"'force' is float32\[1\] .* float32\[2\] after"),
-        ({"memory": {"force": jnp.zeros(1, "float32"), "age": jnp.zeros(())}}, r"'age' is absent at the start"),
-        ({"more": {"steps": jnp.zeros((), "int32")}}, "the memory 'steps' is the environment's own"),
-        ({"more": {"final_obs": jnp.zeros(5, "float32")}}, "the memory 'final_obs' is the environment's own"),
+        (
+            {"memory": {"force": jnp.zeros(2, "float32")}},
+            r"'force' is float32\[1\] .* float32\[2\] after",
+        ),
+        (
+            {"memory": {"force": jnp.zeros(1, "float32"), "age": jnp.zeros(())}},
+            r"'age' is absent at the start",
+        ),
+        (
+            {"more": {"steps": jnp.zeros((), "int32")}},
+            "the memory 'steps' is the environment's own",
+        ),
+        (
+            {"more": {"final_obs": jnp.zeros(5, "float32")}},
+            "the memory 'final_obs' is the environment's own",
+        ),
         ({"metrics": {"nan": jnp.zeros(())}}, "the metric 'nan' is the environment's own"),
-        ({"reward": jnp.zeros(2), "metrics": {"reward": jnp.zeros(())}}, r"'reward' of the outcome must be a scalar"),
+        (
+            {"reward": jnp.zeros(2), "metrics": {"reward": jnp.zeros(())}},
+            r"'reward' of the outcome must be a scalar",
+        ),
     ],
 )
 def test_outcomes_that_do_not_fit_are_refused_by_name(changed, message):
@@ -244,8 +276,16 @@ def test_automatic_resets_change_nothing_else(cart):
     assert environment.observation_size == cart.observation_size
     start = environment.reset(key)
     where, action = start.articulation_state, jnp.ones(1, "float32")
-    same(environment.actuate(cart.articulation, where, {}, action), cart.actuate(cart.articulation, where, {}, action))
-    same(environment.observe(envs.Transition(cart.articulation, None, where, where, None, {}, action, ())), start.obs)
+    same(
+        environment.actuate(cart.articulation, where, {}, action),
+        cart.actuate(cart.articulation, where, {}, action),
+    )
+    same(
+        environment.observe(
+            envs.Transition(cart.articulation, None, where, where, None, {}, action, ())
+        ),
+        start.obs,
+    )
     # What the wrapper adds to the state is no memory of the task.
     same(environment.renew(key, start).obs, start.obs)
     same(cart.step(start, action).obs, environment.step(start, action).obs)
@@ -253,7 +293,9 @@ def test_automatic_resets_change_nothing_else(cart):
 
 def test_actions_beyond_one_are_clipped(cart):
     state = cart.reset(jax.random.key(0))
-    same(cart.step(state, jnp.array([3.0], "float32")), cart.step(state, jnp.array([1.0], "float32")))
+    same(
+        cart.step(state, jnp.array([3.0], "float32")), cart.step(state, jnp.array([1.0], "float32"))
+    )
 
 
 @pytest.mark.slow
@@ -262,14 +304,19 @@ def test_the_gradient_of_an_episode_is_its_difference(cart):
     state = environment.reset(jax.random.key(0))
 
     def total(action):
-        final, rewards = jax.lax.scan(lambda s, a: ((n := environment.step(s, a)), n.reward), state, action)
+        final, rewards = jax.lax.scan(
+            lambda s, a: ((n := environment.step(s, a)), n.reward), state, action
+        )
         return jnp.sum(rewards) + final.obs[1]
 
     action = 0.3 * jnp.sin(jnp.arange(5.0))[:, None]
     gradient = jax.jit(jax.grad(total))(action)
     total = jax.jit(total)
     step = 1e-6
-    differences = [(total(action.at[k].add(step)) - total(action.at[k].add(-step))) / (2 * step) for k in range(5)]
+    differences = [
+        (total(action.at[k].add(step)) - total(action.at[k].add(-step))) / (2 * step)
+        for k in range(5)
+    ]
     np.testing.assert_allclose(gradient[:, 0], differences, rtol=1e-6, atol=1e-9)
 
 
@@ -277,10 +324,14 @@ def test_random_words_are_those_of_jax():
     key = jax.random.key(7)
     count = jnp.arange(10, dtype=jnp.uint32)
     found = random_numbers.threefry(jax.random.key_data(key), count)
-    np.testing.assert_array_equal(found, jax.extend.random.threefry_2x32(jax.random.key_data(key), count))
+    np.testing.assert_array_equal(
+        found, jax.extend.random.threefry_2x32(jax.random.key_data(key), count)
+    )
 
 
-@pytest.mark.parametrize("key", [jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")], ids=str)
+@pytest.mark.parametrize(
+    "key", [jax.random.key(3), jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")], ids=str
+)
 def test_random_numbers_are_uniform_with_every_kind_of_key(key):
     uniform = np.asarray(random_numbers.uniform(key, 20001, jnp.float32))
     assert uniform.shape == (20001,)
@@ -288,12 +339,18 @@ def test_random_numbers_are_uniform_with_every_kind_of_key(key):
     assert 1 - 1e-3 < uniform.max() < 1
     assert abs(uniform.mean() - 0.5) < 4 / np.sqrt(12 * 20001)
     assert np.all(np.abs(np.histogram(uniform, 20, (0, 1))[0] / 20001 - 0.05) < 0.008)
-    parts = [np.asarray(random_numbers.uniform(part, 3, jnp.float32)) for part in random_numbers.split(key, 5)]
+    parts = [
+        np.asarray(random_numbers.uniform(part, 3, jnp.float32))
+        for part in random_numbers.split(key, 5)
+    ]
     assert len(np.unique(np.stack(parts))) == 15
 
 
 def test_a_state_with_resets_goes_on_without_them(cart):
     """It keeps its structure, which a scan's carry must."""
-    state, action = envs.autoreset(cart).reset(jax.random.key(0)), jnp.zeros(cart.action_size, "float32")
+    state, action = (
+        envs.autoreset(cart).reset(jax.random.key(0)),
+        jnp.zeros(cart.action_size, "float32"),
+    )
     end = jax.lax.scan(lambda s, _: (cart.step(s, action), None), state, length=2)[0]
     same(end.info["final_obs"], end.obs)

@@ -23,7 +23,9 @@ def at(environment: Imitation, frame: int, **changes) -> Transition:
     zero = jnp.zeros(environment.action_size, environment.articulation.dtype)
     target = environment.motion.joint_position[frame]
     memory = {"frame": jnp.asarray(frame), "target": target, "last_action": zero}
-    return Transition(environment.articulation, environment.ground, state, state, None, memory, zero, {})
+    return Transition(
+        environment.articulation, environment.ground, state, state, None, memory, zero, {}
+    )
 
 
 def test_the_motion_itself_gets_the_largest_reward(dance):
@@ -41,7 +43,9 @@ def test_errors_are_those_of_the_robot(dance):
     assert float(signals["joint_error"][3]) == pytest.approx(0.2, abs=1e-6)
     assert float(jnp.linalg.norm(signals["root_error"])) == pytest.approx(0.05, abs=1e-6)
     # The left hip rolls: the left foot moves relative to the root, the right one does not.
-    foot = {name: float(jnp.linalg.norm(signals["point_error"][k])) for k, name in enumerate(POINTS)}
+    foot = {
+        name: float(jnp.linalg.norm(signals["point_error"][k])) for k, name in enumerate(POINTS)
+    }
     assert foot["left_sole"] > 0.1
     assert foot["right_sole"] < 1e-5
 
@@ -58,8 +62,12 @@ def test_starts_are_frames_of_the_motion():
     assert frame.min() < 60
     assert frame.max() > 340
     place = states.articulation_state
-    np.testing.assert_allclose(place.joint_position, environment.motion.joint_position[frame], atol=0.0101)
-    np.testing.assert_allclose(place.root_velocity, environment.motion.root_velocity[frame], atol=1e-6)
+    np.testing.assert_allclose(
+        place.joint_position, environment.motion.joint_position[frame], atol=0.0101
+    )
+    np.testing.assert_allclose(
+        place.root_velocity, environment.motion.root_velocity[frame], atol=1e-6
+    )
 
 
 def test_frames_follow_each_other_and_loop(dance):
@@ -72,7 +80,8 @@ def test_frames_follow_each_other_and_loop(dance):
 
 
 def test_the_dance_could_be_danced(dance):
-    """Feet stay where they stand, joints within their limits, and the centre of mass over the feet that stand."""
+    """Feet stay where they stand, joints within their limits, and the centre of mass over the feet
+    that stand."""
     robot, motion = dance.articulation, dance.motion
     states = jax.vmap(motion.state)(np.arange(motion.num_frames))
     soles = [
@@ -108,9 +117,15 @@ def test_refusals(dance):
 def test_a_motion_at_another_rate_is_resampled(dance):
     frames = slice(None, None, 2)
     slow = Motion.of(
-        dance.articulation, 25.0, dance.motion.root_pose[frames], dance.motion.joint_position[frames], loops=True
+        dance.articulation,
+        25.0,
+        dance.motion.root_pose[frames],
+        dance.motion.joint_position[frames],
+        loops=True,
     )
     environment = envs.make("humanoid_dance", motion=slow)
     assert environment.motion.num_frames == dance.motion.num_frames
     apart = environment.motion.joint_position - dance.motion.joint_position
-    assert float(jnp.abs(apart).max()) < 0.015  # Between frames it is linear; without the loop it would be 0.3.
+    assert (
+        float(jnp.abs(apart).max()) < 0.015
+    )  # Between frames it is linear; without the loop it would be 0.3.

@@ -1,4 +1,5 @@
-"""What a task needs to know about a legged robot, derived from descriptions and compared with Pinocchio."""
+"""What a task needs to know about a legged robot, derived from descriptions and compared with
+Pinocchio."""
 
 import warnings
 
@@ -25,10 +26,16 @@ FILES = {
     "talos": "talos_data/robots/talos_reduced.urdf",
     "g1": "g1_description/urdf/g1_29dof_rev_1_0.urdf",
 }
-#: Feet, a range for the height of the root [m], which way the knees point, and where the largest forces come from.
+#: Feet, a range for the height of the root [m], which way the knees point, and where the largest
+#: forces come from.
 EXPECTED = {
     "go2": (("FL_foot", "FR_foot", "RL_foot", "RR_foot"), (0.27, 0.34), "backward", "file"),
-    "anymal_c": (("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"), (0.42, 0.6), "forward and backward", "file"),
+    "anymal_c": (
+        ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"),
+        (0.42, 0.6),
+        "forward and backward",
+        "file",
+    ),
     "solo12": (("FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT"), (0.2, 0.26), "backward", "derived"),
     "bolt": (("FL_FOOT", "FR_FOOT"), (0.35, 0.45), "forward", "derived"),
     "talos": (("leg_left_6_link", "leg_right_6_link"), (1.0, 1.1), "forward", "file"),
@@ -47,7 +54,8 @@ def note(robot, name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=pytest.mark.slow) if x in ("g1", "solo12") else x for x in EXPECTED]
+    "name",
+    [pytest.param(x, marks=pytest.mark.slow) if x in ("g1", "solo12") else x for x in EXPECTED],
 )
 def test_robots_stand_on_their_feet(name):
     feet, heights, knees, forces = EXPECTED[name]
@@ -60,17 +68,26 @@ def test_robots_stand_on_their_feet(name):
     assert np.all(pose >= np.asarray(articulation.joint_lower_limit))
     assert np.all(pose <= np.asarray(articulation.joint_upper_limit))
     drive = articulation.drive
-    for array in (drive.stiffness, drive.damping, drive.max_force, articulation.armature, robot.pose_weight):
+    for array in (
+        drive.stiffness,
+        drive.damping,
+        drive.max_force,
+        articulation.armature,
+        robot.pose_weight,
+    ):
         assert np.all(np.isfinite(array))
         assert np.all(np.asarray(array) > 0)
 
-    # Pinocchio: the trunk level and the soles of all feet on the ground, under the hips or the centre of mass.
+    # Pinocchio: the trunk level and the soles of all feet on the ground, under the hips or the
+    # centre of mass.
     model = load_model(FILES[name], fixed_base=False)
     data, q = model.createData(), pin.neutral(model)
     q[2] = robot.height
     for dof, value in zip(articulation.topology.dof_names, pose, strict=True):
         joint = model.joints[model.getJointId(dof)]
-        q[joint.idx_q : joint.idx_q + joint.nq] = value if joint.nq == 1 else (np.cos(value), np.sin(value))
+        q[joint.idx_q : joint.idx_q + joint.nq] = (
+            value if joint.nq == 1 else (np.cos(value), np.sin(value))
+        )
     pin.framesForwardKinematics(model, data, q)
     places, bottoms = [], []
     for foot in feet:
@@ -90,13 +107,19 @@ def test_robots_stand_on_their_feet(name):
     places = np.stack(places)
     if len(feet) == 2:
         mass = pin.centerOfMass(model, data, q)
-        ankles = [data.oMi[model.frames[model.getFrameId(foot)].parentJoint].translation[0] for foot in feet]
+        ankles = [
+            data.oMi[model.frames[model.getFrameId(foot)].parentJoint].translation[0]
+            for foot in feet
+        ]
         ahead = 0.0 if name == "bolt" else 0.5 * (places[:, 0].mean() - np.mean(ankles))
         assert abs(places[:, 0].mean() - ahead - mass[0]) < 5e-3 * robot.height
         assert abs(places[:, 1].mean() - mass[1]) < 0.02 * robot.height
     else:
         hips = {"go2": "{}_thigh_joint", "anymal_c": "{}_HFE", "solo12": "{}_HFE"}[name]
-        x = [data.oMi[model.getJointId(hips.format(foot.split("_")[0]))].translation[0] for foot in feet]
+        x = [
+            data.oMi[model.getJointId(hips.format(foot.split("_")[0]))].translation[0]
+            for foot in feet
+        ]
         np.testing.assert_allclose(places[:, 0], x, atol=3e-3 * robot.height)
 
 
@@ -118,14 +141,17 @@ def test_the_default_pose_of_a_biped_stands():
 
 
 def test_without_meshes_it_says_which_option_reads_them():
-    robot = envs.LeggedRobot.of(load("go2"), default_position={"thigh_joint": 0.8, "calf_joint": -1.6, "": 0.0})
+    robot = envs.LeggedRobot.of(
+        load("go2"), default_position={"thigh_joint": 0.8, "calf_joint": -1.6, "": 0.0}
+    )
     assert (
         "sphere of radius 0.0213 m; the file has no shape there (meshes='hull'"
         in note(robot, "contact of a foot").value
     )
     assert note(robot, "default pose").source == "given"
     stiffness = np.asarray(robot.articulation.drive.stiffness)
-    # Twice the weight on a foot at the length of the leg, for the hips; the calves' largest force is 45.43 / 23.7 of it.
+    # Twice the weight on a foot at the length of the leg, for the hips; the calves' largest force
+    # is 45.43 / 23.7 of it.
     weight = 9.81 * float(np.sum(load("go2").link_mass)) / 4
     assert stiffness[0] == pytest.approx(2 * weight * 0.426, rel=1e-2)
     np.testing.assert_allclose(stiffness[8:] / stiffness[:4], 45.43 / 23.7, rtol=1e-6)
@@ -136,10 +162,14 @@ def test_without_meshes_it_says_which_option_reads_them():
 
 def test_what_the_file_says_counts():
     given = quadruped().articulation
-    robot = envs.LeggedRobot.of(given, FEET, default_position={"hip_pitch": 0.9, "knee": -1.8, "": 0.0})
+    robot = envs.LeggedRobot.of(
+        given, FEET, default_position={"hip_pitch": 0.9, "knee": -1.8, "": 0.0}
+    )
     np.testing.assert_array_equal(robot.articulation.drive.stiffness, given.drive.stiffness)
     np.testing.assert_array_equal(robot.articulation.drive.damping, given.drive.damping)
-    assert {note(robot, name).source for name in ("stiffness", "damping", "largest forces", "IMU")} == {"file"}
+    assert {
+        note(robot, name).source for name in ("stiffness", "damping", "largest forces", "IMU")
+    } == {"file"}
     assert robot.height == pytest.approx(quadruped().height, abs=1e-6)  # In closed form.
     assert robot.imu == "imu"
 
@@ -165,11 +195,23 @@ def test_everything_can_be_given():
     np.testing.assert_array_equal(robot.articulation.drive.stiffness, [30.0] * 8 + [40.0] * 4)
     np.testing.assert_array_equal(robot.articulation.drive.max_force, np.full(12, 20.0))
     np.testing.assert_allclose(robot.articulation.armature, np.full(12, 0.01), rtol=1e-6)
-    known = ("feet", "IMU", "default pose", "height of the root", "trunk", "largest forces", "stiffness", "damping")
-    assert {note(robot, name).source for name in (*known, "armature", "self-collision")} == {"given"}
+    known = (
+        "feet",
+        "IMU",
+        "default pose",
+        "height of the root",
+        "trunk",
+        "largest forces",
+        "stiffness",
+        "damping",
+    )
+    assert {note(robot, name).source for name in (*known, "armature", "self-collision")} == {
+        "given"
+    }
     across = {("front_left_foot", "rear_right_foot"), ("front_right_foot", "rear_left_foot")}
     pairs = {
-        tuple(name.removeprefix("shank of ") for name in pair) for pair in robot.articulation.topology.geometry_pairs
+        tuple(name.removeprefix("shank of ") for name in pair)
+        for pair in robot.articulation.topology.geometry_pairs
     }
     assert len(pairs) == 4
     assert not pairs & across
@@ -184,7 +226,9 @@ def test_everything_can_be_given():
     for touching in ((), (2,)):
         impulse = jnp.ones((count, 3), robot.articulation.dtype).at[:4].set(0)
         impulse = impulse.at[jnp.array(touching, int)].set(1)
-        step = envs.Transition(robot.articulation, environment.ground, state, state, impulse, memory, jnp.zeros(12), {})
+        step = envs.Transition(
+            robot.articulation, environment.ground, state, state, impulse, memory, jnp.zeros(12), {}
+        )
         gait, _ = environment.gait(step)
         np.testing.assert_array_equal(gait.contact, [k in touching for k in range(4)])
 
@@ -209,21 +253,55 @@ def test_what_is_missing_is_named():
     refused("no link called 'paw' for a foot; choose from: trunk", dog, ("paw", "front_left_foot"))
     refused("feet: expected the names of different feet", dog, ("front_left_foot",) * 2)
     refused("feet: expected the names of different feet", dog, "front_left_foot")
-    refused("the foot 'trunk' does not move relative to the root", dog, ("trunk", "front_left_foot"))
+    refused(
+        "the foot 'trunk' does not move relative to the root", dog, ("trunk", "front_left_foot")
+    )
     pose = {"hip_pitch": 0.9, "knee": -1.8, "": 0.0}
     refused("knees: expected 'forward' or 'backward'; found 'up'", dog, FEET, knees="up")
     refused("leg_extension", dog, FEET, leg_extension=1.5)
-    refused("stiffness: no joint ends with 'wrist'", dog, FEET, default_position=pose, stiffness={"wrist": 1.0})
-    refused("no value for the joint 'front_left_hip_roll'", dog, FEET, default_position={"knee": -1.8})
     refused(
-        "damping: expected one number, one for each of the 12 joints", dog, FEET, default_position=pose, damping=[1.0]
+        "stiffness: no joint ends with 'wrist'",
+        dog,
+        FEET,
+        default_position=pose,
+        stiffness={"wrist": 1.0},
     )
-    refused("max_force must be positive for at least one joint; found 0", dog, FEET, default_position=pose, max_force=0)
-    refused("the robot has no mass; give its links inertias", dog.replace(link_mass=jnp.zeros_like(dog.link_mass)))
-    box = artix.Geometry.box((0.2, 0.1, 0.5), sensor=True)
-    refused("touches the ground in the default pose; give trunk=", dog, FEET, default_position=pose, trunk=box)
     refused(
-        "no additional frame|no .*'nose'", dog, FEET, default_position=pose, imu="nose", kind=(KeyError, ValueError)
+        "no value for the joint 'front_left_hip_roll'", dog, FEET, default_position={"knee": -1.8}
+    )
+    refused(
+        "damping: expected one number, one for each of the 12 joints",
+        dog,
+        FEET,
+        default_position=pose,
+        damping=[1.0],
+    )
+    refused(
+        "max_force must be positive for at least one joint; found 0",
+        dog,
+        FEET,
+        default_position=pose,
+        max_force=0,
+    )
+    refused(
+        "the robot has no mass; give its links inertias",
+        dog.replace(link_mass=jnp.zeros_like(dog.link_mass)),
+    )
+    box = artix.Geometry.box((0.2, 0.1, 0.5), sensor=True)
+    refused(
+        "touches the ground in the default pose; give trunk=",
+        dog,
+        FEET,
+        default_position=pose,
+        trunk=box,
+    )
+    refused(
+        "no additional frame|no .*'nose'",
+        dog,
+        FEET,
+        default_position=pose,
+        imu="nose",
+        kind=(KeyError, ValueError),
     )
     with pytest.raises(ValueError, match="every number must be finite"):
         per_joint(dog, "stiffness", np.inf)

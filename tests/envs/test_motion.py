@@ -22,13 +22,16 @@ def swinging(robot: artix.Articulation, rate: float, *, loops: bool = True) -> M
     angle = np.pi * time
     root = np.zeros((len(time), 7))
     root[:, :3] = np.stack([0.2 * np.cos(angle), 0.2 * np.sin(angle), 1 + 0 * angle], axis=1)
-    root[:, 3:] = Rotation.from_rotvec(0.4 * np.sin(angle)[:, None] * np.array([0.6, 0.0, 0.8])).as_quat()
+    root[:, 3:] = Rotation.from_rotvec(
+        0.4 * np.sin(angle)[:, None] * np.array([0.6, 0.0, 0.8])
+    ).as_quat()
     joints = 0.3 * np.sin(angle)[:, None] * np.linspace(-1, 1, robot.topology.num_dofs)
     return Motion.of(robot, rate, root, joints, loops=loops)
 
 
 def test_velocities_are_derivatives(humanoid):
-    # The second differences of sin(pi t) at 100 Hz are (pi / 100)^2 / 6 = 1.6e-4 of the velocity off.
+    # The second differences of sin(pi t) at 100 Hz are (pi / 100)^2 / 6 = 1.6e-4 of the velocity
+    # off.
     motion = swinging(humanoid, 100.0)
     angle = np.pi * np.arange(200) / 100
     expected = 0.3 * np.pi * np.cos(angle)[:, None] * np.linspace(-1, 1, humanoid.topology.num_dofs)
@@ -61,8 +64,12 @@ def test_resampled_as_scipy_does(humanoid, loops):
     assert fine.rate == 50.0
     times = np.arange(fine.num_frames) / 50
     inside = times <= 39 / 20  # SciPy does not know what comes after the last frame.
-    rotations = Slerp(np.arange(40) / 20, Rotation.from_quat(np.asarray(coarse.root_pose[:, 3:])))(times[inside])
-    apart = (rotations.inv() * Rotation.from_quat(np.asarray(fine.root_pose[inside, 3:]))).magnitude()
+    rotations = Slerp(np.arange(40) / 20, Rotation.from_quat(np.asarray(coarse.root_pose[:, 3:])))(
+        times[inside]
+    )
+    apart = (
+        rotations.inv() * Rotation.from_quat(np.asarray(fine.root_pose[inside, 3:]))
+    ).magnitude()
     assert apart.max() < 2e-6
     joint = np.interp(times[inside], np.arange(40) / 20, np.asarray(coarse.joint_position[:, 0]))
     np.testing.assert_allclose(fine.joint_position[inside, 0], joint, atol=1e-6)
@@ -73,7 +80,9 @@ def test_files(humanoid, tmp_path):
     motion = swinging(humanoid, 50.0)
     motion.save(tmp_path / "swing.npz")
     again = Motion.load(tmp_path / "swing.npz", humanoid)
-    assert jax.tree.all(jax.tree.map(lambda one, other: jnp.allclose(one, other, atol=1e-5), motion, again))
+    assert jax.tree.all(
+        jax.tree.map(lambda one, other: jnp.allclose(one, other, atol=1e-5), motion, again)
+    )
     names = list(motion.joint_names)
     rows = np.concatenate([motion.root_pose, motion.joint_position[:, ::-1]], axis=1)
     header = ",".join([*("x", "y", "z", "qx", "qy", "qz", "qw"), *names[::-1]])
@@ -81,7 +90,9 @@ def test_files(humanoid, tmp_path):
     again = Motion.load(tmp_path / "swing.csv", humanoid, rate=50, loops=True)
     np.testing.assert_allclose(again.joint_position, motion.joint_position, atol=1e-6)
     np.savetxt(tmp_path / "plain.csv", rows, delimiter=",", fmt="%.9g")
-    again = Motion.load(tmp_path / "plain.csv", humanoid, rate=50, loops=True, joint_names=names[::-1])
+    again = Motion.load(
+        tmp_path / "plain.csv", humanoid, rate=50, loops=True, joint_names=names[::-1]
+    )
     np.testing.assert_allclose(again.joint_position, motion.joint_position, atol=1e-6)
 
 

@@ -62,8 +62,12 @@ def test_sensors_agree_with_those_of_mujoco(robot, model):
         found = seen(state)
         for name in SENSORS:
             np.testing.assert_allclose(found[name], data.sensor(name).data, atol=1e-11)
-        np.testing.assert_allclose(found["feet"], [data.sensor(foot).data for foot in FEET], atol=1e-11)
-        np.testing.assert_allclose(found["places"], [data.site(foot).xpos for foot in FEET], atol=1e-11)
+        np.testing.assert_allclose(
+            found["feet"], [data.sensor(foot).data for foot in FEET], atol=1e-11
+        )
+        np.testing.assert_allclose(
+            found["places"], [data.site(foot).xpos for foot in FEET], atol=1e-11
+        )
         axes = data.site("imu").xmat.reshape(3, 3)
         np.testing.assert_allclose(found["gravity"], axes.T @ [0, 0, -1], atol=1e-11)
 
@@ -71,17 +75,25 @@ def test_sensors_agree_with_those_of_mujoco(robot, model):
 @pytest.mark.slow
 def test_the_peer_of_the_benchmark_sees_and_rewards_the_same():
     """Of one state: ours by artix, the benchmark's by MuJoCo."""
-    task = envs.make("quadruped_velocity", dtype="float64", gait_frequency=None, rewards=ROUGH_REWARDS)
+    task = envs.make(
+        "quadruped_velocity", dtype="float64", gait_frequency=None, rewards=ROUGH_REWARDS
+    )
     peer, robot = MjxQuadruped(task), task.articulation
     coordinates = artix.MujocoCoordinates(robot, peer.model)
     is_compared = np.arange(119) // 3 != 51 // 3  # all but the accelerometer's
 
     @jax.jit
     def ours(state, impulse, memory, action, drawn):
-        transition = envs.Transition(robot, task.ground, state, state, impulse, memory, action, drawn)
+        transition = envs.Transition(
+            robot, task.ground, state, state, impulse, memory, action, drawn
+        )
         gait, first_contact = task.gait(transition)
         after = memory | {"gait": gait.landed()}
-        return task.signals(transition, gait, first_contact), after, task.observe(transition.replace(memory=after))
+        return (
+            task.signals(transition, gait, first_contact),
+            after,
+            task.observe(transition.replace(memory=after)),
+        )
 
     numbers_of_contacts = set()
     for seed in range(4):
@@ -126,13 +138,19 @@ def test_drives_are_springs_and_dampers_with_limits(robot):
 
 
 def test_a_scan_sees_the_slope_that_the_robot_faces(robot):
-    field = artix.HeightField.of(0.2 * np.arange(40)[:, None] * np.ones(40), spacing=(0.1, 0.1), dtype="float64")
+    field = artix.HeightField.of(
+        0.2 * np.arange(40)[:, None] * np.ones(40), spacing=(0.1, 0.1), dtype="float64"
+    )
     ground = artix.Ground((field,))
     half = np.sqrt(0.5)
-    state = artix.neutral_state(robot).replace(root_pose=jnp.array([2.0, 2.0, 5.0, 0, 0, half, half]))
+    state = artix.neutral_state(robot).replace(
+        root_pose=jnp.array([2.0, 2.0, 5.0, 0, 0, half, half])
+    )
     points = jnp.array([[0.3, 0.0], [0.0, 0.3]])  # turned by 90 degrees: along y, and against x
     np.testing.assert_allclose(
-        observations.height_scan(ground, state, points), [5 - 2 * 2.0, 5 - 2 * (2.0 - 0.3)], atol=1e-12
+        observations.height_scan(ground, state, points),
+        [5 - 2 * 2.0, 5 - 2 * (2.0 - 0.3)],
+        atol=1e-12,
     )
 
 

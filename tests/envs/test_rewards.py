@@ -1,4 +1,5 @@
-"""Reward terms against Playground's definitions in plain NumPy; gaits, commands and noise against their definitions."""
+"""Reward terms against Playground's definitions in plain NumPy; gaits, commands and noise against
+their definitions."""
 
 import inspect
 
@@ -58,7 +59,9 @@ def wanted(s):
     moves = np.linalg.norm(s["command"]) > 0.01
     horizontal = s["feet_velocity"][:, :2]
     return {
-        "tracking_lin_vel": np.exp(-np.sum((s["command"][:2] - s["linear_velocity"][:2]) ** 2) / 0.25),
+        "tracking_lin_vel": np.exp(
+            -np.sum((s["command"][:2] - s["linear_velocity"][:2]) ** 2) / 0.25
+        ),
         "tracking_ang_vel": np.exp(-((s["command"][2] - s["angular_velocity"][2]) ** 2) / 0.25),
         "tracking_mean_yaw_rate": np.exp(-((s["command"][2] - s["mean_yaw_rate"]) ** 2) / 0.25),
         "lin_vel_z": s["world_linear_velocity"][2] ** 2,
@@ -76,14 +79,20 @@ def wanted(s):
         "dof_vel": np.sum(s["joint_velocity"] ** 2),
         "dof_acc": np.sum(s["joint_acceleration"] ** 2),
         "feet_slip": np.sum(np.sum(horizontal**2, axis=-1) * s["contact"]) * moves,
-        "feet_clearance": np.sum(np.abs(s["feet_height"] - 0.1) * np.sqrt(np.linalg.norm(horizontal, axis=-1))),
+        "feet_clearance": np.sum(
+            np.abs(s["feet_height"] - 0.1) * np.sqrt(np.linalg.norm(horizontal, axis=-1))
+        ),
         "feet_height": np.sum((s["swing_peak"] / 0.1 - 1.0) ** 2 * s["first_contact"]) * moves,
         "feet_air_time": np.sum((s["air_time"] - 0.1) * s["first_contact"]) * moves,
         "single_stance": 0.0,  # four feet; of two: below
-        # Not Playground's: with feet 0 and 2 down, one of each group; in group 0 the phase of 0.3 is that of a swing.
+        # Not Playground's: with feet 0 and 2 down, one of each group; in group 0 the phase of 0.3
+        # is that of a swing.
         "feet_down": 0.5 * (not moves),
         "feet_in_turn": 0.0,
-        "uneven_steps": sum(np.var(s[x]) / np.mean(s[x]) ** 2 for x in ("last_air_time", "last_contact_time")) * moves,
+        "uneven_steps": sum(
+            np.var(s[x]) / np.mean(s[x]) ** 2 for x in ("last_air_time", "last_contact_time")
+        )
+        * moves,
         "feet_on_time": 0.5 * moves,
     }
 
@@ -93,13 +102,16 @@ def test_terms_are_those_of_playground(command):
     signals = SIGNALS | {"command": command}
     known = wanted(signals)
     assert set(known) == set(rewards.TERMS)
-    found = rewards.weighted_terms(dict.fromkeys(rewards.TERMS, 2.0), jax.tree.map(jnp.asarray, signals))
+    found = rewards.weighted_terms(
+        dict.fromkeys(rewards.TERMS, 2.0), jax.tree.map(jnp.asarray, signals)
+    )
     for name, value in known.items():
         np.testing.assert_allclose(found[name], 2.0 * value, rtol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize(
-    ("down", "in_turn"), [([1, 0, 0, 1], 1.0), ([1, 1, 1, 1], 0.0), ([1, 0, 0, 0], 0.5), ([1, 1, 0, 0], 0.0)]
+    ("down", "in_turn"),
+    [([1, 0, 0, 1], 1.0), ([1, 1, 1, 1], 0.0), ([1, 0, 0, 0], 0.5), ([1, 1, 0, 0], 0.0)],
 )
 def test_diagonal_feet_stand_in_turn(down, in_turn):
     moves, group = SIGNALS["command"], SIGNALS["feet_group"]
@@ -113,14 +125,26 @@ def test_equal_steps_are_even():
     same, differ = np.full(4, 0.12), np.array([0.04, 0.12, 0.06, 0.1])
     assert rewards.uneven_steps(SIGNALS["command"], same, 0.2 * same) == 0
     assert 0.1 < rewards.uneven_steps(SIGNALS["command"], same, differ) < 0.2
-    assert rewards.uneven_steps(SIGNALS["command"], np.zeros(4), np.zeros(4)) == 0  # before the first steps
+    assert (
+        rewards.uneven_steps(SIGNALS["command"], np.zeros(4), np.zeros(4)) == 0
+    )  # before the first steps
 
 
 @pytest.mark.parametrize("name", ["torques", "feet_clearance", "feet_slip", "pose"])
 def test_terms_have_derivatives_where_all_is_still(name):
-    zeros = {key: jnp.zeros_like(value) for key, value in SIGNALS.items() if np.asarray(value).dtype.kind == "f"}
-    zeros |= {"contact": jnp.ones(4, bool), "first_contact": jnp.ones(4, bool), "max_foot_height": 0.1}
-    moving = [each for each in inspect.signature(rewards.TERMS[name]).parameters if jnp.ndim(zeros[each])]
+    zeros = {
+        key: jnp.zeros_like(value)
+        for key, value in SIGNALS.items()
+        if np.asarray(value).dtype.kind == "f"
+    }
+    zeros |= {
+        "contact": jnp.ones(4, bool),
+        "first_contact": jnp.ones(4, bool),
+        "max_foot_height": 0.1,
+    }
+    moving = [
+        each for each in inspect.signature(rewards.TERMS[name]).parameters if jnp.ndim(zeros[each])
+    ]
     moving = [each for each in moving if zeros[each].dtype.kind == "f"]
 
     def term(values):
@@ -141,25 +165,40 @@ def test_terms_have_derivatives_where_all_is_still(name):
         ((True, False), (0.2, 0.0), (0.02, 0.3), (0.0, 0.0, 0.0), 0.0),
     ],
 )
-def test_single_stance_is_time_in_the_air_beside_a_foot_that_stands(contact, contact_time, air_time, command, found):
+def test_single_stance_is_time_in_the_air_beside_a_foot_that_stands(
+    contact, contact_time, air_time, command, found
+):
     given = {"contact_time": contact_time, "air_time": air_time, "command": command}
-    signals = {name: jnp.array(value) for name, value in given.items()} | {"contact": jnp.array(contact)}
-    assert float(rewards.weighted_terms({"single_stance": 1.0}, signals)["single_stance"]) == pytest.approx(found)
+    signals = {name: jnp.array(value) for name, value in given.items()} | {
+        "contact": jnp.array(contact)
+    }
+    assert float(
+        rewards.weighted_terms({"single_stance": 1.0}, signals)["single_stance"]
+    ) == pytest.approx(found)
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"no reward called 'tracking_linvel'.*tracking_lin_vel.*\(weight, function\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"no reward called 'tracking_linvel'.*tracking_lin_vel.*\(weight, function\)",
+    ):
         envs.make("quadruped_velocity", rewards={"tracking_linvel": 1.0})
-    with pytest.raises(ValueError, match=r"reward 'mine' needs temperature, which this task does not have.*up"):
+    with pytest.raises(
+        ValueError, match=r"reward 'mine' needs temperature, which this task does not have.*up"
+    ):
         envs.make("quadruped_velocity", rewards={"mine": (1.0, lambda temperature: temperature)})
     with pytest.raises(ValueError, match=r"no measurement called 'gyroscope'.*gyro"):
         envs.make("quadruped_velocity", noise_scales={"gyroscope": 1.0})
-    with pytest.raises(ValueError, match=r"noise of gyro: expected one number, finite and not negative; found -1"):
+    with pytest.raises(
+        ValueError, match=r"noise of gyro: expected one number, finite and not negative; found -1"
+    ):
         envs.make("quadruped_velocity", noise_scales={"gyro": -1.0})
     with pytest.raises(ValueError, match=r"action_delay needs.*\(0.02, 0.01\)"):
         envs.make("quadruped_velocity", action_delay=(0.02, 0.01))
     for weight in (np.nan, np.float32("nan"), "1"):
-        with pytest.raises(ValueError, match=r"weight of reward 'alive': expected one number, finite; found"):
+        with pytest.raises(
+            ValueError, match=r"weight of reward 'alive': expected one number, finite; found"
+        ):
             rewards.check_weights({"alive": weight}, ())
     with pytest.raises(ValueError, match=r"reward 'mine' must be a scalar; found the shape \(3,\)"):
         rewards.weighted_terms({"mine": (1.0, lambda up: up)}, {"up": jnp.zeros(3)})
@@ -181,7 +220,9 @@ def test_commands_that_cannot_be_drawn_are_refused(given, message):
         commands.check_commands(commands.VelocityCommands(**given))
 
 
-@pytest.mark.parametrize("given", [{"speed": (1.0, 0.5)}, {"speed": (0.0, np.inf)}, {"mean_time": 0.0}])
+@pytest.mark.parametrize(
+    "given", [{"speed": (1.0, 0.5)}, {"speed": (0.0, np.inf)}, {"mean_time": 0.0}]
+)
 def test_pushes_that_cannot_be_drawn_are_refused(given):
     with pytest.raises(ValueError, match=r"lower <= upper|must be positive"):
         disturbances.check_pushes(disturbances.Pushes(**given))
@@ -200,7 +241,8 @@ def test_feet_count_their_time_in_the_air():
         landed.append(first.tolist())
         last.append([float(gait.last_air_time[0]), float(gait.last_contact_time[0])])
         gait = gait.landed()
-    # A step in the air counts from the last one on the ground, and the step of landing is part of it.
+    # A step in the air counts from the last one on the ground, and the step of landing is part of
+    # it.
     np.testing.assert_allclose(air, [0.02, 0.02, 0.04, 0.06, 0.08, 0.02])
     np.testing.assert_allclose(stance, [0.02, 0.04, 0.02, 0.02, 0.02, 0.04])
     np.testing.assert_allclose(peaks, [0.0, 0.05, 0.09, 0.09, 0.09, 0.0])
@@ -226,11 +268,15 @@ def test_commands_have_their_distribution():
     np.testing.assert_allclose(np.mean(drawn.value != 0, axis=0), wanted, atol=0.015)
     np.testing.assert_allclose(np.mean(drawn.changes, axis=0), 1 - 0.5 * moves, atol=0.015)
     stops = np.all(drawn.changes & (drawn.value == 0), axis=1)
-    assert np.mean(stops) == pytest.approx(kinds.chance_of_standing + moves * 0.1 * 0.75 * 0.5 / 8, abs=0.01)
+    assert np.mean(stops) == pytest.approx(
+        kinds.chance_of_standing + moves * 0.1 * 0.75 * 0.5 / 8, abs=0.01
+    )
 
 
 def test_a_command_holds_until_its_time_is_over():
-    drawn = commands.DrawnCommand(jnp.array([9.0, 9.0, 9.0]), jnp.array([True, False, True]), jnp.array(3.0))
+    drawn = commands.DrawnCommand(
+        jnp.array([9.0, 9.0, 9.0]), jnp.array([True, False, True]), jnp.array(3.0)
+    )
     command = jnp.array([1.0, 2.0, 3.0])
     kept = commands.next_command(command, jnp.array(0.05), drawn, 0.02)
     changed = commands.next_command(command, jnp.array(0.02), drawn, 0.02)
@@ -241,23 +287,30 @@ def test_a_command_holds_until_its_time_is_over():
 def test_noise_and_pushes_have_their_distributions():
     keys = jax.random.split(jax.random.key(0), 20000)
     sizes = {"gyro": 3, "gravity": 3, "position": 2}
-    drawn = jax.vmap(lambda key: noise.draw_noise(key, {"gyro": 0.2, "gravity": 0.05}, sizes, jnp.float64))(keys)
+    drawn = jax.vmap(
+        lambda key: noise.draw_noise(key, {"gyro": 0.2, "gravity": 0.05}, sizes, jnp.float64)
+    )(keys)
     assert np.all(drawn["position"] == 0)
     for name, scale in (("gyro", 0.2), ("gravity", 0.05)):
         assert np.max(np.abs(drawn[name])) <= scale
         np.testing.assert_allclose(np.std(drawn[name], axis=0), scale / np.sqrt(3), rtol=0.03)
     pushes = disturbances.Pushes(speed=(0.5, 1.0), mean_time=0.1)
-    found = np.asarray(jax.vmap(lambda key: disturbances.draw_push(key, pushes, 0.02, jnp.float64))(keys))
+    found = np.asarray(
+        jax.vmap(lambda key: disturbances.draw_push(key, pushes, 0.02, jnp.float64))(keys)
+    )
     speed = np.linalg.norm(found, axis=1)
     happened = speed > 0
     assert np.mean(happened) == pytest.approx(1 - np.exp(-0.2), abs=0.01)
     assert np.all((speed[happened] >= 0.5) & (speed[happened] <= 1.0))
     assert np.all(found[:, 2] == 0)
-    np.testing.assert_allclose(np.mean(found[happened] / speed[happened, None], axis=0), 0, atol=0.04)
+    np.testing.assert_allclose(
+        np.mean(found[happened] / speed[happened, None], axis=0), 0, atol=0.04
+    )
 
 
 def test_soft_limits_are_those_of_playground():
-    """Its formula, for limits of one sign, too: a calf of Unitree's Go2 from -2.7227 to -0.83776 rad."""
+    """Its formula, for limits of one sign, too: a calf of Unitree's Go2 from -2.7227 to -0.83776
+    rad."""
     ranges = np.array([[-2.7227, -0.83776], [-1.0472, 1.0472], [0.5, 3.4907]])
     middle, size = ranges.mean(axis=1), ranges[:, 1] - ranges[:, 0]
     robot = artix.robots.load("quadruped").astype("float64")
@@ -265,7 +318,9 @@ def test_soft_limits_are_those_of_playground():
     upper = robot.joint_upper_limit.at[:3].set(ranges[:, 1]).at[4].set(jnp.inf)
     limited = robot.replace(joint_lower_limit=lower, joint_upper_limit=upper)
     soft = np.stack(rewards.soft_limits(limited))
-    np.testing.assert_allclose(soft[:, :3], [middle - 0.5 * size * 0.95, middle + 0.5 * size * 0.95], atol=1e-15)
+    np.testing.assert_allclose(
+        soft[:, :3], [middle - 0.5 * size * 0.95, middle + 0.5 * size * 0.95], atol=1e-15
+    )
     assert soft[:, 4].tolist() == [lower[4], np.inf]  # It has no range.
 
 
@@ -274,12 +329,18 @@ def test_tasks_punish_positions_beyond_their_soft_limits_only():
     found = []
     for position in (-1.5, -0.5):
         env = envs.make("quadruped_velocity", dtype="float64", rewards={"dof_pos_limits": -1.0})
-        robot = env.articulation.replace(joint_lower_limit=jnp.full(12, -2.5), joint_upper_limit=jnp.full(12, -0.5))
+        robot = env.articulation.replace(
+            joint_lower_limit=jnp.full(12, -2.5), joint_upper_limit=jnp.full(12, -0.5)
+        )
         state, memory = jax.eval_shape(env.begin, jax.random.key(0))
         state, memory = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (state, memory))
         state = artix.neutral_state(robot).replace(joint_position=jnp.full(12, position))
-        drawn = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(env.draw, jax.random.key(0)))
-        transition = envs.Transition(robot, env.ground, state, state, jnp.zeros((4, 3)), memory, jnp.zeros(12), drawn)
+        drawn = jax.tree.map(
+            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(env.draw, jax.random.key(0))
+        )
+        transition = envs.Transition(
+            robot, env.ground, state, state, jnp.zeros((4, 3)), memory, jnp.zeros(12), drawn
+        )
         found.append(float(env.outcome(transition).metrics["reward/dof_pos_limits"]))
     assert found[0] == 0
     assert found[1] == pytest.approx(-12 * 0.05)

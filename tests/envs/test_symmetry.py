@@ -1,4 +1,5 @@
-"""The mirror symmetry of robots: it is its own inverse, and steps and observations commute with it."""
+"""The mirror symmetry of robots: it is its own inverse, and steps and observations commute with
+it."""
 
 import warnings
 
@@ -44,7 +45,9 @@ def test_it_is_its_own_inverse_and_reflects_the_robot(name):
     jax.tree.map(np.testing.assert_array_equal, state, twice)
     # The links of the mirror image are at the mirrored places.
     topology = robot.topology
-    poses, images = (np.asarray(artix.frame_pose(robot, each)) for each in (state, mirror.state(state)))
+    poses, images = (
+        np.asarray(artix.frame_pose(robot, each)) for each in (state, mirror.state(state))
+    )
     moving = [link for link, axes in enumerate(topology.joint_axes) if axes]
     for link in moving:
         body = mirror.bodies[topology.link_body[link]]
@@ -53,7 +56,8 @@ def test_it_is_its_own_inverse_and_reflects_the_robot(name):
 
 
 def exact(robot):
-    """The robot with quarter turns for the angles of 1.5708 in its file, so that it is exactly symmetric."""
+    """The robot with quarter turns for the angles of 1.5708 in its file, so that it is exactly
+    symmetric."""
     pose = np.array(robot.link_com_pose)
     pose[:, 3:] = np.sign(pose[:, 3:]) * np.sqrt(np.round(pose[:, 3:] ** 2, 4))
     return robot.replace(link_com_pose=jnp.asarray(pose))
@@ -70,19 +74,24 @@ def test_dynamics_commute_with_it(name):
         image = jnp.concatenate([polar * force[:3], -polar * force[3:6], mirror.joints(force[6:])])
         found = artix.forward_dynamics(robot, mirror.state(state), image)
         wanted = artix.forward_dynamics(robot, state, force)
-        wanted = np.concatenate([polar * wanted[:3], -polar * wanted[3:6], mirror.joints(wanted[6:])])
+        wanted = np.concatenate(
+            [polar * wanted[:3], -polar * wanted[3:6], mirror.joints(wanted[6:])]
+        )
         np.testing.assert_allclose(found, wanted, atol=1e-10 * np.abs(wanted).max())
 
 
 @pytest.mark.slow
 def test_steps_on_the_ground_commute_with_it():
-    """A robot that drops onto its feet; the sweeps of the solver must have converged, since they go foot by foot."""
+    """A robot that drops onto its feet; the sweeps of the solver must have converged, since they go
+    foot by foot."""
     task = envs.make("quadruped_velocity", dtype="float64")
     robot, ground = exact(task.articulation), task.ground
     mirror = find_mirror(robot, task.robot.feet)
     options = artix.SolverOptions(contact_iterations=12, position_iterations=40)
     still = starts.standing(robot, task.robot.default_position, task.robot.height)
-    terms = starts.check_resets({"tilt": 0.05, "joint_position": 0.05, "velocity": 0.1, "joint_velocity": 0.5})
+    terms = starts.check_resets(
+        {"tilt": 0.05, "joint_position": 0.05, "velocity": 0.1, "joint_velocity": 0.5}
+    )
     drop = starts.varied(robot, jax.random.key(0), still, terms, ground)
     target = task.target(0.1 * jax.random.uniform(jax.random.key(1), (12,), minval=-1, maxval=1))
 
@@ -90,15 +99,23 @@ def test_steps_on_the_ground_commute_with_it():
     def after(state, target):
         def one(_, state):
             return artix.step(
-                artix.Scene(robot, ground=ground), state, artix.Control(drive_target=target), 0.004, options
+                artix.Scene(robot, ground=ground),
+                state,
+                artix.Control(drive_target=target),
+                0.004,
+                options,
             )
 
         return jax.lax.fori_loop(0, 10, one, state)
 
     assert (
-        artix.geometry_distances(artix.Scene(robot, ground=ground), after(drop, target))[:4].min() < 1e-4
+        artix.geometry_distances(artix.Scene(robot, ground=ground), after(drop, target))[:4].min()
+        < 1e-4
     )  # two feet stand
-    found, wanted = after(mirror.state(drop), mirror.joints(target)), mirror.state(after(drop, target))
+    found, wanted = (
+        after(mirror.state(drop), mirror.joints(target)),
+        mirror.state(after(drop, target)),
+    )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9), found, wanted)
 
 
@@ -106,7 +123,9 @@ def test_steps_on_the_ground_commute_with_it():
 @pytest.mark.parametrize("name", ["quadruped_velocity", "humanoid_velocity"])
 def test_observations_are_those_of_the_mirror_image(name):
     history = {**OBSERVATIONS, "gyro": ObservationTerm(scale=0.25, history=2), "contact": 1.0}
-    options = {"observations": history, "gait_frequency": 1.5} if name == "quadruped_velocity" else {}
+    options = (
+        {"observations": history, "gait_frequency": 1.5} if name == "quadruped_velocity" else {}
+    )
     task = envs.make(name, dtype="float64", noise_scales={}, resets={}, **options)
     assert task.asymmetry == ""
     mirror, robot = task.mirror, find_mirror(task.articulation, task.robot.feet)
@@ -116,7 +135,9 @@ def test_observations_are_those_of_the_mirror_image(name):
     state = task.reset(jax.random.key(0))
 
     def seen(where, info, action, feet):
-        gait = info["gait"].replace(contact=jnp.array(feet), air_time=0.1 * jnp.arange(1.0, 1 + len(feet)))
+        gait = info["gait"].replace(
+            contact=jnp.array(feet), air_time=0.1 * jnp.arange(1.0, 1 + len(feet))
+        )
         memory = info | {"last_action": action, "gait": gait}
         impulse = jnp.zeros_like(info["contact_memory"].impulse)
         transition = envs.Transition(
@@ -142,7 +163,9 @@ def test_observations_are_those_of_the_mirror_image(name):
 def _reflect_air(task, robot, seen, where, info, action, feet):
     def swapped(*arguments):
         obs = seen(*arguments)
-        times = slice(-len(task.robot.feet), None)  # the air times are the last of what is privileged
+        times = slice(
+            -len(task.robot.feet), None
+        )  # the air times are the last of what is privileged
         return obs | {"privileged_state": obs["privileged_state"].at[times].set(
             obs["privileged_state"][times][robot.feet])}  # fmt: skip
 
@@ -159,7 +182,9 @@ def test_what_is_not_symmetric_is_said():
     heavy = robot.replace(link_mass=robot.link_mass.at[2].set(9.0))
     with pytest.raises(ValueError, match=r"masses differ from their mirror images by \d+ %"):
         find_mirror(heavy)
-    task = envs.make("quadruped_velocity", observations={"gyro": 1.0, "mine": ObservationTerm(function=_mine)})
+    task = envs.make(
+        "quadruped_velocity", observations={"gyro": 1.0, "mine": ObservationTerm(function=_mine)}
+    )
     assert task.mirror is None
     assert "'mine' does not say how it looks in the mirror" in task.asymmetry
 
@@ -175,15 +200,20 @@ def test_a_signed_permutation_keeps_the_dtype():
 
 @pytest.mark.slow
 def test_getting_up_is_seen_in_the_mirror():
-    """A control step of a robot that lies on its side, and of its image with the image of the action."""
+    """A control step of a robot that lies on its side, and of its image with the image of the
+    action."""
     task = envs.make("quadruped_get_up", dtype="float64", noise_scales={}, chance_of_fall=1.0)
     mirror, robot = task.mirror, find_mirror(task.articulation, FEET)
     state = jax.jit(task.reset)(jax.random.key(3))
     info = state.info | {
-        name: robot.joints(state.info[name]) for name in ("drive_target", "last_action", "action_before_last")
+        name: robot.joints(state.info[name])
+        for name in ("drive_target", "last_action", "action_before_last")
     }
     image = state.replace(articulation_state=robot.state(state.articulation_state), info=info)
-    action, step = jax.random.uniform(jax.random.key(4), (12,), minval=-0.5, maxval=0.5), jax.jit(task.step)
+    action, step = (
+        jax.random.uniform(jax.random.key(4), (12,), minval=-0.5, maxval=0.5),
+        jax.jit(task.step),
+    )
     for _ in range(10):  # until it lies on the ground
         state, image = step(state, action), step(image, mirror["action"](action))
     for part, seen in state.obs.items():

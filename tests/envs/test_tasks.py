@@ -30,7 +30,9 @@ QUICK = ("cart_pole",)
 
 def make(name):
     tiles = (
-        {"tiles": terrain.tiles(levels=3, columns=4, size=4.0, dtype="float32")} if name == "quadruped_rough" else {}
+        {"tiles": terrain.tiles(levels=3, columns=4, size=4.0, dtype="float32")}
+        if name == "quadruped_rough"
+        else {}
     )
     return envs.make(name, dtype="float32", episode_length=30, **tiles)
 
@@ -64,7 +66,13 @@ def test_options_take_on_the_dtype_of_the_robot():
     third = np.float64(1 / 3)
     several = [
         envs.make("cart_pole", dtype="float32", force=third),
-        envs.make("arm_reach", dtype="float32", action_scale=third, spread=third, rewards={"action_rate": third}),
+        envs.make(
+            "arm_reach",
+            dtype="float32",
+            action_scale=third,
+            spread=third,
+            rewards={"action_rate": third},
+        ),
     ]
     for each in several:
         state = jax.eval_shape(each.reset, jax.random.key(0))
@@ -72,14 +80,22 @@ def test_options_take_on_the_dtype_of_the_robot():
         assert jax.tree.map(lambda x: x.dtype, state) == jax.tree.map(lambda x: x.dtype, end)
         assert not [x for x in jax.tree.leaves(state) if x.dtype == "float64"]
     drawn = (
-        noise.draw_noise(jax.random.key(0), noise.as_scales({"gyro": third}, {"gyro": 3}), {"gyro": 3}, "float32"),
-        disturbances.draw_push(jax.random.key(0), disturbances.Pushes((third, third), third), 0.02, "float32"),
-        commands.draw_command(jax.random.key(0), commands.VelocityCommands(mean_time=third), "float32"),
+        noise.draw_noise(
+            jax.random.key(0), noise.as_scales({"gyro": third}, {"gyro": 3}), {"gyro": 3}, "float32"
+        ),
+        disturbances.draw_push(
+            jax.random.key(0), disturbances.Pushes((third, third), third), 0.02, "float32"
+        ),
+        commands.draw_command(
+            jax.random.key(0), commands.VelocityCommands(mean_time=third), "float32"
+        ),
     )
     assert not [x for x in jax.tree.leaves(drawn) if x.dtype == "float64"]
 
 
-@pytest.mark.parametrize("name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SIZES])
+@pytest.mark.parametrize(
+    "name", [x if x in QUICK else pytest.param(x, marks=pytest.mark.slow) for x in SIZES]
+)
 def test_random_episodes(name):
     environment = envs.autoreset(make(name))
     obs, actions = SIZES[name]
@@ -93,7 +109,9 @@ def test_random_episodes(name):
         return state, (state.reward, state.done, state.metrics, state.articulation_state.root_pose)
 
     keys = jax.random.split(jax.random.key(1), 60)
-    end, (reward, done, metrics, _) = jax.jit(lambda state: jax.lax.scan(advance, state, keys))(state)
+    end, (reward, done, metrics, _) = jax.jit(lambda state: jax.lax.scan(advance, state, keys))(
+        state
+    )
     assert jax.tree.structure(end) == jax.tree.structure(state)
     floats = [x for x in jax.tree.leaves(end) if jnp.issubdtype(x.dtype, jnp.floating)]
     assert all(x.dtype == jnp.float32 and np.all(np.isfinite(x)) for x in floats)
@@ -111,7 +129,9 @@ def test_random_episodes(name):
 def still():
     """The quadruped, told to stand, seen without noise."""
     commands = envs.commands.VelocityCommands(largest=(0.0, 0.0, 0.0))
-    return envs.make("quadruped_velocity", dtype="float32", noise_scales={}, velocity_commands=commands)
+    return envs.make(
+        "quadruped_velocity", dtype="float32", noise_scales={}, velocity_commands=commands
+    )
 
 
 @pytest.mark.slow
@@ -127,16 +147,22 @@ def test_a_quadruped_that_stands_is_seen_to_stand(still):
     gyro, accelerometer, gravity, linear, _, _, speed, force, contact, feet, air_time = parts
     np.testing.assert_allclose(np.linalg.norm(accelerometer), 9.81, atol=0.1)
     np.testing.assert_allclose(accelerometer / 9.81, -gravity, atol=0.02)
-    assert max(np.abs(gyro).max(), np.abs(linear).max(), np.abs(speed).max(), np.abs(feet).max()) < 0.05
+    assert (
+        max(np.abs(gyro).max(), np.abs(linear).max(), np.abs(speed).max(), np.abs(feet).max())
+        < 0.05
+    )
     assert contact.tolist() == [1, 1, 1, 1]
     assert air_time.tolist() == [0, 0, 0, 0]
     # What gravity asks of the motors, given that each foot carries its impulse.
     memory, moved = state.info["contact_memory"], state.articulation_state
     carried = float(jnp.sum(memory.impulse[:, 2])) / still.physics_dt
     assert carried == pytest.approx(9.81 * float(jnp.sum(still.articulation.link_mass)), rel=0.02)
-    jacobians = [artix.frame_jacobian(still.articulation, moved, foot)[:3, 6:] for foot in still.robot.feet]
+    jacobians = [
+        artix.frame_jacobian(still.articulation, moved, foot)[:3, 6:] for foot in still.robot.feet
+    ]
     lift = sum(
-        jac.T @ jnp.array([*impulse[:2], impulse[2]]) for jac, impulse in zip(jacobians, memory.impulse, strict=True)
+        jac.T @ jnp.array([*impulse[:2], impulse[2]])
+        for jac, impulse in zip(jacobians, memory.impulse, strict=True)
     )
     wanted = artix.gravity_compensation(still.articulation, moved)[6:] - lift / still.physics_dt
     np.testing.assert_allclose(force, wanted, atol=0.5)
@@ -147,7 +173,9 @@ def test_the_mean_yaw_rate_forgets_within_half_a_stride(still):
     """The yaw rate weighted by ``exp(-age / 0.4 s)``, from poses and velocities."""
     state, step = still.reset(jax.random.key(0)), jax.jit(still.step)
     spinning = state.articulation_state.root_velocity.at[5].add(2.0)
-    state = state.replace(articulation_state=state.articulation_state.replace(root_velocity=spinning))
+    state = state.replace(
+        articulation_state=state.articulation_state.replace(root_velocity=spinning)
+    )
     rates = []
     for k in range(30):
         state = step(state, 0.5 * jax.random.normal(jax.random.key(k), 12, "float32"))
@@ -156,7 +184,9 @@ def test_the_mean_yaw_rate_forgets_within_half_a_stride(still):
         rates.append(turned.apply(np.asarray(moved.root_velocity[3:]), inverse=True)[2])
     weights = 0.05 * 0.95 ** np.arange(30)[::-1]
     assert abs(weights @ rates) > 0.05
-    np.testing.assert_allclose(state.metrics["mean_yaw_rate_error"], abs(weights @ rates), atol=1e-5)
+    np.testing.assert_allclose(
+        state.metrics["mean_yaw_rate_error"], abs(weights @ rates), atol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -166,7 +196,10 @@ def test_a_fall_ends_the_episode(still):
     over = jnp.array([0, 0, 0.5, 1, 0, 0, 0], "float32")
     low = state.articulation_state.root_pose.at[2].set(0.05)
     for pose in (over, low):
-        end = step(state.replace(articulation_state=state.articulation_state.replace(root_pose=pose)), jnp.zeros(12))
+        end = step(
+            state.replace(articulation_state=state.articulation_state.replace(root_pose=pose)),
+            jnp.zeros(12),
+        )
         assert end.done == 1
         assert end.info["truncation"] == 0
         assert end.metrics["reward/termination"] == -1
@@ -176,10 +209,14 @@ def test_a_fall_ends_the_episode(still):
 def test_feet_are_on_the_ground_where_episodes_begin():
     for robot, height in ((quadruped("float64"), HEIGHT), (humanoid("float64"), None)):
         pose = jnp.array([0, 0, robot.height if height is None else height, 0, 0, 0, 1])
-        state = artix.neutral_state(robot.articulation).replace(root_pose=pose, joint_position=robot.default_position)
+        state = artix.neutral_state(robot.articulation).replace(
+            root_pose=pose, joint_position=robot.default_position
+        )
         ground = artix.Ground.flat(dtype="float64")
         index = envs.observations.geometry_numbers(robot.articulation, robot.feet)
-        distances = artix.geometry_distances(artix.Scene(robot.articulation, ground=ground), state)[index]
+        distances = artix.geometry_distances(artix.Scene(robot.articulation, ground=ground), state)[
+            index
+        ]
         np.testing.assert_allclose(distances, 0, atol=2e-7)
 
 
@@ -204,7 +241,10 @@ def test_pushes_change_the_velocity(still):
     pushed = envs.make("quadruped_velocity", dtype="float32", pushes=always)
     state = pushed.reset(jax.random.key(0))
     drawn = pushed.draw(jax.random.key(1))
-    change = pushed.disturb(state.articulation_state, drawn).root_velocity - state.articulation_state.root_velocity
+    change = (
+        pushed.disturb(state.articulation_state, drawn).root_velocity
+        - state.articulation_state.root_velocity
+    )
     assert float(jnp.linalg.norm(change)) == pytest.approx(0.7, rel=1e-5)
     assert change[2:].tolist() == [0, 0, 0, 0]
 
@@ -218,7 +258,10 @@ def test_a_curriculum_goes_up_and_down():
         where = state.articulation_state
         place = state.info["start"] + jnp.array([x, 0], "float32")
         there = where.replace(root_pose=where.root_pose.at[:2].set(place))
-        info = state.info | {"asked": jnp.array(asked, "float32"), "level": jnp.array(level, jnp.int32)}
+        info = state.info | {
+            "asked": jnp.array(asked, "float32"),
+            "level": jnp.array(level, jnp.int32),
+        }
         return state.replace(articulation_state=there, info=info)
 
     def levels(ended):
@@ -235,21 +278,27 @@ def test_a_curriculum_goes_up_and_down():
     starts = jax.vmap(lambda key: rough.renew(key, ended).articulation_state)(keys)
     scene = artix.Scene(robot, ground=ground)
     # Of the feet: the trunk's shape is a sensor, and a block may stand below it.
-    lowest = jax.vmap(lambda start: jnp.min(artix.ground_contacts(scene, start).contacts.gap))(starts)
-    # However steep it is; positions of 12 m in float32. A foot beside the edge of a step may start above the edge.
+    lowest = jax.vmap(lambda start: jnp.min(artix.ground_contacts(scene, start).contacts.gap))(
+        starts
+    )
+    # However steep it is; positions of 12 m in float32. A foot beside the edge of a step may start
+    # above the edge.
     assert (lowest > 0.01 - 2e-5).all()
     assert jnp.mean(jnp.abs(lowest - 0.01) < 2e-5) >= 0.95
 
 
 @pytest.mark.slow
 def test_curricula_follow_episodes():
-    """Commands grow with episodes that last, and shrink with falls; a number of the user's is a signal."""
+    """Commands grow with episodes that last, and shrink with falls; a number of the user's is a
+    signal."""
 
     def harder(level, ended):
         return level + 0.25
 
     def told(key, dtype):
-        return commands.DrawnCommand(jnp.array([1.0, 0.0, 0.5], dtype), jnp.ones(3, bool), jnp.array(9.0, dtype))
+        return commands.DrawnCommand(
+            jnp.array([1.0, 0.0, 0.5], dtype), jnp.ones(3, bool), jnp.array(9.0, dtype)
+        )
 
     def effort(action, hardness):
         return hardness * jnp.sum(action**2)
@@ -270,10 +319,16 @@ def test_curricula_follow_episodes():
     for number in range(6):
         if number == 5:  # It falls: low on the ground.
             pose = state.articulation_state.root_pose.at[2].set(0.05)
-            state = state.replace(articulation_state=state.articulation_state.replace(root_pose=pose))
+            state = state.replace(
+                articulation_state=state.articulation_state.replace(root_pose=pose)
+            )
         state = step(state, jnp.full(12, 0.5, "float32"))
-        seen.append([float(state.metrics["reward/effort"]), *(float(x) for x in state.info["command"])])
-    np.testing.assert_allclose([row[0] for row in seen], -3 * np.array([0.5, 0.5, 0.75, 0.75, 1, 1]), rtol=1e-6)
+        seen.append(
+            [float(state.metrics["reward/effort"]), *(float(x) for x in state.info["command"])]
+        )
+    np.testing.assert_allclose(
+        [row[0] for row in seen], -3 * np.array([0.5, 0.5, 0.75, 0.75, 1, 1]), rtol=1e-6
+    )
     np.testing.assert_allclose([row[1] for row in seen], [0.3, 0.4, 0.4, 0.5, 0.5, 0.4], rtol=1e-5)
     assert float(state.metrics["curricula/commands"]) == pytest.approx(0.5)
     assert task.undisturbed().curricula["commands"][0] == 1.0
@@ -281,8 +336,13 @@ def test_curricula_follow_episodes():
 
 @pytest.mark.slow
 def test_a_history_begins_with_the_first_observation():
-    seen = {"gyro": ObservationTerm(history=3), "joint_position": ObservationTerm(scale=2.0, history=2)}
-    environment = envs.autoreset(envs.make("quadruped_velocity", dtype="float32", observations=seen, episode_length=3))
+    seen = {
+        "gyro": ObservationTerm(history=3),
+        "joint_position": ObservationTerm(scale=2.0, history=2),
+    }
+    environment = envs.autoreset(
+        envs.make("quadruped_velocity", dtype="float32", observations=seen, episode_length=3)
+    )
     state, step = jax.jit(environment.reset)(jax.random.key(0)), jax.jit(environment.step)
     parts = []
     for _ in range(4):

@@ -1,4 +1,5 @@
-"""Direct collocation against Pontryagin's conditions, which SciPy solves as a boundary value problem."""
+"""Direct collocation against Pontryagin's conditions, which SciPy solves as a boundary value
+problem."""
 
 import jax
 import jax.numpy as jnp
@@ -52,8 +53,12 @@ def test_least_effort_is_that_of_the_boundary_value_problem():
     fine = np.linspace(0, SECONDS, 1001)
     best = evaluated(solved.sol(fine))[1]
     np.testing.assert_allclose(found.states, solved.sol(found.times)[:4].T, atol=2e-3)  # of 7 rad/s
-    np.testing.assert_allclose(found.controls, evaluated(solved.sol(found.times))[1].T, atol=4e-3 * np.abs(best).max())
-    np.testing.assert_allclose(found.cost, 0.5 * np.trapezoid(np.sum(best**2, axis=0), fine), rtol=1e-5)
+    np.testing.assert_allclose(
+        found.controls, evaluated(solved.sol(found.times))[1].T, atol=4e-3 * np.abs(best).max()
+    )
+    np.testing.assert_allclose(
+        found.cost, 0.5 * np.trapezoid(np.sum(best**2, axis=0), fine), rtol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -61,7 +66,8 @@ def test_limits_are_kept_and_the_motors_are_at_them():
     pytest.importorskip("ipyopt")
     pendulum = artix.robots.load("double_pendulum").astype(jnp.float64)
     free, held = (
-        collocate(pendulum, np.zeros(4), END, SECONDS, np.array([limit, 100.0]), segments=12) for limit in (100.0, 5.0)
+        collocate(pendulum, np.zeros(4), END, SECONDS, np.array([limit, 100.0]), segments=12)
+        for limit in (100.0, 5.0)
     )
     assert free.status == held.status == 0
     assert np.max(np.abs(free.controls[:, 0])) > 6

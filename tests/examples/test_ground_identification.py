@@ -1,4 +1,5 @@
-"""Friction, a mass and the ground's height are found from a walk; a slide is in test_identification_by_contact.py."""
+"""Friction, a mass and the ground's height are found from a walk; a slide is in
+test_identification_by_contact.py."""
 
 import jax
 import jax.numpy as jnp
@@ -28,11 +29,15 @@ def test_a_walk_in_mujoco_tells_them_as_well():
     identify = None
     for friction, trunk in ((0.3, 8.0), (0.4, 5.0)):
         true = example.Unknowns(*map(jnp.asarray, (friction, trunk, 0.02)))
-        guess = example.Unknowns(*map(jnp.asarray, (1.3 * friction, 6.4, 0.014)))  # artix's own trunk has 6.4 kg
+        guess = example.Unknowns(
+            *map(jnp.asarray, (1.3 * friction, 6.4, 0.014))
+        )  # artix's own trunk has 6.4 kg
         robot, recorded = example.record_mujoco(true, 300)
         assert recorded.states.root_pose[-1, 0] > 0.6  # it walks
         if identify is None:
-            identify = jax.jit(lambda guess, recorded, robot=robot: example.identify(robot, guess, recorded))
+            identify = jax.jit(
+                lambda guess, recorded, robot=robot: example.identify(robot, guess, recorded)
+            )
         estimate = example.Unknowns(*(values[-1] for values in identify(guess, recorded)))
         np.testing.assert_allclose(estimate.friction, friction, rtol=0.08)
         np.testing.assert_allclose(estimate.trunk, trunk, rtol=0.02)

@@ -1,4 +1,4 @@
-"""Leg lengths by gradients: the robots' dimensions, derivatives against differences, and costs in artix and MuJoCo."""
+"""Leg lengths by gradients: dimensions, derivatives, and costs in artix and MuJoCo."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,9 @@ def test_the_robots_have_these_legs():
 def test_derivatives_of_the_cost_are_differences():
     """Through 120 control steps of policy, 600 physics steps and their contacts."""
     environment, policy = leg_lengths.walker()
-    value = jax.vmap(lambda lengths: leg_lengths.cost(environment, policy, lengths, jnp.asarray(0.6))[0])
+    value = jax.vmap(
+        lambda lengths: leg_lengths.cost(environment, policy, lengths, jnp.asarray(0.6))[0]
+    )
     designs = jnp.array([[1.0, 1.0], LENGTHS, [0.95, 1.0]])
     value, slope = jax.jit(value), jax.jit(lambda x, v: jax.jvp(value, (x,), (v,))[1])
     for axis in np.eye(2):
@@ -51,23 +53,32 @@ def cost_in_mujoco(lengths, speed):
     model = mujoco.MjModel.from_xml_string(deployment.scene(environment))
     policy = jax.jit(policies.load("quadruped_velocity"))
     description = deployment.describe(environment)
-    log = deploy_mujoco.run(model, description, lambda obs: np.asarray(policy(obs)), lambda _: [speed, 0, 0], 2.4)
+    log = deploy_mujoco.run(
+        model, description, lambda obs: np.asarray(policy(obs)), lambda _: [speed, 0, 0], 2.4
+    )
     distance = log["root_pose"][-1, 0] - log["root_pose"][39, 0]
     return np.abs(log["joint_work"][40:]).sum() / (description["mass"] * 9.81 * distance)
 
 
 @pytest.mark.slow
 def test_a_descent_makes_walking_cheaper():
-    """By an eighth, at other speeds than its own as well, which the robot still follows; and in MuJoCo by a ninth."""
+    """Also at other speeds than its own, which the robot still follows; and in MuJoCo."""
     environment, policy = leg_lengths.walker()
     designs, costs = jax.jit(lambda: leg_lengths.improve(environment, policy, jnp.ones(2), 8))()
     assert costs[-1] < 0.9 * costs[0]
     speeds = jnp.array([0.5, 0.7, 0.9])
-    walks = jax.jit(jax.vmap(lambda lengths, speed: leg_lengths.cost(environment, policy, lengths, speed), (None, 0)))
-    (before, _), (after, reached) = (walks(lengths, speeds) for lengths in (designs[0], designs[-1]))
+    walks = jax.jit(
+        jax.vmap(
+            lambda lengths, speed: leg_lengths.cost(environment, policy, lengths, speed), (None, 0)
+        )
+    )
+    (before, _), (after, reached) = (
+        walks(lengths, speeds) for lengths in (designs[0], designs[-1])
+    )
     assert jnp.mean(after) < 0.92 * jnp.mean(before)
     np.testing.assert_allclose(reached, speeds, atol=0.06)
     before, after = (
-        np.mean([cost_in_mujoco(lengths, float(speed)) for speed in speeds]) for lengths in (designs[0], designs[-1])
+        np.mean([cost_in_mujoco(lengths, float(speed)) for speed in speeds])
+        for lengths in (designs[0], designs[-1])
     )
     assert after < 0.93 * before

@@ -1,4 +1,5 @@
-"""Identification on several hosts, one of which dies: the others stop, and all continue from the last checkpoint."""
+"""Identification on several hosts, one of which dies: the others stop, and all continue from the
+last checkpoint."""
 
 from __future__ import annotations
 
@@ -30,10 +31,21 @@ def test_masses_are_found() -> None:
 
 def _start(folder: Path, output: Path, host: int, port: int) -> subprocess.Popen[bytes]:
     hosts = ["--coordinator", f"localhost:{port}", "--num-hosts", "2", "--host", str(host)]
-    command = [sys.executable, "-m", "artix.examples.many_hosts", *hosts, "--robots", "64", "--iterations", "60"]
+    command = [
+        sys.executable,
+        "-m",
+        "artix.examples.many_hosts",
+        *hosts,
+        "--robots",
+        "64",
+        "--iterations",
+        "60",
+    ]
     settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     with output.open("wb") as out:
-        return subprocess.Popen([*command, "--checkpoints", str(folder)], stdout=out, env=os.environ | settings)
+        return subprocess.Popen(
+            [*command, "--checkpoints", str(folder)], stdout=out, env=os.environ | settings
+        )
 
 
 def _two(folder: Path, outputs: Path) -> list[subprocess.Popen[bytes]]:

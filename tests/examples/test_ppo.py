@@ -44,7 +44,9 @@ def one_device():
 
 def train(environment, iterations, config=CONFIG, training=None):
     steps = iterations * config.num_envs * config.unroll
-    return list(ppo.train(environment, config, steps=steps, training=training, devices=one_device()))
+    return list(
+        ppo.train(environment, config, steps=steps, training=training, devices=one_device())
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,12 @@ def trained():
 class Symmetric(PointMass):
     """Left and right are alike."""
 
-    mirror = {"action": jnp.negative, "obs": jnp.negative, "state": jnp.negative, "privileged_state": jnp.negative}  # noqa: RUF012
+    mirror = {  # noqa: RUF012
+        "action": jnp.negative,
+        "obs": jnp.negative,
+        "state": jnp.negative,
+        "privileged_state": jnp.negative,
+    }
 
 
 def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
@@ -74,7 +81,8 @@ def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
     assert symmetric[-1][1]["return"] > 0.9 * trained[-1][1]["return"]
     # Without it, the environment's symmetry changes nothing.
     jax.tree.map(
-        np.testing.assert_array_equal, *(leaves(runs[-1][0].learner.parameters) for runs in (without, trained))
+        np.testing.assert_array_equal,
+        *(leaves(runs[-1][0].learner.parameters) for runs in (without, trained)),
     )
     with pytest.raises(ValueError, match=r"not symmetric.*mirror=False"):
         train(Symmetric(), 21, training=without[-1][0])
@@ -85,9 +93,14 @@ def test_a_symmetric_network_reflects_its_outputs(layers):
     """With permutations and signs of inputs and outputs, and an odd number of hidden units."""
     reflect = SignedPermutation(np.array([1, 0, 2, 3]), np.array([1.0, 1.0, -1.0, 1.0]))
     reflect_output = SignedPermutation(np.array([2, 1, 0]), np.array([-1.0, 1.0, -1.0]))
-    network, x = policies.Network(layers, 3), jax.random.normal(jax.random.key(0), (20, 4), jnp.float32)
+    network, x = (
+        policies.Network(layers, 3),
+        jax.random.normal(jax.random.key(0), (20, 4), jnp.float32),
+    )
     parameters = network.init(jax.random.key(1), x)
-    parameters = jax.tree.map(lambda p: p + jax.random.normal(jax.random.key(2), p.shape, p.dtype), parameters)
+    parameters = jax.tree.map(
+        lambda p: p + jax.random.normal(jax.random.key(2), p.shape, p.dtype), parameters
+    )
     symmetric = policies.symmetrized(parameters, reflect, reflect_output)
     found = network.at(symmetric, reflect(x))
     np.testing.assert_allclose(found, reflect_output(network.at(symmetric, x)), atol=1e-5)
@@ -111,11 +124,14 @@ def experience(rng, unroll, number):
         "done": done * 1.0,
         "terminated": terminated * 1.0,
     }
-    return ppo.Experience(obs=None, action=None, mean=None, **{k: jnp.asarray(v) for k, v in fields.items()})
+    return ppo.Experience(
+        obs=None, action=None, mean=None, **{k: jnp.asarray(v) for k, v in fields.items()}
+    )
 
 
 def test_advantages_are_those_of_the_definition():
-    """The sum of discounted temporal differences up to the end of the episode (arXiv 1506.02438, equation 16)."""
+    """The sum of discounted temporal differences up to the end of the episode (arXiv 1506.02438,
+    equation 16)."""
     with jax.enable_x64(True):
         x = experience(np.random.default_rng(0), 12, 5)
         found = np.asarray(ppo.advantages(x, 0.9, 0.8))
@@ -143,11 +159,16 @@ def test_moments_of_observations_are_those_of_all_of_them():
 
 
 def test_it_learns(trained):
-    """A mass that is left alone drifts away; one that is held earns close to 1 in each of 30 steps."""
+    """A mass that is left alone drifts away; one that is held earns close to 1 in each of 30
+    steps."""
     returns = [report["return"] for _, report in trained if not np.isnan(report["return"])]
     assert max(returns[-3:]) > 15
-    found = policies.evaluate(PointMass(), ppo.policy_of(trained[-1][0], CONFIG), jax.random.key(1), episodes=64)
-    idle = policies.evaluate(PointMass(), lambda obs: jnp.zeros(1, jnp.float32), jax.random.key(1), episodes=256)
+    found = policies.evaluate(
+        PointMass(), ppo.policy_of(trained[-1][0], CONFIG), jax.random.key(1), episodes=64
+    )
+    idle = policies.evaluate(
+        PointMass(), lambda obs: jnp.zeros(1, jnp.float32), jax.random.key(1), episodes=256
+    )
     assert np.mean(found["return"]) > 20 > 10 > np.mean(idle["return"])
     assert np.all(found["terminated"] == 0)
     assert np.mean(idle["terminated"]) > 0.02
@@ -182,10 +203,19 @@ def test_the_same_seed_has_the_same_result_and_another_one_not(trained):
 @pytest.mark.slow
 def test_a_critic_that_knows_more():
     found = train(PointMass(privileged=True), 3)[-1][0]
-    kernels = {name: found.learner.parameters[name]["params"]["Dense_0"]["kernel"] for name in ("policy", "critic")}
-    assert {name: kernel.shape for name, kernel in kernels.items()} == {"policy": (1, 16), "critic": (2, 16)}
+    kernels = {
+        name: found.learner.parameters[name]["params"]["Dense_0"]["kernel"]
+        for name in ("policy", "critic")
+    }
+    assert {name: kernel.shape for name, kernel in kernels.items()} == {
+        "policy": (1, 16),
+        "critic": (2, 16),
+    }
     assert ppo.policy_of(found, CONFIG)(
-        {"state": jnp.zeros((5, 1), jnp.float32), "privileged_state": jnp.zeros((5, 2), jnp.float32)}
+        {
+            "state": jnp.zeros((5, 1), jnp.float32),
+            "privileged_state": jnp.zeros((5, 2), jnp.float32),
+        }
     ).shape == (5, 1)
 
 
@@ -197,7 +227,9 @@ def test_a_number_that_is_not_finite_stays_in_its_environment():
     state = training.actors.env.articulation_state
     broken = state.replace(joint_velocity=state.joint_velocity.at[3].set(jnp.nan))
     env = training.actors.env.replace(articulation_state=broken)
-    ((after, report),) = train(environment, 1, config, ppo.Training(training.learner, training.actors.replace(env=env)))
+    ((after, report),) = train(
+        environment, 1, config, ppo.Training(training.learner, training.actors.replace(env=env))
+    )
     assert report["metrics/nan"] == pytest.approx(1 / 32)
     assert all(np.isfinite(leaf).all() for leaf in leaves(after))
 
@@ -246,7 +278,9 @@ def test_numbers_below_one_are_refused(name):
 
 def test_environments_are_shared_out_evenly():
     with pytest.raises(ValueError, match="num_envs=63, unroll=16"):
-        next(ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1))
+        next(
+            ppo.train(PointMass(), dataclasses.replace(CONFIG, num_envs=63, minibatches=5), steps=1)
+        )
 
 
 @pytest.mark.slow
@@ -266,7 +300,9 @@ class Elsewhere:
 
 
 def test_devices_of_other_processes_are_refused():
-    with pytest.raises(ValueError, match=r"devices=jax.local_devices\(\).*ppo.make_iteration.*many_hosts"):
+    with pytest.raises(
+        ValueError, match=r"devices=jax.local_devices\(\).*ppo.make_iteration.*many_hosts"
+    ):
         next(ppo.train(PointMass(), CONFIG, steps=1, devices=[*one_device(), Elsewhere()]))
 
 
@@ -290,8 +326,12 @@ print("RETURNS", len(jax.devices()), reports[2]["return"], reports[-1]["return"]
 def test_devices_tell_each_other_one_sum_a_gradient_step():
     surroundings = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     command = [sys.executable, "-c", EIGHT_DEVICES]
-    text = subprocess.run(command, env=surroundings, check=True, capture_output=True, text=True).stdout
-    collectives = re.findall(r"= \S+ (all-\w+|collective-\w+|reduce-scatter\w*|ragged-\w+)[\w-]*\(", text)
+    text = subprocess.run(
+        command, env=surroundings, check=True, capture_output=True, text=True
+    ).stdout
+    collectives = re.findall(
+        r"= \S+ (all-\w+|collective-\w+|reduce-scatter\w*|ragged-\w+)[\w-]*\(", text
+    )
     assert collectives == ["all-reduce"]
     devices, first, last = re.search(r"RETURNS (\d+) (\S+) (\S+)", text).groups()
     assert devices == "8"

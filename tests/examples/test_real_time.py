@@ -1,4 +1,5 @@
-"""Plans against the clock: what the delay of a plan costs, and what predicting the state gives back."""
+"""Plans against the clock: what the delay of a plan costs, and what predicting the state gives
+back."""
 
 import functools
 
@@ -19,10 +20,13 @@ def settled(arm, **options):
 
 @pytest.mark.slow
 def test_the_predicted_state_makes_up_for_the_delay():
-    """Where the model is exact, the plan from the predicted state is the one that was made without delay."""
+    """Where the model is exact, the plan from the predicted state is the one that was made without
+    delay."""
     arm = artix.robots.load("arm7").astype(jnp.float32)
     options = {"feedback": False, "clock": lambda: 0.0}
-    (_, without), (run, predicted) = (settled(arm, delay=delay, **options) for delay in (0.0, 0.015))
+    (_, without), (run, predicted) = (
+        settled(arm, delay=delay, **options) for delay in (0.0, 0.015)
+    )
     assert not np.any(run.late)
     assert without < 2e-3
     np.testing.assert_allclose(predicted, without, rtol=1e-2)
@@ -42,10 +46,13 @@ def test_a_plan_that_is_late_leaves_the_one_before_to_act():
 
 @pytest.mark.slow
 def test_the_ticks_of_many_robots_are_one_call():
-    """And each robot gets the plan that it would get alone: of 64, those with the largest differences from the rest."""
+    """And each robot gets the plan that it would get alone: of 64, those with the largest
+    differences from the rest."""
     arm = artix.robots.load("arm7").astype(jnp.float32)
     dynamics = optimal_control.discrete_dynamics(arm, real_time.COMMAND)
-    rest = dynamics.pack(artix.neutral_state(arm).replace(joint_position=jnp.array(real_time.BENT, arm.dtype)))
+    rest = dynamics.pack(
+        artix.neutral_state(arm).replace(joint_position=jnp.array(real_time.BENT, arm.dtype))
+    )
     plan = jax.jit(functools.partial(real_time.first_plan, arm))(rest)
     changes = 0.05 * jax.random.normal(jax.random.key(0), (64, dynamics.num_deviations), arm.dtype)
     states = jax.vmap(functools.partial(dynamics.integrate, rest))(changes)

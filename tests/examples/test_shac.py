@@ -1,4 +1,5 @@
-"""SHAC: its gradients against differences of another implementation, robots whose gradients explode, and learning."""
+"""SHAC: its gradients against differences of another implementation, robots whose gradients
+explode, and learning."""
 
 import dataclasses
 
@@ -42,7 +43,8 @@ def trained():
 
 
 def linear(environment):
-    """Settings without layers or noise, and the start of a run with known gains and values, all at the first step."""
+    """Settings without layers or noise, and the start of a run with known gains and values, all at
+    the first step."""
     config = dataclasses.replace(CONFIG, policy_layers=(), critic_layers=(), noise=0.0)
     training = shac.start(environment, config)
     gains = np.array([-0.3, -0.2])
@@ -51,7 +53,9 @@ def linear(environment):
     training = training._replace(
         parameters=training.parameters | {"policy": {"params": {"Dense_0": policy}}},
         target={"params": {"Dense_0": value}},
-        env=training.env.replace(info=training.env.info | {"steps": jnp.zeros(config.num_envs, jnp.int32)}),
+        env=training.env.replace(
+            info=training.env.info | {"steps": jnp.zeros(config.num_envs, jnp.int32)}
+        ),
     )
     return config, training, gains
 
@@ -78,9 +82,10 @@ def test_gradients_of_actions_are_differences_of_the_return():
         ahead, behind = moves.copy(), moves.copy()
         ahead[k] += step
         behind[k] -= step
-        slope = (sum(earned(training, gains, config, ahead)) - sum(earned(training, gains, config, behind))) / (
-            2 * step
-        )
+        slope = (
+            sum(earned(training, gains, config, ahead))
+            - sum(earned(training, gains, config, behind))
+        ) / (2 * step)
         np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
 
 
@@ -97,22 +102,34 @@ def test_a_fall_is_worth_nothing_but_the_critic_leads_away_from_it():
     config, training, gains = linear(Falling())
     play = shac.make_play(Falling(), dataclasses.replace(config, horizon=2))
     still = jnp.zeros((2, config.num_envs, 1), jnp.float32)
-    total, gradient = jax.jit(jax.value_and_grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
+    total, gradient = jax.jit(
+        jax.value_and_grad(lambda moves: play(moves, training, jax.random.key(0))[0])
+    )(still)
     rewards, _ = earned(training, gains, config, np.zeros((2, config.num_envs)))
     np.testing.assert_allclose(total, rewards.sum(), rtol=1e-5)
     for k in range(2):
         ahead, behind = np.zeros((2, config.num_envs)), np.zeros((2, config.num_envs))
         ahead[k], behind[k] = 1e-6, -1e-6
-        slope = (sum(earned(training, gains, config, ahead)) - sum(earned(training, gains, config, behind))) / 2e-6
+        slope = (
+            sum(earned(training, gains, config, ahead))
+            - sum(earned(training, gains, config, behind))
+        ) / 2e-6
         np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
 
 
 def test_a_gradient_counts_at_most_a_few_times_the_median():
     rng = np.random.default_rng(0)
     gradient = rng.normal(size=(5, 8, 3)).astype(np.float32)
-    gradient[1, 2], gradient[3, 4], gradient[0, 0, 1], gradient[4, 4, 0] = 1e12, np.inf, np.nan, 1e30
+    gradient[1, 2], gradient[3, 4], gradient[0, 0, 1], gradient[4, 4, 0] = (
+        1e12,
+        np.inf,
+        np.nan,
+        1e30,
+    )
     lost = np.zeros((5, 8), bool)
-    lost[3, 4] = lost[0, 0] = lost[4, 4] = True  # The square of 1e30 is not finite in float32 either.
+    lost[3, 4] = lost[0, 0] = lost[4, 4] = (
+        True  # The square of 1e30 is not finite in float32 either.
+    )
     with np.errstate(invalid="ignore"):
         norm = np.where(lost, 0, np.linalg.norm(gradient.astype(float), axis=2))
     median = np.median(norm[norm > 0])
@@ -124,7 +141,8 @@ def test_a_gradient_counts_at_most_a_few_times_the_median():
 
 
 def test_it_learns(trained):
-    """Masses that are left alone earn 1.5 of 30; the best policies that PPO finds earn a little more than 20."""
+    """Masses that are left alone earn 1.5 of 30; the best policies that PPO finds earn a little
+    more than 20."""
     policy = shac.policy_of(trained[-1][0], CONFIG)
     found = policies.evaluate(PointMass(), policy, jax.random.key(1), episodes=64)
     assert float(found["return"].mean()) > 17
@@ -136,7 +154,9 @@ class Exploding(PointMass):
     def step(self, state, action):
         end = super().step(state, action)
         position = end.articulation_state[0]
-        steep = jnp.where(position > 0.5, position - jax.lax.stop_gradient(position), 1)  # 0, or 1 without a slope
+        steep = jnp.where(
+            position > 0.5, position - jax.lax.stop_gradient(position), 1
+        )  # 0, or 1 without a slope
         return end.replace(reward=end.reward + jnp.sqrt(steep) - jnp.where(position > 0.5, 0, 1))
 
 
@@ -173,7 +193,8 @@ def test_a_quadruped_walks_and_hardly_ever_falls(walker):
 def test_gradients_of_a_walking_quadruped_are_differences(walker):
     """Of a control step in double precision, at states of a trained policy.
 
-    Steps are solved: the derivative of one that is cut off after fewer Newton steps is that of its solution.
+    Steps are solved: the derivative of one that is cut off after fewer Newton steps is that of its
+    solution.
     """
     with jax.enable_x64(True):
         _check_gradients(walker)
@@ -181,7 +202,11 @@ def test_gradients_of_a_walking_quadruped_are_differences(walker):
 
 def _check_gradients(walker):
     chosen = learners.settings("quadruped_velocity", "shac")
-    options = {**chosen.options, **chosen.always, "solver_options": artix.SolverOptions(max_newton_steps=60)}
+    options = {
+        **chosen.options,
+        **chosen.always,
+        "solver_options": artix.SolverOptions(max_newton_steps=60),
+    }
     environment = envs.autoreset(envs.make("quadruped_velocity", dtype=jnp.float64, **options))
 
     def advance(states, _):
@@ -191,7 +216,12 @@ def _check_gradients(walker):
         after = environment.step(before, action)
         state = after.articulation_state
         velocities = jnp.concatenate([state.root_velocity, state.joint_velocity])
-        return after.reward + jnp.sum(jnp.sin(velocities)) + jnp.sum(state.root_pose) + jnp.sum(state.joint_position)
+        return (
+            after.reward
+            + jnp.sum(jnp.sin(velocities))
+            + jnp.sum(state.root_pose)
+            + jnp.sum(state.joint_position)
+        )
 
     count, change = 32, 1e-6
     states = jax.vmap(environment.reset)(jax.random.split(jax.random.key(0), count))
@@ -200,7 +230,9 @@ def _check_gradients(walker):
     ways = np.random.default_rng(0).normal(size=actions.shape)
     slopes = np.sum(jax.jit(jax.vmap(jax.grad(outcome)))(actions, states) * ways, axis=1)
     outcomes = jax.jit(jax.vmap(outcome))
-    differences = (outcomes(actions + change * ways, states) - outcomes(actions - change * ways, states)) / (2 * change)
+    differences = (
+        outcomes(actions + change * ways, states) - outcomes(actions - change * ways, states)
+    ) / (2 * change)
     np.testing.assert_allclose(slopes, differences, rtol=1e-6, atol=1e-6)
 
 
@@ -211,14 +243,22 @@ def test_a_run_continues_as_if_it_had_never_stopped(trained):
 
 def test_methods_and_settings():
     assert learners.method_of(CONFIG) == "shac"
-    with pytest.raises(TypeError, match=r"config must be an artix.examples.ppo.Config or artix.examples.shac.Config"):
+    with pytest.raises(
+        TypeError,
+        match=r"config must be an artix.examples.ppo.Config or artix.examples.shac.Config",
+    ):
         learners.method_of(1)
-    with pytest.raises(ValueError, match="SHAC has settings for cart_pole, arm_reach, quadruped_velocity only"):
+    with pytest.raises(
+        ValueError, match="SHAC has settings for cart_pole, arm_reach, quadruped_velocity only"
+    ):
         learners.settings("humanoid_velocity", "shac")
     for options, message in (
         ({"horizon": 0}, "horizon must be at least 1"),
         ({"action_step": 0.0}, "action_step must be positive"),
-        ({"num_envs": 3, "horizon": 5}, "must be a multiple of minibatches, 4; found num_envs=3, horizon=5"),
+        (
+            {"num_envs": 3, "horizon": 5},
+            "must be a multiple of minibatches, 4; found num_envs=3, horizon=5",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             shac.Config(**options)

@@ -56,7 +56,8 @@ def test_gradient_of_a_rollout_by_forces_and_masses_against_differences() -> Non
     for k, gradient in enumerate(gradients):
         direction = jnp.asarray(rng.normal(size=gradient.shape))
         ends = [
-            evaluate(*(x + sign * change * direction if i == k else x for i, x in enumerate(point))) for sign in (1, -1)
+            evaluate(*(x + sign * change * direction if i == k else x for i, x in enumerate(point)))
+            for sign in (1, -1)
         ]
         slope = (ends[0] - ends[1]) / (2 * change)
         np.testing.assert_allclose(jnp.sum(gradient * direction), slope, rtol=1e-7)
@@ -69,7 +70,9 @@ def test_the_demonstration_converges_and_draws(tmp_path, capsys) -> None:
     with users_types():
         assert main(["demo", "--trajectory-optimization", "--output", str(picture)]) == 0
     out = capsys.readouterr().out
-    assert "both converged" in out  # tip above 95 % of full height to the end and slow, tool within 1e-2 and at rest
+    assert (
+        "both converged" in out
+    )  # tip above 95 % of full height to the end and slow, tool within 1e-2 and at rest
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -17,8 +17,12 @@ def randomized() -> tuple[artix.Articulation, artix.State]:
     one = random_tree(3, 3, fixed_base=False)
     count = 1024
     masses = jnp.asarray(np.random.default_rng(0).uniform(0.5, 2.0, (count, 1))) * one.link_mass
-    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one).replace(link_mass=masses)
-    states = jax.vmap(lambda key: artix.random_state(one, key))(jax.random.split(jax.random.key(0), count))
+    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), one).replace(
+        link_mass=masses
+    )
+    states = jax.vmap(lambda key: artix.random_state(one, key))(
+        jax.random.split(jax.random.key(0), count)
+    )
     return many, states
 
 
@@ -30,7 +34,9 @@ def test_values_and_gradients_are_those_of_vmap(randomized) -> None:
     many, states = randomized
     blocks, whole = artix.vmap_in_blocks(artix.mass_matrix), jax.vmap(artix.mass_matrix)
     assert in_blocks(blocks, many, states) and not in_blocks(whole, many, states)
-    np.testing.assert_allclose(jax.jit(blocks)(many, states), jax.jit(whole)(many, states), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        jax.jit(blocks)(many, states), jax.jit(whole)(many, states), rtol=1e-12, atol=1e-13
+    )
 
     def gradient(function):
         def loss(masses):
@@ -41,7 +47,9 @@ def test_values_and_gradients_are_those_of_vmap(randomized) -> None:
     np.testing.assert_allclose(gradient(blocks), gradient(whole), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("count", "blocks"), [(1024, True), (1000, True), (512, False), (1021, False)])
+@pytest.mark.parametrize(
+    ("count", "blocks"), [(1024, True), (1000, True), (512, False), (1021, False)]
+)
 def test_batches_that_blocks_divide(randomized, count: int, blocks: bool) -> None:
     few = jax.tree.map(lambda leaf: leaf[:count], randomized)
     assert in_blocks(artix.vmap_in_blocks(artix.center_of_mass), *few) == blocks
@@ -59,7 +67,9 @@ def test_a_fleet_is_evaluated_in_blocks(randomized) -> None:
     kinds = [one, one.replace(link_mass=2 * one.link_mass[::-1])]
     fleet = artix.Fleet([kinds[k % 2] for k in range(1024)])
     found = fleet.evaluate(artix.center_of_mass, states)
-    alone = jax.jit(jax.vmap(artix.center_of_mass, (None, 0)))(kinds[1], jax.tree.map(lambda leaf: leaf[1::2], states))
+    alone = jax.jit(jax.vmap(artix.center_of_mass, (None, 0)))(
+        kinds[1], jax.tree.map(lambda leaf: leaf[1::2], states)
+    )
     np.testing.assert_allclose(found[1::2], alone, rtol=0, atol=1e-12)
 
 

@@ -1,4 +1,5 @@
-"""Costs per device: the same work and memory however many devices there are, and no copies of donated arrays."""
+"""Costs per device: the same work and memory however many devices there are, and no copies of
+donated arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import artix
 from artix import robots
 
-COLLECTIVE = re.compile(r"\b(all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all)(?:-start)?\(")
+COLLECTIVE = re.compile(
+    r"\b(all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all)(?:-start)?\("
+)
 
 
 def types_of_states(robot: artix.Articulation, count: int, devices: int) -> artix.State:
@@ -41,7 +44,8 @@ def cost(compiled: Any) -> dict[str, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("by_kernels", [True, False])
 def test_each_device_does_and_holds_the_same(by_kernels: bool) -> None:
-    """Weak scaling, read from compiled programs: XLA counts the operations of what is not a kernel."""
+    """Weak scaling, read from compiled programs: XLA counts the operations of what is not a
+    kernel."""
     if len(jax.devices("cpu")) < 2:
         pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
     pendulum = robots.load("double_pendulum")
@@ -52,32 +56,53 @@ def test_each_device_does_and_holds_the_same(by_kernels: bool) -> None:
 
     for devices in (1, 2):
 
-        def of_batch(states):  # a new function each time, since JAX would remember how the first was evaluated
-            # Without kernels, a step takes as many Newton steps on all devices as the slowest robot needs.
-            one = (lambda state: artix.step(pendulum, state, None, 0.01)) if by_kernels else accelerations
-            return jax.vmap(one)(states), jax.vmap(lambda state: artix.mass_matrix(pendulum, state))(states)
+        def of_batch(
+            states,
+        ):  # a new function each time, since JAX would remember how the first was evaluated
+            # Without kernels, a step takes as many Newton steps on all devices as the slowest robot
+            # needs.
+            one = (
+                (lambda state: artix.step(pendulum, state, None, 0.01))
+                if by_kernels
+                else accelerations
+            )
+            return jax.vmap(one)(states), jax.vmap(
+                lambda state: artix.mass_matrix(pendulum, state)
+            )(states)
 
         with artix.use_kernels(by_kernels):
-            compiled = jax.jit(of_batch).lower(types_of_states(pendulum, 64 * devices, devices)).compile()
+            compiled = (
+                jax.jit(of_batch).lower(types_of_states(pendulum, 64 * devices, devices)).compile()
+            )
         assert not COLLECTIVE.search(compiled.as_text())
         costs.append(cost(compiled))
     assert costs[0] == costs[1]
-    assert costs[0]["arguments"] == 64 * 17 * 8  # poses, velocities and two joints' positions and velocities
+    assert (
+        costs[0]["arguments"] == 64 * 17 * 8
+    )  # poses, velocities and two joints' positions and velocities
     if not by_kernels:
         assert costs[0]["operations"] > 64 * 100
 
 
 @pytest.mark.parametrize("donated", [True, False])
 def test_donation_saves_a_copy_of_the_states(donated: bool) -> None:
-    """A rollout holds the states that it reads and those that it writes; the caller's own too unless they are donated."""
+    """A rollout holds the states that it reads and those that it writes; the caller's own too
+    unless they are donated."""
     pendulum = robots.load("double_pendulum")
 
     def advance(states):
-        after = lambda states, _: (jax.vmap(lambda one: artix.step(pendulum, one, None, 0.01))(states), None)  # noqa: E731
+        def after(states, _):
+            return jax.vmap(lambda one: artix.step(pendulum, one, None, 0.01))(states), None
+
         return jax.lax.scan(after, states, None, length=50)[0]
 
     types = types_of_states(pendulum, 100_000, 1)
-    memory = jax.jit(advance, donate_argnums=(0,) if donated else ()).lower(types).compile().memory_analysis()
+    memory = (
+        jax.jit(advance, donate_argnums=(0,) if donated else ())
+        .lower(types)
+        .compile()
+        .memory_analysis()
+    )
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
     copies = (held - memory.alias_size_in_bytes) / memory.argument_size_in_bytes
     assert copies == pytest.approx(2 if donated else 3, abs=0.01)
@@ -89,7 +114,9 @@ def test_shardings_that_do_not_fit_are_refused() -> None:
     mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("robots",))
     split = NamedSharding(mesh, PartitionSpec("robots"))
     cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
-    with pytest.raises(ValueError, match=r"3 members cannot be divided equally.*'robots': 2.*add members"):
+    with pytest.raises(
+        ValueError, match=r"3 members cannot be divided equally.*'robots': 2.*add members"
+    ):
         artix.Fleet([cart, pendulum, cart]).shard(split)
     with pytest.raises(ValueError, match="3 members cannot be divided equally"):
         artix.Fleet([cart] * 3).shard(split)
@@ -97,7 +124,10 @@ def test_shardings_that_do_not_fit_are_refused() -> None:
         artix.Fleet([cart] * 2).shard(mesh)
     with pytest.raises(ValueError, match="would hold different kinds"):
         artix.Fleet([cart, cart, pendulum, pendulum]).shard(split)
-    for all_members in (NamedSharding(mesh, PartitionSpec()), jax.sharding.SingleDeviceSharding(mesh.devices[1])):
+    for all_members in (
+        NamedSharding(mesh, PartitionSpec()),
+        jax.sharding.SingleDeviceSharding(mesh.devices[1]),
+    ):
         fleet = artix.Fleet([cart, pendulum]).shard(all_members)
         assert fleet.neutral_state().joint_position.sharding == all_members
 
@@ -109,8 +139,12 @@ def test_fleets_of_one_kind_stay_on_their_devices() -> None:
     mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("robots",))
     split = NamedSharding(mesh, PartitionSpec("robots"))
     pendulum = robots.load("double_pendulum")
-    fleet = artix.Fleet([pendulum.replace(link_mass=scale * pendulum.link_mass) for scale in (1.0, 2.0, 3.0, 4.0)])
-    force = fleet.shard(split).evaluate(artix.gravity_compensation, fleet.shard(split).neutral_state())
+    fleet = artix.Fleet(
+        [pendulum.replace(link_mass=scale * pendulum.link_mass) for scale in (1.0, 2.0, 3.0, 4.0)]
+    )
+    force = fleet.shard(split).evaluate(
+        artix.gravity_compensation, fleet.shard(split).neutral_state()
+    )
     assert force.sharding.is_equivalent_to(split, 2)
     tilted = fleet.neutral_state().replace(joint_position=jnp.full((4, 2), 0.3))
     found = fleet.shard(split).evaluate(artix.gravity_compensation, jax.device_put(tilted, split))
@@ -118,7 +152,8 @@ def test_fleets_of_one_kind_stay_on_their_devices() -> None:
 
 
 def test_meshes_of_explicit_axes() -> None:
-    """Those of ``jax.make_mesh``, which JAX asks to know where each array lies: numbers and random keys, too."""
+    """Those of ``jax.make_mesh``, which JAX asks to know where each array lies: numbers and random
+    keys, too."""
     if len(jax.devices("cpu")) < 2:
         pytest.skip("needs several devices; tests/conftest.py asks XLA for them")
     kind = (jax.sharding.AxisType.Explicit,)

@@ -1,4 +1,5 @@
-"""Fleets: one program for each kind of members. Results equal those of the members, and padding is exactly zero."""
+"""Fleets: one program for each kind of members. Results equal those of the members, and padding is
+exactly zero."""
 
 from __future__ import annotations
 
@@ -49,14 +50,18 @@ def with_arguments(articulation, state, acceleration, wrench) -> dict:
     return {
         "inverse_dynamics": artix.inverse_dynamics(articulation, state, acceleration, wrench),
         "forward_dynamics": artix.forward_dynamics(articulation, state, acceleration, wrench),
-        "link_accelerations": artix.frame_acceleration(articulation, state, acceleration, offset="com", classical=True),
+        "link_accelerations": artix.frame_acceleration(
+            articulation, state, acceleration, offset="com", classical=True
+        ),
         "generalized_external_force": artix.generalized_external_force(articulation, state, wrench),
         "generalized_velocity": artix.generalized_velocity(articulation, state),
         "with_generalized_velocity": artix.generalized_velocity(
             articulation, artix.with_generalized_velocity(articulation, state, acceleration)
         ),
         "integrate": artix.integrate(articulation, state, acceleration),
-        "difference": artix.difference(articulation, state, artix.integrate(articulation, state, acceleration)),
+        "difference": artix.difference(
+            articulation, state, artix.integrate(articulation, state, acceleration)
+        ),
         "rate": artix.joint_rate_from_velocity(articulation, state, state.joint_velocity),
         "velocity": artix.joint_velocity_from_rate(articulation, state, state.joint_velocity),
     }
@@ -71,10 +76,14 @@ def on_the_manifold(articulation, state, there, displacement) -> dict:
     }
 
 
-def place(padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topology, fleet: artix.Fleet):
-    """Where one member's own result lies inside its padded block, axis by axis, given the shapes of both.
+def place(
+    padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topology, fleet: artix.Fleet
+):
+    """Where one member's own result lies inside its padded block, axis by axis, given the shapes of
+    both.
 
-    An axis as long as the member's own is not padded: the seven of a pose may also be the number of a fleet's DOFs.
+    An axis as long as the member's own is not padded: the seven of a pose may also be the number of
+    a fleet's DOFs.
     """
     skip = fleet.nv - fleet.num_dofs - topology.num_base_dofs
     own = (
@@ -88,7 +97,9 @@ def place(padded: tuple[int, ...], alone: tuple[int, ...], topology: artix.Topol
     def axis(length: int, wanted: int) -> slice:
         if length == wanted:
             return slice(None)
-        (found,) = {(low, high) for size, low, high in own if size == length and high - low == wanted}
+        (found,) = {
+            (low, high) for size, low, high in own if size == length and high - low == wanted
+        }
         return slice(*found)
 
     return tuple(map(axis, padded, alone))
@@ -99,7 +110,10 @@ def assert_equal_inside(name, padded, wanted, topology, fleet, tolerance) -> Non
     where = place(padded.shape, wanted.shape, topology, fleet)
     scale = max(1.0, float(np.max(np.abs(wanted), initial=0.0)))
     assert padded[where].shape == wanted.shape, name
-    assert np.max(np.abs(padded[where] - wanted), initial=0.0) <= tolerance * scale, (name, topology)
+    assert np.max(np.abs(padded[where] - wanted), initial=0.0) <= tolerance * scale, (
+        name,
+        topology,
+    )
     rest = padded.copy()
     rest[where] = 0
     assert not np.any(rest), (name, "padded entries must be exactly zero", topology)
@@ -107,10 +121,17 @@ def assert_equal_inside(name, padded, wanted, topology, fleet, tolerance) -> Non
 
 @pytest.fixture(scope="module")
 def members() -> list[artix.Articulation]:
-    """Fixed and floating trees of every joint kind and size, of several shapes that cannot be mistaken for each other."""
+    """Fixed and floating trees of every joint kind and size, of several shapes that cannot be
+    mistaken for each other."""
     return [
         random_tree(seed, links - 1, fixed_base=fixed)
-        for seed, links, fixed in ((1, 9, False), (2, 14, True), (3, 5, False), (4, 2, True), (5, 1, False))
+        for seed, links, fixed in (
+            (1, 9, False),
+            (2, 14, True),
+            (3, 5, False),
+            (4, 2, True),
+            (5, 1, False),
+        )
     ]
 
 
@@ -126,7 +147,9 @@ def test_a_fleet_equals_its_members(fleet, members) -> None:
     for member, kind in enumerate((0, 1, 2, 3, 4, 2)):
         wanted = jax.jit(everything)(members[kind], fleet.member_state(state, member))
         for name in FUNCTIONS:
-            for leaf, alone in zip(jax.tree.leaves(found[name]), jax.tree.leaves(wanted[name]), strict=True):
+            for leaf, alone in zip(
+                jax.tree.leaves(found[name]), jax.tree.leaves(wanted[name]), strict=True
+            ):
                 assert_equal_inside(name, leaf[member], alone, members[kind].topology, fleet, 1e-12)
 
 
@@ -134,7 +157,8 @@ def test_a_fleet_equals_its_members(fleet, members) -> None:
 def test_functions_with_arguments(fleet, members) -> None:
     state = fleet.random_state(jax.random.key(1))
     rng = np.random.default_rng(0)
-    # Entries of links and DOFs that a member lacks, and of the root of a fixed base, must not matter: they are random.
+    # Entries of links and DOFs that a member lacks, and of the root of a fixed base, must not
+    # matter: they are random.
     acceleration = jnp.asarray(rng.normal(size=(6, fleet.nv)))
     wrench = jnp.asarray(rng.normal(size=(6, fleet.num_links, 6)))
     found = fleet.evaluate(with_arguments, state, acceleration, wrench)
@@ -146,11 +170,15 @@ def test_functions_with_arguments(fleet, members) -> None:
         for name, value in found.items():
             if name == "integrate":
                 value = fleet.member_state(value, member)
-                for leaf, alone in zip(jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True):
+                for leaf, alone in zip(
+                    jax.tree.leaves(value), jax.tree.leaves(wanted[name]), strict=True
+                ):
                     np.testing.assert_allclose(leaf, alone, atol=1e-12)
             else:
                 where = place(value[member].shape, wanted[name].shape, topology, fleet)
-                np.testing.assert_allclose(value[member][where], wanted[name], atol=1e-11, rtol=1e-11)
+                np.testing.assert_allclose(
+                    value[member][where], wanted[name], atol=1e-11, rtol=1e-11
+                )
 
 
 @pytest.mark.slow
@@ -162,9 +190,13 @@ def test_jacobians_of_configurations(members) -> None:
     for member, one in enumerate(members[2:4]):
         skip = pair.nv - pair.num_dofs - one.topology.num_base_dofs
         own = (pair.member_state(x, member) for x in (state, there))
-        wanted = jax.jit(on_the_manifold)(one, *own, displacement[member, skip : skip + one.topology.nv])
+        wanted = jax.jit(on_the_manifold)(
+            one, *own, displacement[member, skip : skip + one.topology.nv]
+        )
         for name, leaves in found.items():
-            for leaf, alone in zip(jax.tree.leaves(leaves), jax.tree.leaves(wanted[name]), strict=True):
+            for leaf, alone in zip(
+                jax.tree.leaves(leaves), jax.tree.leaves(wanted[name]), strict=True
+            ):
                 assert_equal_inside(name, leaf[member], alone, one.topology, pair, 1e-12)
 
 
@@ -215,7 +247,9 @@ def test_a_function_that_refuses_many_ambiguous_arguments_ends_soon() -> None:
     assert len(calls) <= MAX_TRIALS
 
 
-@pytest.mark.parametrize("name", ["integrate", "difference", "generalized_velocity", "with_generalized_velocity"])
+@pytest.mark.parametrize(
+    "name", ["integrate", "difference", "generalized_velocity", "with_generalized_velocity"]
+)
 def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
     fleet, function = chains(), getattr(artix, name)
     states = fleet.random_state(jax.random.key(0))
@@ -229,7 +263,10 @@ def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
     }[name]
     found = fleet.evaluate(function, *given)
     for member, dofs in enumerate((1, 3)):
-        own = [fleet.member_state(x, member) if isinstance(x, artix.State) else x[member, :dofs] for x in given]
+        own = [
+            fleet.member_state(x, member) if isinstance(x, artix.State) else x[member, :dofs]
+            for x in given
+        ]
         wanted = function(fleet.member(member), *own)
         for leaf, alone in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(leaf[member, : len(alone)], alone, atol=1e-12)
@@ -244,16 +281,22 @@ def test_steps_ignore_entries_that_a_member_lacks() -> None:
     for member, dofs in enumerate((1, 3)):
         own = jax.tree.map(lambda x, k=member, n=dofs: x[k, :n], control)
         wanted = artix.step(fleet.member(member), fleet.member_state(states, member), own, 0.01)
-        np.testing.assert_allclose(found.joint_velocity[member, :dofs], wanted.joint_velocity, atol=1e-12)
+        np.testing.assert_allclose(
+            found.joint_velocity[member, :dofs], wanted.joint_velocity, atol=1e-12
+        )
         assert not np.any(found.joint_velocity[member, dofs:])
 
 
 def test_states_are_stacked_where_they_are_traced() -> None:
     fleet = chains()
     one, three = (artix.neutral_state(fleet.member(k)) for k in range(2))
-    stacked = jax.jit(lambda q: fleet.stack_states([one.replace(joint_position=q), three]))(jnp.ones(1))
+    stacked = jax.jit(lambda q: fleet.stack_states([one.replace(joint_position=q), three]))(
+        jnp.ones(1)
+    )
     np.testing.assert_array_equal(stacked.joint_position, [[1, 0, 0], [0, 0, 0]])
-    with pytest.raises(ValueError, match=r"state 0: joint_velocity must have shape \(1,\) for 'tree'; found \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"state 0: joint_velocity must have shape \(1,\) for 'tree'; found \(3,\)"
+    ):
         fleet.stack_states([one.replace(joint_velocity=jnp.zeros(3)), three])
 
 
@@ -267,7 +310,9 @@ def test_one_topology_stays_on_the_static_path() -> None:
     np.testing.assert_allclose(gravity[1], 2 * gravity[0], rtol=1e-12)
     np.testing.assert_array_equal(gravity[0], gravity[2])
     for _ in range(2):  # What the first trace makes and the fleet keeps is no tracer.
-        by_vmap = jax.jit(lambda state: jax.vmap(artix.gravity_compensation)(fleet.articulation, state))(state)
+        by_vmap = jax.jit(
+            lambda state: jax.vmap(artix.gravity_compensation)(fleet.articulation, state)
+        )(state)
         np.testing.assert_allclose(by_vmap, gravity, atol=1e-12)
 
 
@@ -276,7 +321,11 @@ def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
     states = [artix.random_state(members[k], jax.random.key(i)) for i, k in enumerate(kinds)]
     stacked = fleet.stack_states(states)
     for member, state in enumerate(states):
-        for leaf, own in zip(jax.tree.leaves(fleet.member_state(stacked, member)), jax.tree.leaves(state), strict=True):
+        for leaf, own in zip(
+            jax.tree.leaves(fleet.member_state(stacked, member)),
+            jax.tree.leaves(state),
+            strict=True,
+        ):
             np.testing.assert_array_equal(leaf, own)
 
 
@@ -289,7 +338,9 @@ def test_refusals(fleet, members) -> None:
         artix.Fleet([jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), members[0])])
     with pytest.raises(IndexError, match="no member 6"):
         fleet.replace_member(6, members[0])
-    with pytest.raises(ValueError, match=r"5 topologies and so no common articulation; use fleet\.evaluate"):
+    with pytest.raises(
+        ValueError, match=r"5 topologies and so no common articulation; use fleet\.evaluate"
+    ):
         _ = fleet.articulation
     with pytest.raises(ValueError, match="expected 6 states"):
         fleet.stack_states([artix.neutral_state(members[0])])
@@ -304,8 +355,16 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
     few = jax.tree.map(lambda leaf: leaf[:4], state)
     wide = state.replace(joint_position=jnp.zeros((6, 3)))
     given = {
-        r"state.root_pose: expected shape \(6, 7\).*found \(4, 7\)": (artix.mass_matrix, (few,), {}),
-        r"state.joint_position: expected shape \(6, 2\).*found \(6, 3\)": (artix.mass_matrix, (wide,), {}),
+        r"state.root_pose: expected shape \(6, 7\).*found \(4, 7\)": (
+            artix.mass_matrix,
+            (few,),
+            {},
+        ),
+        r"state.joint_position: expected shape \(6, 2\).*found \(6, 3\)": (
+            artix.mass_matrix,
+            (wide,),
+            {},
+        ),
         r"argument 1: expected a leading axis of 6 .* \(5, 2\)": (
             artix.inverse_dynamics,
             (state, jnp.zeros((5, 2))),
@@ -316,8 +375,16 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
             (state, artix.Control(joint_force=jnp.zeros(2)), 0.01),
             {},
         ),
-        r"argument 1: expected an array or a number, found str.*by keyword": (artix.frame_pose, (state, "tip"), {}),
-        r"static and must be hashable.*functools.partial": (artix.step, (state, None), {"dt": jnp.full(6, 0.01)}),
+        r"argument 1: expected an array or a number, found str.*by keyword": (
+            artix.frame_pose,
+            (state, "tip"),
+            {},
+        ),
+        r"static and must be hashable.*functools.partial": (
+            artix.step,
+            (state, None),
+            {"dt": jnp.full(6, 0.01)},
+        ),
     }
     for message, (function, arguments, options) in given.items():
         with pytest.raises((TypeError, ValueError), match=message):
@@ -344,25 +411,32 @@ def test_gradients_by_parameters_of_which_a_fleet_is_made() -> None:
             return jnp.sum(fleet.evaluate(artix.kinetic_energy, states))
 
         last = artix.Fleet([*others, pendulum]).member_state(states, len(others))
-        alone = jax.grad(lambda mass, last=last: artix.kinetic_energy(pendulum.replace(link_mass=mass), last))
+        alone = jax.grad(
+            lambda mass, last=last: artix.kinetic_energy(pendulum.replace(link_mass=mass), last)
+        )
         found = jax.jit(jax.grad(energy))(pendulum.link_mass)
         assert np.linalg.norm(found) > 0.01
         np.testing.assert_allclose(found, alone(pendulum.link_mass), rtol=1e-12)
 
 
 def test_parameters_that_members_share_are_constants() -> None:
-    """Only masses that differ are operands of a kind's program, so it has few operations more than a single robot's."""
+    """Only masses that differ are operands of a kind's program, so it has few operations more than
+    a single robot's."""
     cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
     heavy = pendulum.replace(link_mass=2 * pendulum.link_mass)
     kinds = kinds_of([cart, pendulum, heavy], np.array([0, 1, 2, 1]))
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(pendulum)]
+    paths = [
+        jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(pendulum)
+    ]
     assert not any(kinds[0].differs)
-    assert [path for path, flag in zip(paths, kinds[1].differs, strict=True) if flag] == [".link_mass"]
+    assert [path for path, flag in zip(paths, kinds[1].differs, strict=True) if flag] == [
+        ".link_mass"
+    ]
     np.testing.assert_array_equal(kinds[1].articulation.link_mass[1], heavy.link_mass)
     assert len(pickle.loads(pickle.dumps(artix.Fleet([cart, heavy])))) == 2
 
 
-# --- kind by kind ----------------------------------------------------------------------------------------------------
+# --- kind by kind -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -388,14 +462,18 @@ def test_kinds_land_on_the_ground_that_they_share() -> None:
     fleet = artix.Fleet([flail, ball, ball, flail])
     state = fleet.neutral_state()
     velocity = jnp.array([1.0, 0.0, -2.0, 0.0, 0.0, 0.0])
-    state = state.replace(root_pose=state.root_pose.at[:, 2].set(0.1), root_velocity=jnp.tile(velocity, (4, 1)))
+    state = state.replace(
+        root_pose=state.root_pose.at[:, 2].set(0.1), root_velocity=jnp.tile(velocity, (4, 1))
+    )
     ground = artix.Ground.flat(friction=0.8)
 
     def on_ground(robot, *arguments):
         return artix.step(artix.Scene(robot, ground=ground), *arguments)
 
     found = fleet.evaluate(on_ground, state, None, 0.01)
-    np.testing.assert_allclose(found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6)  # a ball that rolls
+    np.testing.assert_allclose(
+        found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6
+    )  # a ball that rolls
     for number, one in enumerate((flail, ball, ball, flail)):
         wanted = on_ground(one, fleet.member_state(state, number), None, 0.01)
         own = fleet.member_state(found, number)
@@ -410,7 +488,9 @@ def rolling(num_links: int) -> artix.Articulation:
     builder.add_geometry("ball", artix.Geometry.sphere(0.1))
     for k in range(1, num_links):
         joint = artix.Joint.revolute(artix.Axis.SWING1)
-        link = builder.add_link(link, joint, mass=0.2, inertia=[0.001, 0.001, 0.001], name=f"bar_{k}")
+        link = builder.add_link(
+            link, joint, mass=0.2, inertia=[0.001, 0.001, 0.001], name=f"bar_{k}"
+        )
     return builder.build("float64")
 
 
@@ -419,12 +499,16 @@ def test_gradients_kind_by_kind(members) -> None:
     state = fleet.random_state(jax.random.key(1))
 
     def energy(position):
-        return jnp.sum(fleet.evaluate(artix.potential_energy, state.replace(joint_position=position)))
+        return jnp.sum(
+            fleet.evaluate(artix.potential_energy, state.replace(joint_position=position))
+        )
 
     gradient = jax.grad(energy)(state.joint_position)
     for number, one in enumerate(members[2:4]):
         own = fleet.member_state(state, number)
-        wanted = jax.grad(lambda q, one=one, own=own: artix.potential_energy(one, own.replace(joint_position=q)))
+        wanted = jax.grad(
+            lambda q, one=one, own=own: artix.potential_energy(one, own.replace(joint_position=q))
+        )
         n = one.topology.num_dofs
         np.testing.assert_allclose(gradient[number, :n], wanted(own.joint_position), atol=1e-11)
         assert not np.any(gradient[number, n:])
@@ -432,9 +516,14 @@ def test_gradients_kind_by_kind(members) -> None:
 
 @pytest.mark.slow
 def test_kernels_write_the_rows_of_their_members() -> None:
-    """Nothing is gathered or joined, in whatever order members come; XLA's way gives the same numbers."""
-    cart, pendulum = (robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum"))
-    locked = artix.lock_joints(pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]])
+    """Nothing is gathered or joined, in whatever order members come; XLA's way gives the same
+    numbers."""
+    cart, pendulum = (
+        robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum")
+    )
+    locked = artix.lock_joints(
+        pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]]
+    )
     heavy = cart.replace(link_mass=2 * cart.link_mass)
     order = [(cart, locked, heavy)[k] for k in np.random.default_rng(2).permutation(39) % 3]
     fleet = artix.Fleet(order)
@@ -451,7 +540,9 @@ def test_kernels_write_the_rows_of_their_members() -> None:
         np.testing.assert_allclose(got, want, atol=1e-9)
     has_one_joint = np.array([member is locked for member in order])
     assert not np.any(rows(state, force)[0][has_one_joint, 1:])
-    twice = jax.vmap(lambda force: fleet.evaluate(acceleration_and_poses, state, force)[0])(jnp.stack([force, -force]))
+    twice = jax.vmap(lambda force: fleet.evaluate(acceleration_and_poses, state, force)[0])(
+        jnp.stack([force, -force])
+    )
     np.testing.assert_allclose(twice[0], wanted[0], atol=1e-9)
     direction = jax.jvp(lambda force: rows(state, force), (force,), (force,))[1]
     step = fleet.evaluate(acceleration_and_poses, state, 2 * force)[0] - wanted[0]
@@ -477,8 +568,12 @@ def test_a_member_of_a_mixed_fleet_costs_what_it_costs_alone() -> None:
 
 @pytest.mark.parametrize("by_kernels", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
-    cart, pendulum = (robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum"))
-    locked = artix.lock_joints(pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]])
+    cart, pendulum = (
+        robots.load(name).astype("float64") for name in ("cart_pole", "double_pendulum")
+    )
+    locked = artix.lock_joints(
+        pendulum, artix.neutral_state(pendulum), [pendulum.topology.dof_names[1]]
+    )
     fleet = artix.Fleet([(cart, locked)[k] for k in (0, 1, 1, 0, 1)])
     state = fleet.random_state(jax.random.key(4))
     force = jnp.asarray(np.random.default_rng(3).normal(size=(5, 2)))
@@ -492,7 +587,8 @@ def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
     if by_kernels and kernels_can_run():
         text = function.lower(state, force).compile().as_text()
         assert text.count("custom_call_target") == 1
-        # Nothing is gathered, and what XLA computed itself would make a cheap call an asynchronous one.
+        # Nothing is gathered, and what XLA computed itself would make a cheap call an asynchronous
+        # one.
         assert not re.search(r" (gather|concatenate|scatter|slice|iota|fusion)\(", text)
     np.testing.assert_array_equal(slope, found[1][locked.topology.dof_names[0]])
     for one, members, of_kind in zip((cart, locked), fleet.kinds, found, strict=True):
@@ -503,12 +599,22 @@ def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
                 np.testing.assert_allclose(of_kind[name][number], wanted, atol=1e-11)
     with pytest.raises(ValueError, match=r"return different structures.*evaluate_kinds"):
         fleet.evaluate(names_and_accelerations, state, force)
-    (alone,) = artix.Fleet([cart, cart]).evaluate_kinds(artix.mass_matrix, artix.Fleet([cart, cart]).neutral_state())
-    np.testing.assert_allclose(alone[0], artix.mass_matrix(cart, artix.neutral_state(cart)), atol=1e-12)
+    (alone,) = artix.Fleet([cart, cart]).evaluate_kinds(
+        artix.mass_matrix, artix.Fleet([cart, cart]).neutral_state()
+    )
+    np.testing.assert_allclose(
+        alone[0], artix.mass_matrix(cart, artix.neutral_state(cart)), atol=1e-12
+    )
 
 
 def names_and_accelerations(articulation, state, force):
-    return dict(zip(articulation.topology.dof_names, artix.forward_dynamics(articulation, state, force), strict=True))
+    return dict(
+        zip(
+            articulation.topology.dof_names,
+            artix.forward_dynamics(articulation, state, force),
+            strict=True,
+        )
+    )
 
 
 def acceleration_and_poses(articulation, state, force):
@@ -520,10 +626,16 @@ def kernels_can_run() -> bool:
 
 
 def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
-    """Whether it is of a kind that the fleet has or not; the fleet grows and shrinks with its largest members."""
+    """Whether it is of a kind that the fleet has or not; the fleet grows and shrinks with its
+    largest members."""
     small, large = members[4], members[2]
     fleet = artix.Fleet([small, small])
-    for place, new, wanted in ((0, large, large), (1, large, large), (0, small, large), (1, small, small)):
+    for place, new, wanted in (
+        (0, large, large),
+        (1, large, large),
+        (0, small, large),
+        (1, small, small),
+    ):
         fleet = fleet.replace_member(place, new)
         assert (fleet.num_links, fleet.nv) == (wanted.topology.num_links, wanted.topology.nv)
         state = fleet.random_state(jax.random.key(0))
@@ -531,15 +643,20 @@ def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
         assert found.shape == (2, fleet.nv, fleet.nv)
         for number in range(2):
             wanted = artix.mass_matrix(fleet.member(number), fleet.member_state(state, number))
-            np.testing.assert_allclose(found[number, : len(wanted), : len(wanted)], wanted, atol=1e-12)
+            np.testing.assert_allclose(
+                found[number, : len(wanted), : len(wanted)], wanted, atol=1e-12
+            )
 
 
 def test_only_new_kinds_are_compiled(monkeypatch) -> None:
-    """Twenty kinds, more than trees as data once allowed; then one of them is replaced by a robot of another kind."""
+    """Twenty kinds, more than trees as data once allowed; then one of them is replaced by a robot
+    of another kind."""
     if not kernels_can_run():
         pytest.skip("there are no kernels on this machine")
     compiled, scalars_of = [], compilation.scalars_of
-    monkeypatch.setattr(compilation, "scalars_of", lambda *given: compiled.append(1) or scalars_of(*given))
+    monkeypatch.setattr(
+        compilation, "scalars_of", lambda *given: compiled.append(1) or scalars_of(*given)
+    )
     parents = itertools.islice(itertools.product([0], range(2), range(3), range(4)), 21)
     robots = [tree_of(["revolute_twist"] * 4, each, fixed_base=True, seed=100) for each in parents]
     assert len({robot.topology for robot in robots}) == 21
@@ -593,7 +710,9 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
         assert found.sharding.is_equivalent_to(sharding, found.ndim)
         np.testing.assert_allclose(found, fleet.evaluate(function, state, *given), atol=1e-12)
     for of_kind, wanted in zip(
-        sharded.evaluate_kinds(artix.frame_pose, on_devices), fleet.evaluate_kinds(artix.frame_pose, state), strict=True
+        sharded.evaluate_kinds(artix.frame_pose, on_devices),
+        fleet.evaluate_kinds(artix.frame_pose, state),
+        strict=True,
     ):
         np.testing.assert_allclose(of_kind, wanted, atol=1e-12)
     compiled = sharded._compiled[artix.mass_matrix, (), True]
@@ -607,7 +726,9 @@ def test_each_device_evaluates_its_members_kind_by_kind(members) -> None:
 def test_layouts_and_paddings_say_what_took_their_place(members) -> None:
     with pytest.warns(DeprecationWarning, match="layout='kinds' is deprecated"):
         artix.Fleet(members[:1], layout="kinds")
-    with pytest.raises(ValueError, match="layout='padded' is not supported: trees are no longer data"):
+    with pytest.raises(
+        ValueError, match="layout='padded' is not supported: trees are no longer data"
+    ):
         artix.Fleet(members, layout="padded")
     with pytest.raises(TypeError, match="padding is no longer an argument"):
         artix.Fleet(members, padding=12)
@@ -641,7 +762,9 @@ def small_mechanism() -> artix.Articulation:
     for k in range(3):
         joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=pose)
         tip = builder.add_link(tip, joint, mass=1.0, inertia=[0.1, 0.1, 0.1], name=f"link_{k}")
-    builder.add_loop_joint(artix.LoopJoint(name="latch", link_a=None, link_b="link_2", type="spherical"))
+    builder.add_loop_joint(
+        artix.LoopJoint(name="latch", link_a=None, link_b="link_2", type="spherical")
+    )
     return builder.build("float64")
 
 

@@ -18,7 +18,11 @@ def _variants(robot: artix.Articulation, count: int) -> list[artix.Articulation]
     rng = np.random.default_rng(0)
 
     def scaled(leaf):
-        return leaf * jnp.asarray(rng.uniform(0.9, 1.1, leaf.shape), leaf.dtype) if leaf.dtype.kind == "f" else leaf
+        return (
+            leaf * jnp.asarray(rng.uniform(0.9, 1.1, leaf.shape), leaf.dtype)
+            if leaf.dtype.kind == "f"
+            else leaf
+        )
 
     return [jax.tree.map(scaled, robot) for _ in range(count)]
 
@@ -26,7 +30,9 @@ def _variants(robot: artix.Articulation, count: int) -> list[artix.Articulation]
 def _operations(function, *arguments) -> int:
     """Scalar operations for each robot."""
     jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
-    costs = [explanation._cost(program, axes)[0] for program, axes in explanation._operations(jaxpr)]
+    costs = [
+        explanation._cost(program, axes)[0] for program, axes in explanation._operations(jaxpr)
+    ]
     return sum(sum(cost.operations) for cost in costs)
 
 
@@ -35,8 +41,12 @@ def test_operations_are_nearly_those_of_a_known_robot(name: str) -> None:
     robot = artix.robots.load("quadruped")
     fleet, rest = artix.Fleet(_variants(robot, 3)), (None, 0.005) if name == "step" else ()
     function = getattr(artix, name)
-    known = _operations(jax.vmap(lambda state: function(robot, state, *rest)), fleet.neutral_state())
-    varied = _operations(lambda state: fleet.evaluate(function, state, *rest), fleet.neutral_state())
+    known = _operations(
+        jax.vmap(lambda state: function(robot, state, *rest)), fleet.neutral_state()
+    )
+    varied = _operations(
+        lambda state: fleet.evaluate(function, state, *rest), fleet.neutral_state()
+    )
     assert known < varied < 1.25 * known
 
 
@@ -53,7 +63,9 @@ def test_results_are_those_of_each_member(kinds: int) -> None:
     ends = fleet.evaluate(artix.step, state, None, 0.01)
     for number, member in enumerate(members):
         own = jax.tree.map(lambda leaf, number=number: leaf[number], state)
-        np.testing.assert_allclose(matrices[number], artix.mass_matrix(member, own), rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(
+            matrices[number], artix.mass_matrix(member, own), rtol=1e-13, atol=1e-14
+        )
         end = artix.step(member, own, None, 0.01)
         for ours, wanted in zip(jax.tree.leaves(ends), jax.tree.leaves(end), strict=True):
             np.testing.assert_allclose(ours[number], wanted, rtol=1e-10, atol=1e-12)

@@ -1,4 +1,5 @@
-"""One batch over several processes, as on several hosts: the same numbers, and no superfluous messages."""
+"""One batch over several processes, as on several hosts: the same numbers, and no superfluous
+messages."""
 
 from __future__ import annotations
 
@@ -46,10 +47,15 @@ def _whole(run: list[dict[str, Any]], name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "processes", [pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.exhaustive)]
+    "processes",
+    [pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.exhaustive)],
 )
-@pytest.mark.parametrize("name", ["mass matrix", "forward dynamics", "step", "gradient", "training", "fleet"])
-def test_processes_share_a_batch(run_of: Callable[[int], list[dict[str, Any]]], name: str, processes: int) -> None:
+@pytest.mark.parametrize(
+    "name", ["mass matrix", "forward dynamics", "step", "gradient", "training", "fleet"]
+)
+def test_processes_share_a_batch(
+    run_of: Callable[[int], list[dict[str, Any]]], name: str, processes: int
+) -> None:
     run = run_of(processes)
     found, wanted = _whole(run, name), _whole(run_of(1), name)
     assert found.shape == wanted.shape
@@ -64,5 +70,7 @@ def test_processes_share_a_batch(run_of: Callable[[int], list[dict[str, Any]]], 
 
 @pytest.mark.slow
 def test_members_on_other_hosts_are_refused(run_of: Callable[[int], list[dict[str, Any]]]) -> None:
-    assert all("lies on devices of other processes" in process["member elsewhere"] for process in run_of(2))
+    assert all(
+        "lies on devices of other processes" in process["member elsewhere"] for process in run_of(2)
+    )
     assert [process["member elsewhere"] for process in run_of(1)] == [""]

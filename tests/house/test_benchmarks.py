@@ -1,4 +1,5 @@
-"""The benchmark suite: a tiny run of artix and Pinocchio, and the handling of libraries that are missing or fail."""
+"""The benchmark suite: a tiny run of artix and Pinocchio, and the handling of libraries that are
+missing or fail."""
 
 from __future__ import annotations
 
@@ -29,7 +30,18 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("benchmarks")
     page = folder / "page.md"
     page.write_text(f"# Before\n\n{MARK}\nold tables\n")
-    chosen = ["--robot", "arm", "--quantity", "mass matrix", "--library", "artix", PYTHON, "--batch", "2", "8"]
+    chosen = [
+        "--robot",
+        "arm",
+        "--quantity",
+        "mass matrix",
+        "--library",
+        "artix",
+        PYTHON,
+        "--batch",
+        "2",
+        "8",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(roofline.SIZES, "cpu", (256, 2**22))
         assert main([*chosen, "--repeats", "2", "--output", str(folder), "--page", str(page)]) == 0
@@ -58,14 +70,25 @@ def test_a_run_is_written_as_tables_and_plots(tiny):
     text = (tiny / "page.md").read_text()
     assert text.startswith("# Before")
     assert "old tables" not in text
-    for part in ("| mass matrix |", "## artix and the roofline", "batch 2 / 8", "throughput-arm.svg"):
+    for part in (
+        "| mass matrix |",
+        "## artix and the roofline",
+        "batch 2 / 8",
+        "throughput-arm.svg",
+    ):
         assert part in text
     assert (tiny / "page" / "throughput-arm.svg").read_text().startswith("<?xml")
 
 
 @pytest.mark.slow
 def test_peers_that_cannot_say_why():
-    fleet = Robot("fleet", "fleet", "", False, tuple(robot for robot in benchmark_robots() if robot.key == "arm"))
+    fleet = Robot(
+        "fleet",
+        "fleet",
+        "",
+        False,
+        tuple(robot for robot in benchmark_robots() if robot.key == "arm"),
+    )
     with pytest.raises(Failure, match="one topology in a program"):
         Worker(PYTHON, fleet, 2, 60.0, 1e9)
     unreadable = Robot("arm", "arm", "<robot", True)
@@ -80,7 +103,9 @@ def test_a_quantity_that_is_not_offered_and_a_limit_that_is_passed():
             worker.prepare("step", 2)
         assert worker.prepare("mass matrix", 2)["error"] < 1e-12
         worker._limit = 0.0
-        os.kill(worker._process.pid, signal.SIGSTOP)  # or it may answer before it is asked for the answer
+        os.kill(
+            worker._process.pid, signal.SIGSTOP
+        )  # or it may answer before it is asked for the answer
         with pytest.raises(Failure, match="longer than 0 s"):
             worker.prepare("mass matrix", 2)
     finally:
@@ -93,7 +118,9 @@ def result(library: str, microseconds: float | None, failure: str | None = None)
 
 
 def test_missing_peers_are_shown_with_their_reasons():
-    table = Table([result("artix", 1.0), result("frax", None, "not installed (frax)"), result("MJX", 8.0)])
+    table = Table(
+        [result("artix", 1.0), result("frax", None, "not installed (frax)"), result("MJX", 8.0)]
+    )
     text = report(table, None)
     assert "| arm | mass matrix | 1 | fails [1] | 8 | 8.0 (MJX) |  |" in text
     assert "1. not installed (frax)" in text
@@ -111,23 +138,34 @@ def test_aims_that_are_not_reached_name_their_robots():
 
 def test_a_ratio_is_the_median_over_the_repeats_that_both_ran():
     ours, theirs = result("artix", None), result("MJX", None)
-    ours.samples, theirs.samples = [1.0, 2.0, 1.0, 1.0], [4.0, 9.0, 5.0]  # the machine was slow in the second
+    ours.samples, theirs.samples = (
+        [1.0, 2.0, 1.0, 1.0],
+        [4.0, 9.0, 5.0],
+    )  # the machine was slow in the second
     np.testing.assert_allclose(Table([ours, theirs]).ratio("arm", "mass matrix", 4096, "MJX"), 4.5)
 
 
 def test_the_fraction_of_the_roofline_is_that_of_the_nearer_limit():
     machine = Machine("a machine", operations_per_second=1e9, bytes_per_second=1e8)
-    measured = dataclasses.replace(result("artix", 10.0), batch=100, operations=2e5, moved_bytes=1e4)
-    assert machine.bound(measured) == "operations"  # 200 us against 100 us, of the 1000 us that it takes
+    measured = dataclasses.replace(
+        result("artix", 10.0), batch=100, operations=2e5, moved_bytes=1e4
+    )
+    assert (
+        machine.bound(measured) == "operations"
+    )  # 200 us against 100 us, of the 1000 us that it takes
     np.testing.assert_allclose(machine.fraction(measured), 0.2)
     assert machine.bound(dataclasses.replace(measured, moved_bytes=4e4)) == "bytes"
 
 
 def test_the_guard_finds_what_is_slow_or_absent(monkeypatch):
-    monkeypatch.setattr(guard, "FLOORS", {("arm", "mass matrix", "MJX"): 4.0, ("arm", "mass matrix", "frax"): 2.0})
+    monkeypatch.setattr(
+        guard, "FLOORS", {("arm", "mass matrix", "MJX"): 4.0, ("arm", "mass matrix", "frax"): 2.0}
+    )
     fast = Table([result("artix", 1.0), result("MJX", 5.0), result("frax", 3.0)])
     assert guard.broken(fast) == []
-    slow = Table([result("artix", 1.0), result("MJX", 3.0), result("frax", None, "not installed (frax)")])
+    slow = Table(
+        [result("artix", 1.0), result("MJX", 3.0), result("frax", None, "not installed (frax)")]
+    )
     assert guard.broken(slow) == [
         "arm, mass matrix: MJX takes 3.00 times as long as artix; the floor is 4",
         "arm, mass matrix: no ratio to frax: not installed (frax)",
@@ -136,7 +174,8 @@ def test_the_guard_finds_what_is_slow_or_absent(monkeypatch):
 
 def test_without_their_extra_the_benchmarks_say_which_one():
     code = (
-        "import sys; sys.modules['pinocchio'] = None; from benchmarks.__main__ import main; sys.exit(main(['--help']))"
+        "import sys; sys.modules['pinocchio'] = None; from benchmarks.__main__ import main; "
+        "sys.exit(main(['--help']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1

@@ -1,6 +1,8 @@
-"""Docstrings: their examples run, and they document arguments, results with their units, and errors.
+"""Docstrings: their examples run, and they document arguments, results with their units, and
+errors.
 
-docs/conventions.md has what holds for all functions ("What every function checks"), so that no docstring repeats it."""
+docs/conventions.md has what holds for all functions ("What every function checks"), so that no
+docstring repeats it."""
 
 import ast
 import dataclasses
@@ -43,14 +45,28 @@ SLOW = {
 ALL_ROOMS = sorted({entry.room for entry in entries()})
 
 #: What shows robots in a browser, with a package that is an extra.
-WITH_SERVER = {"artix.viewer.player.scene_html", "artix.viewer.player.Viewer", "artix.viewer.sliders.Poser"}
+WITH_SERVER = {
+    "artix.viewer.player.scene_html",
+    "artix.viewer.player.Viewer",
+    "artix.viewer.sliders.Poser",
+}
 
 #: A unit in brackets, a reference to one, or a truth value.
-UNIT = re.compile(r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool")
+UNIT = re.compile(
+    r"\[(1|1/|m|rad|kg|N|J|s|B)\b[^\]]*\]|\bunits?\b( as)? (of|as)\b|same unit| is in (J|N)\b|[Bb]ool"
+)
 
-#: Functions that raise errors about the arguments of their callers, and those of the contract of all functions.
+#: Functions that raise errors about the arguments of their callers, and those of the contract of
+#: all functions.
 CHECKS = re.compile(r"_?check(ed)?(_|$)")
-CONTRACT_CHECKS = {"check_vector", "check_state", "check_one", "check_parameters", "check_key", "check_type"}
+CONTRACT_CHECKS = {
+    "check_vector",
+    "check_state",
+    "check_one",
+    "check_parameters",
+    "check_key",
+    "check_type",
+}
 
 #: Parameters that mean the same everywhere. A docstring has them where it says more of them.
 CONVENTIONAL = {"articulation", "state"}
@@ -61,18 +77,37 @@ REPEATED = re.compile(
     r"\w+: (an array|the arrays?)( of the state)? (has|have) (the wrong shape|(another|different) dtypes?))",
     re.MULTILINE,
 )
-CONCISE_ROOMS = ("kinematics", "dynamics", "model", "constraints", "math", "editing", "physx", "fleet", "viewer")
+CONCISE_ROOMS = (
+    "kinematics",
+    "dynamics",
+    "model",
+    "constraints",
+    "math",
+    "editing",
+    "physx",
+    "fleet",
+    "viewer",
+)
 
 
 def examples() -> list[doctest.DocTest]:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    modules = [name for _, name, _ in pkgutil.walk_packages(artix.__path__, "artix.") if name != "artix.__main__"]
-    found = [test for name in modules for test in finder.find(importlib.import_module(name), extraglobs=NAMES)]
+    modules = [
+        name
+        for _, name, _ in pkgutil.walk_packages(artix.__path__, "artix.")
+        if name != "artix.__main__"
+    ]
+    found = [
+        test
+        for name in modules
+        for test in finder.find(importlib.import_module(name), extraglobs=NAMES)
+    ]
     return [test for test in found if test.examples]
 
 
 def parameters() -> list:
-    """The examples. Slow are those of rooms with large programs, and of classes, whose functions have examples."""
+    """The examples. Slow are those of rooms with large programs, and of classes, whose functions
+    have examples."""
     rooms = (
         "constraints",
         "dynamics",
@@ -88,8 +123,12 @@ def parameters() -> list:
     def is_slow(name: str) -> bool:
         return name.startswith(slow) or name.rpartition(".")[2][0].isupper() or name in SLOW
 
-    marks = {example.name: [pytest.mark.slow] if is_slow(example.name) else [] for example in examples()}
-    return [pytest.param(example, id=example.name, marks=marks[example.name]) for example in examples()]
+    marks = {
+        example.name: [pytest.mark.slow] if is_slow(example.name) else [] for example in examples()
+    }
+    return [
+        pytest.param(example, id=example.name, marks=marks[example.name]) for example in examples()
+    ]
 
 
 @pytest.mark.parametrize("example", parameters())
@@ -127,7 +166,9 @@ def test_integers_are_compared_exactly():
 def functions_of_a_state() -> dict:
     found = {name: value for name, value in vars(artix).items() if inspect.isfunction(value)}
     return {
-        name: f for name, f in found.items() if list(inspect.signature(f).parameters)[:2] == ["articulation", "state"]
+        name: f
+        for name, f in found.items()
+        if list(inspect.signature(f).parameters)[:2] == ["articulation", "state"]
     }
 
 
@@ -146,15 +187,24 @@ def test_parameters_results_and_refusals_are_documented(name):
 @pytest.mark.parametrize("room", CONCISE_ROOMS)
 def test_no_docstring_repeats_the_conventions(room):
     texts = {path: path.read_text() for path in sorted((ROOT / "artix" / room).rglob("*.py"))}
-    repeated = [f"{path.name}: {match[0].strip()}" for path, text in texts.items() for match in REPEATED.finditer(text)]
+    repeated = [
+        f"{path.name}: {match[0].strip()}"
+        for path, text in texts.items()
+        for match in REPEATED.finditer(text)
+    ]
     assert repeated == []
 
 
 def test_the_conventions_have_what_docstrings_leave_out():
     page = (ROOT / "docs" / "conventions.md").read_text()
     section = page.partition("## What every function checks\n")[2].partition("\n## ")[0]
-    assert all(word in section for word in (*CONVENTIONAL, "ValueError", "TypeError", "dtype", "shape"))
-    assert all(word in inspect.getdoc(artix.quantity) for word in ("ValueError", "TypeError", "dtype", "shape"))
+    assert all(
+        word in section for word in (*CONVENTIONAL, "ValueError", "TypeError", "dtype", "shape")
+    )
+    assert all(
+        word in inspect.getdoc(artix.quantity)
+        for word in ("ValueError", "TypeError", "dtype", "shape")
+    )
 
 
 def listed(text: str, section: str) -> list[str]:
@@ -167,25 +217,31 @@ def listed(text: str, section: str) -> list[str]:
 def parts_of(public: type | types.FunctionType) -> list[str]:
     """The parameters of a function; the fields of a class, where it has fields.
 
-    Keywords that many functions share are one parameter, ``**options``, though the signature that ``help`` shows names them.
+    Keywords that many functions share are one parameter, ``**options``, though the signature that
+    ``help`` shows names them.
     """
     if inspect.isfunction(public) and "__signature__" in vars(public):
         return [name for name in public.__annotations__ if name != "return"]
     if inspect.isfunction(public):
         return list(inspect.signature(public).parameters)
     if dataclasses.is_dataclass(public):
-        return [field.name for field in dataclasses.fields(public) if not field.name.startswith("_")]
+        return [
+            field.name for field in dataclasses.fields(public) if not field.name.startswith("_")
+        ]
     return list(getattr(public, "_fields", ()))
 
 
 @pytest.mark.parametrize("room", ALL_ROOMS)
 def test_parameters_and_fields_are_those_documented(room):
-    """In their order. The functions of :mod:`artix.lie` have one parameter, which their first lines explain.
+    """In their order. The functions of :mod:`artix.lie` have one parameter, which their first lines
+    explain.
 
     Parameters that mean the same everywhere may be left out.
     """
     wrong = []
-    for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
+    for each in {
+        each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")
+    }:
         text, parts = inspect.getdoc(each), parts_of(each)
         refers = re.search(r"[Aa]rguments and (exceptions are the same|errors are those of)", text)
         if refers or each.__module__ == artix.lie.__name__:
@@ -197,16 +253,22 @@ def test_parameters_and_fields_are_those_documented(room):
 
 
 def has_all(section: list[str], parts: list[str]) -> bool:
-    """Whether these are the parts in their order, except for those that mean the same everywhere."""
+    """Whether these are the parts in their order, except for those that mean the same
+    everywhere."""
     return section == [part for part in parts if part in section or part not in CONVENTIONAL]
 
 
 def arrays_without_units(room: str) -> Iterator[str]:
-    """Functions whose results are arrays alone. :mod:`artix.lie` says for all its functions in which units they are."""
+    """Functions whose results are arrays alone. :mod:`artix.lie` says for all its functions in
+    which units they are."""
     for each in {each for _, _, each in public_objects() if inspect.isfunction(each)}:
         returned = str(inspect.signature(each).return_annotation)
         arrays = re.fullmatch(r"Array|tuple\[Array(, Array)*\]", returned)
-        if arrays and each.__module__.startswith(f"artix.{room}.") and each.__module__ != artix.lie.__name__:
+        if (
+            arrays
+            and each.__module__.startswith(f"artix.{room}.")
+            and each.__module__ != artix.lie.__name__
+        ):
             text = inspect.getdoc(each).partition("Examples:")[0]
             results = re.search(r"Returns:.*?(?=\n\n|$)", text, re.DOTALL)
             if not UNIT.search(results[0] if results else text.partition("\n")[0]):
@@ -219,8 +281,11 @@ def test_arrays_have_units(room):
 
 
 def with_docstrings(room: str) -> Iterator[tuple[str, types.FunctionType, str]]:
-    """Public functions of a room, and methods and constructors of its public classes, with what documents them."""
-    for each in {each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")}:
+    """Public functions of a room, and methods and constructors of its public classes, with what
+    documents them."""
+    for each in {
+        each for _, _, each in public_objects() if each.__module__.startswith(f"artix.{room}.")
+    }:
         if inspect.isfunction(each):
             yield each.__qualname__, inspect.unwrap(each), inspect.getdoc(each)
             continue

@@ -15,27 +15,34 @@ import artix
 from tests.support.users_types import users_types
 
 ROOT = Path(__file__).parents[2]
-#: What a newcomer runs first. The other notebooks run once a week: they use code that slow tests run as well.
+#: What a newcomer runs first. The other notebooks run once a week: they use code that slow tests
+#: run as well.
 FIRST_NOTEBOOKS = ("batched_inverse_dynamics", "getting_started")
 
 
 def code_of(document: str, least: int = 1) -> str:
     """The Python code of a document, which has at least so many blocks of it."""
-    found = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+    found = re.findall(
+        r"```python\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL
+    )
     assert len(found) >= least
     return "\n".join(found)
 
 
 def run_code_of(document: str, least: int = 1, **namespace: Any) -> dict:
-    """What the code of a document defines when it runs from top to bottom, with the names of ``namespace`` defined."""
+    """What the code of a document defines when it runs from top to bottom, with the names of
+    ``namespace`` defined."""
     exec(compile(code_of(document, least), document, "exec"), namespace)
     return namespace
 
 
 def printed_by_code_of(document: str) -> list[str]:
-    """The lines that the code of a document prints in a process without this one's x64 and strict promotion."""
+    """The lines that the code of a document prints in a process without this one's x64 and strict
+    promotion."""
     command = [sys.executable, "-c", code_of(document)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.splitlines()
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=ROOT
+    ).stdout.splitlines()
 
 
 @pytest.mark.slow
@@ -47,13 +54,21 @@ def test_the_examples_of_the_readme_run(capsys, tmp_path, monkeypatch):
 def anchors_of(page: Path) -> set[str]:
     """The anchors of a page's headings, as MkDocs and GitHub name them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[ -]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+    return {
+        re.sub(r"[ -]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+        for heading in headings
+    }
 
 
 def test_what_the_documents_link_to_is_there():
-    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "artix/compiler/README.md")]
+    pages = [
+        ROOT / name
+        for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "artix/compiler/README.md")
+    ]
     for page in [*pages, *(ROOT / "docs").glob("*.md")]:
-        for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")):
+        for link, anchor in re.findall(
+            r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text(encoding="utf-8")
+        ):
             if "://" in link or re.match(r"(reference|tutorials)/|gallery\.md$", link):
                 continue  # the strict build of the site looks at its own pages
             target = page.parent / link if link else page
@@ -97,12 +112,15 @@ def test_the_example_of_the_page_on_the_compiler_runs(capsys):
 
 @pytest.mark.slow
 def test_the_examples_of_the_page_on_evaluation_run():
-    """And what the page shows is what they print, but for the machine's lanes; in a process without this one's x64."""
+    """And what the page shows is what they print, but for the machine's lanes; in a process without
+    this one's x64."""
     text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
     shown = re.findall(r"```text\n(mass_matrix.*?)```", text, re.DOTALL)[0]
     printed = printed_by_code_of("docs/evaluation.md")[1:]
     # The estimate of a first call is the machine's.
-    assert [line for line in printed if not line.startswith("first call")] == shown.splitlines()[1:-1]
+    assert [line for line in printed if not line.startswith("first call")] == shown.splitlines()[
+        1:-1
+    ]
     assert any(line.startswith("first call: about") for line in printed)
 
 
@@ -164,7 +182,8 @@ def test_the_examples_about_shapes_and_ground_run(capsys, tmp_path, monkeypatch)
     namespace = run_code_of("docs/contact.md", 5)
     out = capsys.readouterr().out
     assert (
-        "['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']\n[-0.01 -0.01 -0.01 -0.01]" in out
+        "['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']\n[-0.01 "
+        "-0.01 -0.01 -0.01]" in out
     )
     assert "(64, 4)\n" in out
     assert out.endswith("[0.6]\n")
@@ -211,7 +230,9 @@ def test_the_examples_of_the_stepping_page_run(capsys):
 @pytest.mark.parametrize(
     "notebook",
     [
-        pytest.param(path, marks=pytest.mark.slow if path.stem in FIRST_NOTEBOOKS else pytest.mark.exhaustive)
+        pytest.param(
+            path, marks=pytest.mark.slow if path.stem in FIRST_NOTEBOOKS else pytest.mark.exhaustive
+        )
         for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     ],
     ids=lambda path: path.stem,
@@ -220,13 +241,22 @@ def test_the_notebooks_run(notebook):
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     content = nbformat.read(notebook, as_version=4)
-    nbclient.NotebookClient(content, timeout=600, resources={"metadata": {"path": str(ROOT)}}).execute()
+    nbclient.NotebookClient(
+        content, timeout=600, resources={"metadata": {"path": str(ROOT)}}
+    ).execute()
 
 
-@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_the_notebooks_hold_what_they_print_and_draw(notebook):
-    """Those who read them on the site, or before they install anything, see the results; and they stay small."""
-    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    """Those who read them on the site, or before they install anything, see the results; and they
+    stay small."""
+    cells = [
+        cell
+        for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     outputs = [output for cell in cells for output in cell["outputs"]]
     assert outputs
@@ -268,7 +298,9 @@ def test_the_notebooks_hold_what_they_print_and_draw(notebook):
 def test_the_functions_that_documents_name_exist(document):
     text = (ROOT / document).read_text(encoding="utf-8")
     names = set(re.findall(r"\bartix\.([a-zA-Z_]+)\b", text)) - {"cli", "io", "png"}
-    missing = sorted(name for name in names if not hasattr(artix, name) and find_spec(f"artix.{name}") is None)
+    missing = sorted(
+        name for name in names if not hasattr(artix, name) and find_spec(f"artix.{name}") is None
+    )
     assert not missing
 
 
@@ -278,7 +310,9 @@ def test_the_examples_of_the_page_on_the_viewer_run(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     namespace = run_code_of("docs/viewer.md", 7)
     assert namespace["image"].shape == (200, 200, 4)
-    assert {"landing.html", "fleet.html", "landing.png", "arm.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"landing.html", "fleet.html", "landing.png", "arm.png"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
     out = capsys.readouterr().out
     assert "http://localhost:" in out
     assert "0.3" in out

@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-#: Packages that artix uses, or may use, somewhere; importing each takes as long as artix, or longer.
+#: Packages that artix uses, or may use, somewhere; importing each takes as long as artix, or
+#: longer.
 CODE = """
 import sys
 import artix
@@ -19,7 +20,8 @@ print([room for room in ("viewer", "envs", "optimal_control", "examples", "cli")
 
 
 def test_importing_artix_loads_nothing_but_artix():
-    """Neither an extra nor flax, matplotlib or llvmlite: 0.2 s of CPU time beyond jax (flax would double it)."""
+    """Neither an extra nor flax, matplotlib or llvmlite: 0.2 s of CPU time beyond jax (flax would
+    double it)."""
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     has_jax, others, count, rooms = done.stdout.splitlines()
     assert has_jax == "False"  # The command line answers without it.

@@ -1,4 +1,5 @@
-"""What is published: the source distribution is complete, and the page on PyPI has links that work there."""
+"""What is published: the source distribution is complete, and the page on PyPI has links that work
+there."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def archive(tmp_path_factory) -> dict[str, str]:
 @pytest.mark.slow
 def test_the_source_distribution_is_complete(archive):
     """It holds all that git tracks but the workflows of one service, so that its tests pass."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     tracked = {path for path in listed.stdout.splitlines() if not path.startswith(".github/")}
     assert tracked - set(archive) == set()
 

@@ -13,8 +13,9 @@ from artix.compiler.program import trace
 
 ROOT = Path(__file__).parents[2]
 SIMULATION = Path(artix.__file__).parent / "simulation"
-#: From the lowest to the highest; a module imports from its own room and from lower ones. ``artix`` is the face, the
-#: package's own ``__init__``, on which examples and commands are built as users' programs are.
+#: From the lowest to the highest; a module imports from its own room and from lower ones. ``artix``
+#: is the face, the package's own ``__init__``, on which examples and commands are built as users'
+#: programs are.
 ROOMS = (
     "math",
     "compiler",
@@ -55,7 +56,8 @@ LONGEST_CHAIN_OF_ALL = 37
 
 
 def imports_of_all_modules() -> dict[str, set[str]]:
-    """The modules of artix by name, and what each imports, anywhere in it: for types alone or within a function, too."""
+    """The modules of artix by name, and what each imports, anywhere in it: for types alone or
+    within a function, too."""
     paths = {name_of(path): path for path in (ROOT / "artix").rglob("*.py")}
     return {name: imports_of(path, set(paths)) for name, path in paths.items()}
 
@@ -81,11 +83,14 @@ def room_of(module: str) -> str:
     inside = module.removeprefix("artix.")
     if module in OUTSIDE:
         return OUTSIDE[module]
-    return max((room for room in ROOMS if f"{inside}.".startswith(f"{room}.")), key=len, default="none")
+    return max(
+        (room for room in ROOMS if f"{inside}.".startswith(f"{room}.")), key=len, default="none"
+    )
 
 
 def circle_in(imports: dict[str, set[str]]) -> list[str] | None:
-    """Modules of which each imports the next, and the last the first; ``None`` if there are none."""
+    """Modules of which each imports the next, and the last the first; ``None`` if there are
+    none."""
     done: set[str] = set()
 
     def search(module: str, above: list[str]) -> list[str] | None:
@@ -100,7 +105,9 @@ def circle_in(imports: dict[str, set[str]]) -> list[str] | None:
         done.add(module)
         return None
 
-    return next((circle for module in sorted(imports) if (circle := search(module, [])) is not None), None)
+    return next(
+        (circle for module in sorted(imports) if (circle := search(module, [])) is not None), None
+    )
 
 
 def longest_chain(imports: dict[str, set[str]]) -> list[str]:
@@ -166,7 +173,9 @@ def test_a_room_can_be_followed(imports, room):
 
 def test_the_package_can_be_followed(imports):
     below = {
-        module: others for module, others in imports.items() if ROOMS.index(room_of(module)) <= ROOMS.index("artix")
+        module: others
+        for module, others in imports.items()
+        if ROOMS.index(room_of(module)) <= ROOMS.index("artix")
     }
     chain = longest_chain(below)
     assert len(chain) <= LONGEST_CHAIN_OF_ALL, " imports ".join(chain)
@@ -174,7 +183,11 @@ def test_the_package_can_be_followed(imports):
 
 def test_contacts_need_no_constraints(imports):
     """Points that touch are kinematics: constraints and contact both build on them."""
-    users = {module for module, others in imports.items() if any(room_of(other) == "constraints" for other in others)}
+    users = {
+        module
+        for module, others in imports.items()
+        if any(room_of(other) == "constraints" for other in others)
+    }
     assert {module for module in users if room_of(module) == "contact"} == set()
 
 
@@ -182,11 +195,11 @@ def test_contacts_need_no_constraints(imports):
 PLAIN_STEP = {
     "step",
     "contacts",
+    *(f"common.{name}" for name in ("control", "drives", "momentum_end", "options", "step_start")),
     *(
-        f"common.{name}"
-        for name in ("control", "drives", "link_forces", "momentum_end", "options", "step_start", "sweep")
+        f"implicit.{name}"
+        for name in ("dof_rows", "fast_motion", "first_guess", "relations", "resolvents", "rows")
     ),
-    *(f"implicit.{name}" for name in ("dof_rows", "fast_motion", "first_guess", "relations", "resolvents", "rows")),
     *(f"implicit.{name}" for name in ("solution", "solver", "step", "system")),
 }
 
@@ -195,7 +208,9 @@ def test_a_plain_step_is_followed_through_few_modules():
     """Every other module of the room is entered only for its feature."""
     builder = artix.ArticulationBuilder()
     root = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1))
-    builder.add_link(root, artix.Joint.revolute(artix.Axis.TWIST), mass=1.0, inertia=(0.1, 0.1, 0.1))
+    builder.add_link(
+        root, artix.Joint.revolute(artix.Axis.TWIST), mass=1.0, inertia=(0.1, 0.1, 0.1)
+    )
     robot = builder.build()
     leaves, structure = jax.tree.flatten(artix.neutral_state(robot))
     files = set()
@@ -207,17 +222,24 @@ def test_a_plain_step_is_followed_through_few_modules():
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        trace(lambda *state: artix.step(robot, jax.tree.unflatten(structure, state), None, 0.01), leaves)
+        trace(
+            lambda *state: artix.step(robot, jax.tree.unflatten(structure, state), None, 0.01),
+            leaves,
+        )
     finally:
         sys.setprofile(before)
     inside = [Path(file) for file in files if SIMULATION in Path(file).parents]
-    assert {".".join(path.relative_to(SIMULATION).with_suffix("").parts) for path in inside} == PLAIN_STEP
+    assert {
+        ".".join(path.relative_to(SIMULATION).with_suffix("").parts) for path in inside
+    } == PLAIN_STEP
 
 
 def test_the_map_names_every_room_in_this_order():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"^\| `([a-z_/]+)/` \|", page, flags=re.MULTILINE)
-    assert [room.replace("/", ".") for room in named if room != "benchmarks"] == [r for r in ROOMS if r != "artix"]
+    assert [room.replace("/", ".") for room in named if room != "benchmarks"] == [
+        r for r in ROOMS if r != "artix"
+    ]
 
 
 def test_the_map_names_no_module_that_is_not_there():
@@ -233,8 +255,19 @@ def test_the_map_names_no_module_that_is_not_there():
 
 
 def test_tests_mirror_the_rooms():
-    """``pinocchio`` compares with a whole library, ``house`` reads documents and code, ``support`` is what tests share."""
-    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and not path.name.startswith("__")}
-    assert folders - {"data", "house", "pinocchio", "support"} <= {room.split(".")[0] for room in ROOMS}
-    strays = [path.name for path in (ROOT / "tests").glob("*.py") if path.name not in ("__init__.py", "conftest.py")]
+    """``pinocchio`` compares with a whole library, ``house`` reads documents and code, ``support``
+    is what tests share."""
+    folders = {
+        path.name
+        for path in (ROOT / "tests").iterdir()
+        if path.is_dir() and not path.name.startswith("__")
+    }
+    assert folders - {"data", "house", "pinocchio", "support"} <= {
+        room.split(".")[0] for room in ROOMS
+    }
+    strays = [
+        path.name
+        for path in (ROOT / "tests").glob("*.py")
+        if path.name not in ("__init__.py", "conftest.py")
+    ]
     assert strays == []

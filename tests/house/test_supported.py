@@ -12,7 +12,8 @@ from tests.support.models import random_states, state_at
 
 pin = pytest.importorskip("pinocchio")
 
-#: A turning column that carries a bracket; the bracket holds a camera rigidly and an arm that slides.
+#: A turning column that carries a bracket; the bracket holds a camera rigidly and an arm that
+#: slides.
 URDF = """<robot name="rig">
   <link name="base"/>
   <link name="column"><inertial><origin xyz="0.1 0 0.2" rpy="0.1 0.2 0.3"/><mass value="2"/>
@@ -38,7 +39,8 @@ JOINTS = {"bracket": "hold", "camera": "mount"}
 
 @pytest.fixture(scope="module")
 def rig():
-    """Pinocchio's model with data after ``rnea``, and the articulation with its state and acceleration."""
+    """Pinocchio's model with data after ``rnea``, and the articulation with its state and
+    acceleration."""
     model, a = pin.buildModelFromXML(URDF), artix.load_urdf(URDF, fixed_base=True, dtype="float64")
     s, acceleration = state_at(random_states(a, 1, seed=3), 0), jnp.array([0.7, -1.3])
     s = s.replace(root_pose=jnp.zeros(7).at[6].set(1.0))
@@ -54,7 +56,8 @@ def rig():
 
 @jax.jit
 def supported(a, s, acceleration, offset) -> dict:
-    """By link, and by a pose in the bracket's frame: what it supports, with and without what moves, and the wrench."""
+    """By link, and by a pose in the bracket's frame: what it supports, with and without what moves,
+    and the wrench."""
     poses = {name: (name, None) for name in (*RIGID, "arm")} | {"offset": ("bracket", offset)}
     return {
         key: (
@@ -74,11 +77,15 @@ def test_supported_by_frames(rig) -> None:
     for name in RIGID:
         # Pinocchio keeps the inertias of rigidly held links in the frames of their joints.
         frame = model.getFrameId(JOINTS[name])
-        whole, own = (pin.computeSupportedInertiaByFrame(model, data, frame, k).matrix() for k in (True, False))
+        whole, own = (
+            pin.computeSupportedInertiaByFrame(model, data, frame, k).matrix()
+            for k in (True, False)
+        )
         through = pin.computeSupportedForceByFrame(model, data, frame).vector
         np.testing.assert_allclose(found[name][1], own, atol=1e-12)
         if name == "camera":
-            # Nothing moves on it, so it supports itself alone; Pinocchio counts whatever moves on the same body.
+            # Nothing moves on it, so it supports itself alone; Pinocchio counts whatever moves on
+            # the same body.
             np.testing.assert_allclose(found[name][0], own, atol=1e-12)
             continue
         np.testing.assert_allclose(found[name][0], whole, atol=1e-12)
@@ -118,15 +125,20 @@ def test_rows_of_rigid_links(rig) -> None:
         np.testing.assert_allclose(composite[k], wanted[name][0], atol=1e-12)
         np.testing.assert_allclose(wrenches[k], wanted[name][2], atol=1e-12)
     bracket, camera, arm = index
-    np.testing.assert_allclose(artix.subtree_masses(a)[jnp.array(index)], [2.1, 0.3, 1.1], atol=1e-15)
-    # A fixed joint passes everything on; the bracket feels the arm but along the direction in which it slides.
+    np.testing.assert_allclose(
+        artix.subtree_masses(a)[jnp.array(index)], [2.1, 0.3, 1.1], atol=1e-15
+    )
+    # A fixed joint passes everything on; the bracket feels the arm but along the direction in which
+    # it slides.
     np.testing.assert_allclose(projected[bracket], articulated[bracket], atol=1e-12)
     place = pin.XYZQUATToSE3(np.asarray(placements[arm])).inverse().toActionMatrix()
     carried = place.T @ np.asarray(projected[arm]) @ place
     np.testing.assert_allclose(articulated[bracket], wanted["bracket"][1] + carried, atol=1e-12)
     direction = np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     np.testing.assert_allclose(projected[arm] @ direction, np.zeros(6), atol=1e-12)
-    np.testing.assert_allclose(centers[camera], artix.frame_pose(a, s)[camera, :3] + _turned(a, s, camera), atol=1e-12)
+    np.testing.assert_allclose(
+        centers[camera], artix.frame_pose(a, s)[camera, :3] + _turned(a, s, camera), atol=1e-12
+    )
 
 
 def _turned(a, s, link: int) -> np.ndarray:
@@ -148,11 +160,17 @@ def test_subtrees_without_mass() -> None:
     wanted = artix.frame_pose(a, s)[last, :3] + _turned(a, s, last)
     np.testing.assert_allclose(center(s.joint_position), wanted, atol=1e-12)
     np.testing.assert_allclose(
-        jax.jacfwd(center)(s.joint_position), artix.subtree_center_of_mass_jacobian(a, s, last), atol=1e-12
+        jax.jacfwd(center)(s.joint_position),
+        artix.subtree_center_of_mass_jacobian(a, s, last),
+        atol=1e-12,
     )
 
 
-@pytest.mark.parametrize("function", ["frame_velocity", "composite_spatial_inertias", "link_momenta"])
+@pytest.mark.parametrize(
+    "function", ["frame_velocity", "composite_spatial_inertias", "link_momenta"]
+)
 def test_unknown_axes_are_refused(rig, function: str) -> None:
-    with pytest.raises(ValueError, match="axes must be 'world_aligned', 'local' or 'world'; found 'body'"):
+    with pytest.raises(
+        ValueError, match="axes must be 'world_aligned', 'local' or 'world'; found 'body'"
+    ):
         getattr(artix, function)(rig[2], rig[3], axes="body")

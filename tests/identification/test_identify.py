@@ -23,12 +23,22 @@ def driven(robot: artix.Articulation, motion: Log, terms: dict[str, np.ndarray])
     with jax.enable_x64(True):
         precise = dataclasses.replace(motion, robot=robot.astype("float64"))
         of_one = functools.partial(artix.inverse_dynamics, precise.robot, armature=False)
-        torque = np.asarray(jax.jit(jax.vmap(of_one))(precise.states, jnp.asarray(motion.acceleration)))
-    torque = torque + terms.get("armature", 0) * motion.acceleration + terms.get("viscous", 0) * motion.velocity
+        torque = np.asarray(
+            jax.jit(jax.vmap(of_one))(precise.states, jnp.asarray(motion.acceleration))
+        )
+    torque = (
+        torque
+        + terms.get("armature", 0) * motion.acceleration
+        + terms.get("viscous", 0) * motion.velocity
+    )
     return torque + terms.get("coulomb", 0) * np.sign(motion.velocity)
 
 
-TERMS = {"armature": np.array([0.03, 0.02]), "viscous": np.array([0.2, 0.1]), "coulomb": np.array([0.3, 0.4])}
+TERMS = {
+    "armature": np.array([0.03, 0.02]),
+    "viscous": np.array([0.2, 0.1]),
+    "coulomb": np.array([0.3, 0.4]),
+}
 
 
 @functools.cache
@@ -37,7 +47,9 @@ def motion_of(seed: int) -> Log:
 
 
 def heavier(robot: artix.Articulation, factor: float = 1.3) -> artix.Articulation:
-    return robot.replace(link_mass=factor * robot.link_mass, link_inertia=factor * robot.link_inertia)
+    return robot.replace(
+        link_mass=factor * robot.link_mass, link_inertia=factor * robot.link_inertia
+    )
 
 
 def test_without_noise_the_torques_of_any_motion_are_predicted() -> None:
@@ -56,7 +68,9 @@ def test_without_noise_the_torques_of_any_motion_are_predicted() -> None:
     }
     expected = driven(PENDULUM, other, TERMS)
     # The identified robot is in single precision, as the guess is.
-    np.testing.assert_allclose(driven(robot, other, identified), expected, atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        driven(robot, other, identified), expected, atol=1e-5 * np.abs(expected).max()
+    )
     assert robot.dtype == PENDULUM.dtype
 
 
@@ -68,11 +82,15 @@ def test_standard_errors_are_those_of_repeated_recordings() -> None:
     for _ in range(30):
         noisy = torque + np.array([0.3, 0.1]) * generator.normal(size=torque.shape)
         results.append(identify(PENDULUM, dataclasses.replace(motion_of(0), torque=noisy)))
-    frictions = np.array([name.split(".")[1] in ("viscous", "coulomb") for name in results[0].names])
+    frictions = np.array(
+        [name.split(".")[1] in ("viscous", "coulomb") for name in results[0].names]
+    )
     spread = np.std([result.values[frictions] for result in results], axis=0)
     stated = np.mean([result.standard_errors[frictions] for result in results], axis=0)
     assert ((stated / spread > 0.6) & (stated / spread < 1.7)).all()
-    np.testing.assert_allclose(np.mean([result.noise for result in results], axis=0), [0.3, 0.1], rtol=0.1)
+    np.testing.assert_allclose(
+        np.mean([result.noise for result in results], axis=0), [0.3, 0.1], rtol=0.1
+    )
 
 
 @pytest.mark.slow
@@ -113,7 +131,9 @@ def test_stribeck_friction() -> None:
     extra = 0.2 * np.sign(motion.velocity) * np.exp(-((motion.velocity / 0.3) ** 2))
     log = dataclasses.replace(motion, torque=driven(PENDULUM, motion, TERMS) + extra)
     result = identify(PENDULUM, log, stribeck_speed=0.3)
-    np.testing.assert_allclose(result.robot.friction.static - result.robot.friction.dynamic, 0.2, rtol=1e-4)
+    np.testing.assert_allclose(
+        result.robot.friction.static - result.robot.friction.dynamic, 0.2, rtol=1e-4
+    )
     without = identify(PENDULUM, log, armature=False)
     assert (without.residual > 10 * result.residual).all()
 
@@ -121,7 +141,9 @@ def test_stribeck_friction() -> None:
 def test_held_out_parts_are_predicted() -> None:
     generator = np.random.default_rng(1)
     torque = driven(PENDULUM, motion_of(0), TERMS)
-    log = dataclasses.replace(motion_of(0), torque=torque + 0.05 * generator.normal(size=torque.shape))
+    log = dataclasses.replace(
+        motion_of(0), torque=torque + 0.05 * generator.normal(size=torque.shape)
+    )
     errors = cross_validate(heavier(PENDULUM), log, folds=2)
     assert errors.shape == (2, 2)
     assert (errors < 0.07).all() and (errors > 0.03).all()
@@ -130,7 +152,13 @@ def test_held_out_parts_are_predicted() -> None:
 @pytest.mark.slow
 def test_exciting_motions_respect_limits_and_determine_more() -> None:
     arm = artix.robots.load("arm7")
-    options: dict[str, Any] = {"duration": 6.0, "period": 0.02, "max_speed": 1.5, "max_acceleration": 6.0, "seed": 3}
+    options: dict[str, Any] = {
+        "duration": 6.0,
+        "period": 0.02,
+        "max_speed": 1.5,
+        "max_acceleration": 6.0,
+        "seed": 3,
+    }
     random = exciting_trajectory(arm, iterations=0, **options)
     best = exciting_trajectory(arm, iterations=30, **options)
     for motion in (random, best):
@@ -145,7 +173,8 @@ def test_exciting_motions_respect_limits_and_determine_more() -> None:
 
 @pytest.mark.slow
 def test_a_recording_of_mujoco() -> None:
-    """An arm tracks a motion in MuJoCo, with armatures and friction; its noisy log is filtered and identified."""
+    """An arm tracks a motion in MuJoCo, with armatures and friction; its noisy log is filtered and
+    identified."""
     mujoco = pytest.importorskip("mujoco")
     arm = artix.robots.load("arm7")
     generator = np.random.default_rng(0)
@@ -176,9 +205,15 @@ def test_a_recording_of_mujoco() -> None:
     shape = motion.position.shape
     table = {"time": motion.time}
     for k, name in enumerate(arm.topology.dof_names):
-        table[f"position_{name}"] = np.array(positions)[:, k] + 1e-5 * generator.normal(size=shape[0])
+        table[f"position_{name}"] = np.array(positions)[:, k] + 1e-5 * generator.normal(
+            size=shape[0]
+        )
         table[f"torque_{name}"] = np.array(torques)[:, k] + 0.05 * generator.normal(size=shape[0])
-    log = identification.read_log(arm, table, torque="torque_{joint}").filtered(20.0).between(0.2, 9.8)
+    log = (
+        identification.read_log(arm, table, torque="torque_{joint}")
+        .filtered(20.0)
+        .between(0.2, 9.8)
+    )
     result = identify(heavier(arm), log)
     assert result.converged
     friction = result.robot.friction
@@ -194,14 +229,22 @@ def test_a_recording_of_mujoco() -> None:
     assert (error < 0.03 * np.sqrt(np.mean(expected**2, axis=0)) + 0.05).all()
 
 
-def test_torques_in_another_unit_or_of_another_sign_are_pointed_out(recwarn: pytest.WarningsRecorder) -> None:
+def test_torques_in_another_unit_or_of_another_sign_are_pointed_out(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
     torque = driven(PENDULUM, motion_of(0), TERMS)
     log = dataclasses.replace(motion_of(0), torque=torque).between(1.0, 2.0)
     identify(heavier(PENDULUM, 3.0), log)
     assert not recwarn.list
     for wrong, message in (
-        (1e3 * log.torque, r"torque: recorded torques are 1.*e\+03 times those of the guess; check their unit"),
-        (-log.torque, "torque: recorded torques of 'shoulder', 'elbow' are opposed to those of the guess"),
+        (
+            1e3 * log.torque,
+            r"torque: recorded torques are 1.*e\+03 times those of the guess; check their unit",
+        ),
+        (
+            -log.torque,
+            "torque: recorded torques of 'shoulder', 'elbow' are opposed to those of the guess",
+        ),
     ):
         with pytest.warns(UserWarning, match=message):
             identify(PENDULUM, dataclasses.replace(log, torque=wrong))

@@ -34,7 +34,10 @@ def test_a_sine_is_differentiated_and_not_delayed() -> None:
     np.testing.assert_allclose(log.velocity[:, 0], rate * np.cos(rate * log.time), atol=1e-5)
     np.testing.assert_allclose(log.acceleration[:, 0], -(rate**2) * exact, atol=1e-4)
     np.testing.assert_allclose(log.torque[:, 1], exact, atol=1e-6)
-    assert log.states.joint_position.shape == (len(log), 2) and log.states.root_pose.shape == (len(log), 7)
+    assert log.states.joint_position.shape == (len(log), 2) and log.states.root_pose.shape == (
+        len(log),
+        7,
+    )
 
 
 def test_without_a_cutoff_only_derivatives_are_added() -> None:
@@ -45,8 +48,13 @@ def test_without_a_cutoff_only_derivatives_are_added() -> None:
 
 @pytest.mark.parametrize(("frequency", "gain"), [(5.0, 1.0), (20.0, 0.5), (80.0, 0.0)])
 def test_amplitudes_about_the_cutoff(frequency: float, gain: float) -> None:
-    """Butterworth's formula, squared because the filter runs twice: 1 / (1 + (f / f_c)^8) for order 4."""
-    log = log_of(np.sin(2 * np.pi * frequency * TIME)).filtered(cutoff=20.0, order=4).between(1.0, 4.0)
+    """Butterworth's formula, squared because the filter runs twice: 1 / (1 + (f / f_c)^8) for order
+    4."""
+    log = (
+        log_of(np.sin(2 * np.pi * frequency * TIME))
+        .filtered(cutoff=20.0, order=4)
+        .between(1.0, 4.0)
+    )
     assert abs(np.abs(log.position).max() - gain) < 5e-3
 
 
@@ -59,20 +67,26 @@ def test_resampling_a_jittered_clock() -> None:
     assert len(log_of(np.zeros(101), 0.01).resampled(0.1)) == 11
 
 
-def write(path: Path, head: list[str], rows: list[list[str]], separator: str = ",", start: str = "") -> Path:
+def write(
+    path: Path, head: list[str], rows: list[list[str]], separator: str = ",", start: str = ""
+) -> Path:
     lines = [separator.join(row) for row in [head, *rows]]
     path.write_text(start + "\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize(("separator", "start"), [(",", ""), (";", ""), ("\t", ""), (",", "\ufeff")])
+@pytest.mark.parametrize(
+    ("separator", "start"), [(",", ""), (";", ""), ("\t", ""), (",", "\ufeff")]
+)
 def test_csv_files(tmp_path: Path, separator: str, start: str) -> None:
     head = ["stamp", *(f"tau/{name}" for name in JOINTS), *(f"q{k}" for k in (1, 0)), "note"]
     # Nanoseconds since 1970, which a floating-point number does not resolve.
     stamps = [1732750000000000001, 1732750000005000001, 1732750000010000001]
     rows = [[str(stamp), "1", "2", "0.4", "0.3", "x"] for stamp in stamps]
     file = write(tmp_path / "log.csv", head, rows, separator, start)
-    log = read_log(ARM, file, time="stamp", position="q{index}", torque="tau/{joint}", time_unit=1e-9)
+    log = read_log(
+        ARM, file, time="stamp", position="q{index}", torque="tau/{joint}", time_unit=1e-9
+    )
     np.testing.assert_allclose(log.time, [0, 0.005, 0.01], rtol=1e-12)
     np.testing.assert_array_equal(log.position[0], [0.3, 0.4])
     np.testing.assert_array_equal(log.torque[0], [1, 2])
@@ -91,16 +105,23 @@ BAGS = {"ros1.bag": "", "sqlite": "", "mcap": "mcap.mcap", "sqlite.db3": "sqlite
 
 
 def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",), damaged: int = 0) -> None:
-    """Three joint states of the arm and a hand, the last two swapped, one of the hand alone, and what cannot be read."""
+    """Three joint states of the arm and a hand, the last two swapped, one of the hand alone, and
+    what cannot be read."""
     from rosbags import rosbag1, rosbag2
     from rosbags.typesys import Stores, get_typestore
 
     old = path.suffix == ".bag"
     store = get_typestore(Stores.ROS1_NOETIC if old else Stores.ROS2_HUMBLE)
-    Header, Time = (store.types[name] for name in ("std_msgs/msg/Header", "builtin_interfaces/msg/Time"))
+    Header, Time = (
+        store.types[name] for name in ("std_msgs/msg/Header", "builtin_interfaces/msg/Time")
+    )
     JointState = store.types["sensor_msgs/msg/JointState"]
     plugin = rosbag2.StoragePlugin.MCAP if "mcap" in path.name else rosbag2.StoragePlugin.SQLITE3
-    with rosbag1.Writer(path) if old else rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer:
+    with (
+        rosbag1.Writer(path)
+        if old
+        else rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer
+    ):
         for topic in topics:
             to = writer.add_connection(topic, JointState.__msgtype__, typestore=store)
             stamped = [
@@ -113,7 +134,9 @@ def write_bag(path: Path, topics: tuple[str, ...] = ("/joint_states",), damaged:
                 values = np.array([10.0 * number + len(name) for name in names])
                 stamp = Time(sec=1732750000, nanosec=number * 1_000_001)
                 header = {"seq": 0} if old else {}
-                state = JointState(Header(stamp=stamp, frame_id="", **header), names, values, np.array([]), -values)
+                state = JointState(
+                    Header(stamp=stamp, frame_id="", **header), names, values, np.array([]), -values
+                )
                 data = (
                     store.serialize_ros1(state, state.__msgtype__)
                     if old
@@ -129,8 +152,13 @@ def test_bags_of_ros(tmp_path: Path, name: str) -> None:
     pytest.importorskip("rosbags")
     write_bag(tmp_path / name)
     file = tmp_path / name / BAGS[name] if BAGS[name] else tmp_path / name
-    passed = r"topic /joint_states: 1 of 4 messages are passed over: 1 without all joints of the robot"
-    with pytest.warns(UserWarning, match=passed), pytest.warns(UserWarning, match="stamps go back 1 times"):
+    passed = (
+        r"topic /joint_states: 1 of 4 messages are passed over: 1 without all joints of the robot"
+    )
+    with (
+        pytest.warns(UserWarning, match=passed),
+        pytest.warns(UserWarning, match="stamps go back 1 times"),
+    ):
         log = read_log(ARM, file, torque="effort_{joint}")
     np.testing.assert_allclose(log.time, [0, 0.002000002, 0.005000005], rtol=1e-12)
     expected = np.array([[10.0 * number + len(joint) for joint in JOINTS] for number in (0, 2, 5)])
@@ -144,7 +172,10 @@ def test_bags_of_ros(tmp_path: Path, name: str) -> None:
 def test_damaged_messages_are_counted(tmp_path: Path) -> None:
     pytest.importorskip("rosbags")
     write_bag(tmp_path / "bag", damaged=3)
-    with pytest.warns(UserWarning, match=r"bag, topic /joint_states: 4 of 7 messages are passed over: 3 damaged, 1 w"):
+    with pytest.warns(
+        UserWarning,
+        match=r"bag, topic /joint_states: 4 of 7 messages are passed over: 3 damaged, 1 w",
+    ):
         assert len(read_log(ARM, tmp_path / "bag")) == 3
     file = tmp_path / "bag" / "bag.db3"
     file.write_bytes(file.read_bytes()[:-1000])
@@ -180,13 +211,18 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ((time, np.zeros((5, 3))), r"position: expected shape \(5, 2\)"),
         ((np.array([0, 1, 1, 2, 3.0]), zero), "sample 2 is not later"),
         ((np.array([0, 1, np.nan, 2, 3.0]), zero), "time: sample 2 is not finite"),
-        ((time, np.where(np.arange(10).reshape(5, 2) == 7, np.inf, 0)), "position: sample 3 is not finite"),
+        (
+            (time, np.where(np.arange(10).reshape(5, 2) == 7, np.inf, 0)),
+            "position: sample 3 is not finite",
+        ),
         ((time[:1], zero[:1]), "at least two samples"),
     ):
         with pytest.raises(ValueError, match=message):
             Log(ARM, *arguments)
     arm = artix.robots.load("arm7")
-    with pytest.warns(UserWarning, match=r"position: 'shoulder_pitch' is at 40, outside .*in radians and metres"):
+    with pytest.warns(
+        UserWarning, match=r"position: 'shoulder_pitch' is at 40, outside .*in radians and metres"
+    ):
         Log(arm, time, np.where(np.arange(35).reshape(5, 7) == 8, 40.0, 0.0))
     with pytest.raises(ValueError, match="fixed base"):
         Log(artix.robots.load("quadruped"), time, np.zeros((5, 12)))
@@ -216,17 +252,32 @@ def test_numbers_that_can_hardly_be_right_are_pointed_out(recwarn: pytest.Warnin
     rate = np.stack([np.cos(TIME), -np.sin(TIME)], axis=1)
 
     def read(time: np.ndarray = TIME, angle: np.ndarray = angle, rate: np.ndarray = rate) -> Log:
-        columns = {"time": time, "q0": angle[:, 0], "q1": angle[:, 1], "v0": rate[:, 0], "v1": rate[:, 1]}
+        columns = {
+            "time": time,
+            "q0": angle[:, 0],
+            "q1": angle[:, 1],
+            "v0": rate[:, 0],
+            "v1": rate[:, 1],
+        }
         return read_log(ARM, columns, position="q{index}", velocity="v{index}")
 
     noise = np.random.default_rng(0).normal(size=rate.shape)
     read(rate=rate + 0.2 * noise)
     assert not recwarn.list
     for changed, message in (
-        ({"time": 1e3 * TIME, "rate": 1e-3 * rate}, "time: samples are .* s apart; if it is in milliseconds"),
-        ({"rate": np.rad2deg(rate)}, "velocity: its integral misses the position of 'elbow' by 113, .* check units"),
+        (
+            {"time": 1e3 * TIME, "rate": 1e-3 * rate},
+            "time: samples are .* s apart; if it is in milliseconds",
+        ),
+        (
+            {"rate": np.rad2deg(rate)},
+            "velocity: its integral misses the position of 'elbow' by 113, .* check units",
+        ),
         ({"rate": rate[:, ::-1]}, "velocity: its integral misses"),
-        ({"angle": angle + 2 * np.pi * (angle < -0.5)}, "position: 'shoulder' jumps by 6.28 after sample"),
+        (
+            {"angle": angle + 2 * np.pi * (angle < -0.5)},
+            "position: 'shoulder' jumps by 6.28 after sample",
+        ),
     ):
         with pytest.warns(UserWarning, match=message):
             read(**changed)

@@ -12,37 +12,52 @@ from artix.math.spatial import quaternion_product
 
 
 def seeds_of(articulation, count: int) -> artix.State:
-    return jax.vmap(lambda key: artix.random_state(articulation, key))(jax.random.split(jax.random.key(1), count))
+    return jax.vmap(lambda key: artix.random_state(articulation, key))(
+        jax.random.split(jax.random.key(1), count)
+    )
 
 
 @pytest.mark.slow
 def test_an_arm_reaches_what_it_can():
     arm = artix.robots.load("arm7").astype(jnp.float32)
     keys = jax.random.split(jax.random.key(0), 200)
-    targets = jax.vmap(lambda key: artix.frame_pose(arm, artix.random_state(arm, key), "tool"))(keys)
+    targets = jax.vmap(lambda key: artix.frame_pose(arm, artix.random_state(arm, key), "tool"))(
+        keys
+    )
     seeds = seeds_of(arm, 16)
     find = jax.jit(
-        jax.vmap(lambda target: inverse_kinematics.solve(arm, [FrameTask("tool", target)], seeds, iterations=40))
+        jax.vmap(
+            lambda target: inverse_kinematics.solve(
+                arm, [FrameTask("tool", target)], seeds, iterations=40
+            )
+        )
     )
     found = find(targets)
     assert np.mean(found.solved) >= 0.98  # 99.3 to 100 %, depending on the seeds
     position = found.state.joint_position
     assert np.all((position >= arm.joint_lower_limit) & (position <= arm.joint_upper_limit))
     # Judged by kinematics, not by what it says of itself.
-    exact, states = arm.astype(jnp.float64), jax.tree.map(lambda x: x.astype(jnp.float64), found.state)
+    exact, states = (
+        arm.astype(jnp.float64),
+        jax.tree.map(lambda x: x.astype(jnp.float64), found.state),
+    )
     poses = jax.vmap(lambda state: artix.frame_pose(exact, state, "tool"))(states)
     distance = np.linalg.norm(poses[:, :3] - targets[:, :3].astype(jnp.float64), axis=1)
     reached, wanted = (np.asarray(x[:, 3:], np.float64) for x in (poses, targets))
     units = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (reached, wanted))
     (v, w), (u, t) = ((x[:, :3], x[:, 3:]) for x in units)
-    half = np.linalg.norm(t * v - w * u - np.cross(u, v), axis=1)  # the sine: exact for small angles in float32, too
+    half = np.linalg.norm(
+        t * v - w * u - np.cross(u, v), axis=1
+    )  # the sine: exact for small angles in float32, too
     assert np.mean((distance < 1.1e-4) & (2 * half < 1.1e-3)) >= 0.98
 
 
 def test_a_target_out_of_reach_is_said_to_be():
     arm = artix.robots.load("arm7").astype(jnp.float32)
     target = jnp.array([5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], jnp.float32)
-    found = jax.jit(lambda: inverse_kinematics.solve(arm, [FrameTask("tool", target)], seeds_of(arm, 4)))()
+    found = jax.jit(
+        lambda: inverse_kinematics.solve(arm, [FrameTask("tool", target)], seeds_of(arm, 4))
+    )()
     assert not found.solved
     assert found.position_error > 3
 
@@ -52,8 +67,12 @@ def test_all_feet_of_a_floating_base():
     robot = artix.robots.load("quadruped").astype(jnp.float32)
     feet = [name for name in robot.topology.link_names if name.endswith("foot")]
     seeds = jax.tree.map(lambda x: x[None], artix.neutral_state(robot))
-    bent = artix.neutral_state(robot).replace(joint_position=jnp.array([0.1] * 4 + [0.8] * 4 + [-1.5] * 4, jnp.float32))
-    tasks = [FrameTask(foot, artix.frame_pose(robot, bent, foot), orientation_cost=0.0) for foot in feet]
+    bent = artix.neutral_state(robot).replace(
+        joint_position=jnp.array([0.1] * 4 + [0.8] * 4 + [-1.5] * 4, jnp.float32)
+    )
+    tasks = [
+        FrameTask(foot, artix.frame_pose(robot, bent, foot), orientation_cost=0.0) for foot in feet
+    ]
     find = jax.jit(lambda: inverse_kinematics.solve(robot, tasks, seeds))
     found = find()
     assert found.solved
@@ -64,7 +83,10 @@ def test_all_feet_of_a_floating_base():
 def test_the_derivative_of_a_solution_keeps_frames_at_their_targets():
     """The reached pose moves as its target does, and stays there when the links' lengths change."""
     arm = artix.robots.load("arm7").astype(jnp.float64)
-    seeds, target = seeds_of(arm, 8), artix.frame_pose(arm, artix.random_state(arm, jax.random.key(5)), "tool")
+    seeds, target = (
+        seeds_of(arm, 8),
+        artix.frame_pose(arm, artix.random_state(arm, jax.random.key(5)), "tool"),
+    )
 
     def reached(change, scale):
         turned = quaternion_product(artix.lie.so3_exp(change[3:]), target[3:])
@@ -85,7 +107,13 @@ def test_a_joint_at_its_limit_moves_with_it():
     """The other joints keep the tool where it is, by the least displacement."""
     arm = artix.robots.load("arm7").astype(jnp.float64)
     lower, upper = arm.joint_lower_limit, arm.joint_upper_limit
-    position = artix.random_state(arm, jax.random.key(2)).joint_position.at[1].set(lower[1]).at[5].set(upper[5])
+    position = (
+        artix.random_state(arm, jax.random.key(2))
+        .joint_position.at[1]
+        .set(lower[1])
+        .at[5]
+        .set(upper[5])
+    )
     state = artix.neutral_state(arm).replace(joint_position=position)
     goal, seeds = artix.frame_pose(arm, state, "tool"), jax.tree.map(lambda x: x[None], state)
 
@@ -109,7 +137,9 @@ def test_the_function_of_the_last_release_still_works():
     seeds = seeds_of(arm, 1)
     goal = artix.frame_pose(arm, jax.tree.map(lambda leaf: leaf[0], seeds), "tool")
     with pytest.warns(DeprecationWarning, match=r"artix.inverse_kinematics.solve"):
-        assert optimal_control.inverse_kinematics(arm, ["tool"], goal[None], seeds, iterations=1).solved
+        assert optimal_control.inverse_kinematics(
+            arm, ["tool"], goal[None], seeds, iterations=1
+        ).solved
     with (
         pytest.warns(DeprecationWarning, match="solve"),
         pytest.raises(ValueError, match=r"targets: expected shape \[1, 7\]"),
@@ -141,7 +171,10 @@ def test_the_posture_follows_the_target_without_jumps(arm7_searches):
     assert here.solved
     moved = find(target.at[0].add(1e-9), seeds, state)
     assert jnp.abs(moved.state.joint_position - here.state.joint_position).max() < 1e-6
-    last, first = here.state, lambda one: jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[1:]]), one, seeds)
+    last, first = (
+        here.state,
+        lambda one: jax.tree.map(lambda a, b: jnp.concatenate([a[None], b[1:]]), one, seeds),
+    )
     for k in range(1, 31):  # 3 mm
         end = find(target.at[2].add(1e-4 * k), first(last), last)
         assert end.solved
@@ -155,17 +188,27 @@ def test_the_nearest_of_the_postures_that_reach_is_returned(arm7_searches):
     target = artix.frame_pose(arm, artix.random_state(arm, jax.random.key(6)), "tool")
     near = jax.tree.map(lambda x: x[3], seeds)
     alone = jax.tree.map(lambda x: jnp.stack([x] * len(seeds.joint_position)), seeds)
-    ends = [find(target, jax.tree.map(lambda x, k=k: x[:, k], alone), near) for k in range(len(seeds.joint_position))]
-    away = [float(jnp.linalg.norm(artix.difference(arm, near, end.state))) if end.solved else np.inf for end in ends]
+    ends = [
+        find(target, jax.tree.map(lambda x, k=k: x[:, k], alone), near)
+        for k in range(len(seeds.joint_position))
+    ]
+    away = [
+        float(jnp.linalg.norm(artix.difference(arm, near, end.state))) if end.solved else np.inf
+        for end in ends
+    ]
     best = ends[int(np.argmin(away))].state
-    np.testing.assert_allclose(find(target, seeds, near).state.joint_position, best.joint_position, atol=1e-9)
+    np.testing.assert_allclose(
+        find(target, seeds, near).state.joint_position, best.joint_position, atol=1e-9
+    )
 
 
 @pytest.fixture(scope="module")
 def arm7_searches():
     """The arm, eight seeds, and the compiled search."""
     arm = artix.robots.load("arm7").astype("float64")
-    seeds = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(1), 8))
+    seeds = jax.vmap(lambda key: artix.random_state(arm, key))(
+        jax.random.split(jax.random.key(1), 8)
+    )
 
     @jax.jit
     def find(target, seeds, near):
@@ -175,16 +218,20 @@ def arm7_searches():
 
 
 def singular_starts(arm, count):
-    """Random postures, half of which have the elbow nearly straight or the wrist's axes nearly aligned."""
+    """Random postures, half of which have the elbow nearly straight or the wrist's axes nearly
+    aligned."""
     states = seeds_of(arm, count)
     angles = 0.02 * jax.random.normal(jax.random.key(4), (count // 4, 2), arm.dtype)
-    position = states.joint_position.at[: count // 4, 3].set(jnp.maximum(angles[:, 0], arm.joint_lower_limit[3]))
+    position = states.joint_position.at[: count // 4, 3].set(
+        jnp.maximum(angles[:, 0], arm.joint_lower_limit[3])
+    )
     return states.replace(joint_position=position.at[count // 4 : count // 2, 5].set(angles[:, 1]))
 
 
 @pytest.fixture(scope="module")
 def short_paths(arm7_searches):
-    """3 mm in steps of 0.1 mm, from 80 postures towards random directions: the starts, the paths and what follows them."""
+    """3 mm in steps of 0.1 mm, from 80 postures towards random directions: the starts, the paths
+    and what follows them."""
     arm, _, _ = arm7_searches
     starts = singular_starts(arm, 80)
     directions = jax.random.normal(jax.random.key(3), (80, 3), arm.dtype)
@@ -195,7 +242,9 @@ def short_paths(arm7_searches):
     def followed(start, direction):
         line = 1e-4 * jnp.arange(31.0)[:, None] * jnp.pad(direction, (0, 4))
         path = artix.frame_pose(arm, start, "tool") + line
-        return path, inverse_kinematics.follow(arm, lambda target: [FrameTask("tool", target)], path, start)
+        return path, inverse_kinematics.follow(
+            arm, lambda target: [FrameTask("tool", target)], path, start
+        )
 
     return arm, starts, *followed(starts, directions)
 
@@ -215,7 +264,8 @@ def test_a_path_of_short_steps_is_followed_without_jumps(short_paths):
 
 
 def test_where_a_path_cannot_be_followed_no_permitted_motion_does(short_paths):
-    """Beside SciPy's bounded least squares of the linearised task, within limits and 0.01 rad of the last point."""
+    """Beside SciPy's bounded least squares of the linearised task, within limits and 0.01 rad of
+    the last point."""
     lsq_linear = pytest.importorskip("scipy.optimize").lsq_linear
     arm, _, paths, end = short_paths
 
@@ -226,10 +276,16 @@ def test_where_a_path_cannot_be_followed_no_permitted_motion_does(short_paths):
     missed = np.argwhere(~np.asarray(end.solved))
     assert len(missed) > 5
     for path, k in missed:
-        last, here = (jax.tree.map(lambda leaf, at=at: leaf[at], end.state) for at in ((path, k - 1), (path, k)))
+        last, here = (
+            jax.tree.map(lambda leaf, at=at: leaf[at], end.state)
+            for at in ((path, k - 1), (path, k))
+        )
         error, jacobian = weighted(last, paths[path, k])
         q = last.joint_position
-        lower, upper = jnp.maximum(arm.joint_lower_limit - q, -0.01), jnp.minimum(arm.joint_upper_limit - q, 0.01)
+        lower, upper = (
+            jnp.maximum(arm.joint_lower_limit - q, -0.01),
+            jnp.minimum(arm.joint_upper_limit - q, 0.01),
+        )
         best = lsq_linear(jacobian, -error, (lower - 1e-9, upper + 1e-9), tol=1e-12)
         least = np.sqrt(2 * best.cost)
         assert least > 1e-4
@@ -237,15 +293,20 @@ def test_where_a_path_cannot_be_followed_no_permitted_motion_does(short_paths):
 
 
 def test_a_given_step_is_kept_and_derivatives_know_it(arm7_searches):
-    """A target that leaves at once: joints go as far as they may, and by the derivatives of their last positions."""
+    """A target that leaves at once: joints go as far as they may, and by the derivatives of their
+    last positions."""
     arm, _, _ = arm7_searches
-    start = artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
+    start = artix.neutral_state(arm).replace(
+        joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0])
+    )
     first = artix.frame_pose(arm, start, "tool")
 
     def followed(height):
         path = jnp.stack([first.at[2].add(height), first.at[2].add(-0.5)])
         tasks = lambda target: [FrameTask("tool", target, orientation_cost=0.0)]  # noqa: E731
-        return inverse_kinematics.follow(arm, tasks, path, start, max_step=jnp.full(7, 0.02), iterations=20)
+        return inverse_kinematics.follow(
+            arm, tasks, path, start, max_step=jnp.full(7, 0.02), iterations=20
+        )
 
     end, tangent = jax.jit(lambda height: jax.jvp(followed, (height,), (1.0,)))(1e-3)
     np.testing.assert_array_equal(end.solved, [True, False])
@@ -253,7 +314,9 @@ def test_a_given_step_is_kept_and_derivatives_know_it(arm7_searches):
     np.testing.assert_allclose(jnp.abs(steps[jnp.array([1, 3])]), 0.02, atol=1e-12)
     by_height = tangent.state.joint_position
     assert jnp.abs(by_height[0, 3]) > 0.1
-    np.testing.assert_allclose(by_height[1, jnp.array([1, 3])], by_height[0, jnp.array([1, 3])], atol=1e-12)
+    np.testing.assert_allclose(
+        by_height[1, jnp.array([1, 3])], by_height[0, jnp.array([1, 3])], atol=1e-12
+    )
 
 
 @pytest.fixture(scope="module")
@@ -263,28 +326,39 @@ def hand_and_ball():
     builder.add_geometry("hand", artix.Geometry.sphere(0.06), name="palm")
     builder.add_geometry("base", artix.Geometry.capsule(0.1, 0.2), name="pedestal")
     arm = builder.build(dtype=jnp.float64)
-    return arm, artix.neutral_state(arm).replace(joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0]))
+    return arm, artix.neutral_state(arm).replace(
+        joint_position=jnp.array([0.0, 0.5, 0.0, 1.4, 0.0, 1.0, 0.0])
+    )
 
 
 @pytest.mark.slow
 def test_the_center_of_mass_a_posture_and_an_axis_are_reached():
-    """Judged by kinematics; a quadruped that bends its legs looks at a point while all its feet stay."""
+    """Judged by kinematics; a quadruped that bends its legs looks at a point while all its feet
+    stay."""
     robot = artix.robots.load("quadruped").astype("float64")
     feet = [name for name in robot.topology.link_names if name.endswith("foot")]
     legs = jnp.array([0.0] * 4 + [0.7] * 4 + [-1.4] * 4)
     start = artix.neutral_state(robot).replace(joint_position=legs)
     poses = [artix.frame_pose(robot, start, foot) for foot in feet]
-    point, center = jnp.array([2.0, 0.3, 0.2]), artix.center_of_mass(robot, start) + jnp.array([0.02, 0.01, 0.0])
+    point, center = (
+        jnp.array([2.0, 0.3, 0.2]),
+        artix.center_of_mass(robot, start) + jnp.array([0.02, 0.01, 0.0]),
+    )
     trunk = robot.topology.link_names[0]
 
     def find(center):
         tasks = [
-            *(FrameTask(foot, pose, orientation_cost=0.0) for foot, pose in zip(feet, poses, strict=True)),
+            *(
+                FrameTask(foot, pose, orientation_cost=0.0)
+                for foot, pose in zip(feet, poses, strict=True)
+            ),
             ComTask(center, cost=jnp.array([1.0, 1.0, 0.0])),
             LookAtTask(trunk, point, axis=(1.0, 0.0, 0.0)),
             PostureTask(legs, cost=1e-3),
         ]
-        return inverse_kinematics.solve(robot, tasks, jax.tree.map(lambda leaf: leaf[None], start), margin=0.05)
+        return inverse_kinematics.solve(
+            robot, tasks, jax.tree.map(lambda leaf: leaf[None], start), margin=0.05
+        )
 
     found = jax.jit(find)(center)
     assert found.solved
@@ -293,7 +367,9 @@ def test_the_center_of_mass_a_posture_and_an_axis_are_reached():
         np.testing.assert_allclose(artix.frame_pose(robot, state, foot)[:3], pose[:3], atol=2e-5)
     np.testing.assert_allclose(artix.center_of_mass(robot, state)[:2], center[:2], atol=2e-5)
     pose = artix.frame_pose(robot, state, trunk)
-    turn = np.asarray(artix.frame_jacobian(robot, state, trunk))[3:, 3:6]  # of a floating root: the identity
+    turn = np.asarray(artix.frame_jacobian(robot, state, trunk))[
+        3:, 3:6
+    ]  # of a floating root: the identity
     np.testing.assert_allclose(turn, np.eye(3), atol=1e-12)
     x, y, z, w = pose[3:]
     axis = jnp.array([1 - 2 * (y * y + z * z), 2 * (x * y + z * w), 2 * (x * z - y * w)])
@@ -304,7 +380,8 @@ def test_the_center_of_mass_a_posture_and_an_axis_are_reached():
 
 @pytest.mark.slow
 def test_obstacles_and_the_robot_itself_are_avoided(hand_and_ball):
-    """A target behind a ball is reached around it; one within it is missed, and the distance is kept."""
+    """A target behind a ball is reached around it; one within it is missed, and the distance is
+    kept."""
     arm, bent = hand_and_ball
     goal = artix.frame_pose(arm, bent, "tool")
     palm = artix.frame_pose(arm, bent, "hand")[:3]
@@ -314,9 +391,13 @@ def test_obstacles_and_the_robot_itself_are_avoided(hand_and_ball):
     def find(goal, ball):
         shape = artix.Geometry.sphere(0.1)
         pose = jnp.concatenate([ball, jnp.array([0.0, 0.0, 0.0, 1.0])])
-        away = Distances([("palm", "ball"), ("palm", "pedestal")], {"ball": shape}, {"ball": pose}, minimum=0.02)
+        away = Distances(
+            [("palm", "ball"), ("palm", "pedestal")], {"ball": shape}, {"ball": pose}, minimum=0.02
+        )
         tool = FrameTask("tool", goal, orientation_cost=0.0)
-        return inverse_kinematics.solve(arm, [tool], seeds, near=bent, distances=away, iterations=60)
+        return inverse_kinematics.solve(
+            arm, [tool], seeds, near=bent, distances=away, iterations=60
+        )
 
     beside = find(goal, palm + jnp.array([0.0, 0.12, 0.0]))
     assert beside.solved
@@ -328,13 +409,16 @@ def test_obstacles_and_the_robot_itself_are_avoided(hand_and_ball):
 
 @pytest.mark.slow
 def test_derivatives_of_a_compromise_are_those_of_differences(hand_and_ball):
-    """By target, posture and link lengths, while a posture weighs against the tool, both with errors left."""
+    """By target, posture and link lengths, while a posture weighs against the tool, both with
+    errors left."""
     arm, bent = hand_and_ball
     seed = jax.tree.map(lambda leaf: leaf[None], bent)
     goal = artix.frame_pose(arm, bent, "tool").at[:3].add(jnp.array([0.05, 0.1, -0.05]))
 
     def find(change):
-        longer = arm.replace(joint_parent_pose=arm.joint_parent_pose.at[:, :3].multiply(1 + change[0]))
+        longer = arm.replace(
+            joint_parent_pose=arm.joint_parent_pose.at[:, :3].multiply(1 + change[0])
+        )
         tasks = [
             FrameTask("tool", goal.at[0].add(change[1]), 1.0, jnp.array([0.3, 0.3, 0.0])),
             PostureTask(bent.joint_position.at[0].add(change[2]), cost=0.1 + change[3]),
@@ -347,7 +431,9 @@ def test_derivatives_of_a_compromise_are_those_of_differences(hand_and_ball):
     def difference(k, length):
         return (compiled(at.at[k].set(length)) - compiled(at.at[k].set(-length))) / (2 * length)
 
-    columns = [(4 * difference(k, step) - difference(k, 2 * step)) / 3 for k in range(4)]  # exact to step^4
+    columns = [
+        (4 * difference(k, step) - difference(k, 2 * step)) / 3 for k in range(4)
+    ]  # exact to step^4
     forward = jax.jit(jax.jacfwd(find))(at)
     np.testing.assert_allclose(forward, jnp.stack(columns, axis=1), atol=2e-6)
     assert jnp.abs(forward).max(axis=0).min() > 0.05

@@ -29,7 +29,8 @@ def value(data, x):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_boxes_are_those_of_mujoco(dtype):
-    """The cost at the minimum, in units of what it saves: H is nearly singular, so that the minimum is flat."""
+    """The cost at the minimum, in units of what it saves: H is nearly singular, so that the minimum
+    is flat."""
     rng = np.random.default_rng(0)
     for width in (2e-3, 0.1, 10.0):
         for _ in range(5):
@@ -41,13 +42,15 @@ def test_boxes_are_those_of_mujoco(dtype):
             least = value(data, exact)
             assert found.is_solved
             assert np.all((found.x >= data.lower) & (found.x <= data.upper))
-            assert abs(value(data, np.asarray(found.x, float)) - least) < {"float32": 1e-5, "float64": 1e-11}[
-                dtype
-            ] * abs(least)
+            assert abs(value(data, np.asarray(found.x, float)) - least) < {
+                "float32": 1e-5,
+                "float64": 1e-11,
+            }[dtype] * abs(least)
 
 
 def test_rows_hold_and_the_conditions_of_a_minimum_are_satisfied():
-    """The slope is a sum of the normals of what holds, with positive multipliers (Karush, Kuhn and Tucker)."""
+    """The slope is a sum of the normals of what holds, with positive multipliers (Karush, Kuhn and
+    Tucker)."""
     rng = np.random.default_rng(1)
     held = 0
     for _ in range(20):
@@ -70,7 +73,8 @@ def test_rows_hold_and_the_conditions_of_a_minimum_are_satisfied():
 
 @pytest.mark.parametrize("solver", ["proxqp", "osqp"])
 def test_rows_are_those_of_other_solvers(solver):
-    """The cost at the minimum, in units of what it saves; they reach 1e-9 in rows and conditions."""
+    """The cost at the minimum, in units of what it saves; they reach 1e-9 in rows and
+    conditions."""
     qpsolvers = pytest.importorskip("qpsolvers")
     if solver not in qpsolvers.available_solvers:
         pytest.skip(f"{solver} is not installed")

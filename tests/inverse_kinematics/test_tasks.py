@@ -22,7 +22,9 @@ def balls():
     builder.add_geometry("front_left_shank", artix.Geometry.capsule(0.02, 0.08), name="shank")
     robot = builder.build(dtype=jnp.float64)
     wall = artix.Geometry.capsule(0.1, 0.5, pose=(0.9, 0.4, 0.1, 0.6, 0.0, 0.0, 0.8))
-    return robot, Distances([("shank", "front_right_foot"), ("wall", "chest"), ("shank", "wall")], {"wall": wall})
+    return robot, Distances(
+        [("shank", "front_right_foot"), ("wall", "chest"), ("shank", "wall")], {"wall": wall}
+    )
 
 
 def tasks_of(robot):
@@ -50,11 +52,18 @@ def test_jacobians_are_derivatives_of_errors():
         zero = jnp.zeros(robot.topology.nv)
 
         def along(function):
-            return jax.jacfwd(lambda step: function(robot, artix.integrate(robot, state, step)))(zero)
+            return jax.jacfwd(lambda step: function(robot, artix.integrate(robot, state, step)))(
+                zero
+            )
 
         room, rates = distances.room_and_jacobian(robot, state)
-        pairs = {name: (task.jacobian(robot, state), along(task.error)) for name, task in tasks.items()}
-        return pairs | {"distances": (rates, along(distances.room)), "room": (room, distances.room(robot, state))}
+        pairs = {
+            name: (task.jacobian(robot, state), along(task.error)) for name, task in tasks.items()
+        }
+        return pairs | {
+            "distances": (rates, along(distances.room)),
+            "room": (room, distances.room(robot, state)),
+        }
 
     for name, (closed, wanted) in jax.jit(jax.vmap(both))(states).items():
         np.testing.assert_allclose(closed, wanted, atol=1e-9, err_msg=name)
@@ -63,7 +72,10 @@ def test_jacobians_are_derivatives_of_errors():
 def test_errors_are_those_of_pinocchio():
     pin = pytest.importorskip("pinocchio")
     state = jax.tree.map(lambda leaf: leaf[0], random_states(ARM, 1))
-    pose, root = (pin.XYZQUATToSE3(np.asarray(artix.frame_pose(ARM, state, name))) for name in ("tool", "forearm"))
+    pose, root = (
+        pin.XYZQUATToSE3(np.asarray(artix.frame_pose(ARM, state, name)))
+        for name in ("tool", "forearm")
+    )
     target = pin.XYZQUATToSE3(np.asarray(POSE))
     for away, task in (
         (target.actInv(pose), FrameTask("tool", POSE)),
@@ -77,7 +89,10 @@ def test_an_axis_that_points_away_or_at_its_own_origin():
     """Errors and derivatives are finite; the opposite direction is half a turn away."""
     state = artix.neutral_state(ARM)
     pose = artix.frame_pose(ARM, state, "tool")
-    axis = artix.frame_pose(ARM, state, "tool", jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))[:3] - pose[:3]
+    axis = (
+        artix.frame_pose(ARM, state, "tool", jnp.array([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]))[:3]
+        - pose[:3]
+    )
 
     @jax.jit
     def at(point):
@@ -96,7 +111,9 @@ def test_a_task_of_ones_own():
         def error(self, articulation, state):
             return artix.frame_pose(articulation, state, "tool")[2:3] - 0.9
 
-    found = jax.jit(lambda: inverse_kinematics.solve(ARM, [Height(), PostureTask(jnp.full(7, 0.2))], SEEDS))()
+    found = jax.jit(
+        lambda: inverse_kinematics.solve(ARM, [Height(), PostureTask(jnp.full(7, 0.2))], SEEDS)
+    )()
     np.testing.assert_allclose(artix.frame_pose(ARM, found.state, "tool")[2], 0.9, atol=1e-5)
 
 
@@ -138,9 +155,18 @@ def test_wrong_tasks_are_refused(name):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: FrameTask("tool", POSE[:3]), r"FrameTask.target: expected shape \[7\], position and quaternion"),
-        (lambda: FrameTask("tool", np.eye(4)), r"FrameTask.target: expected shape \[7\].* found \(4, 4\)"),
-        (lambda: FrameTask("tool", POSE).replace(target=POSE[3:]), r"FrameTask.target: expected shape \[7\]"),
+        (
+            lambda: FrameTask("tool", POSE[:3]),
+            r"FrameTask.target: expected shape \[7\], position and quaternion",
+        ),
+        (
+            lambda: FrameTask("tool", np.eye(4)),
+            r"FrameTask.target: expected shape \[7\].* found \(4, 4\)",
+        ),
+        (
+            lambda: FrameTask("tool", POSE).replace(target=POSE[3:]),
+            r"FrameTask.target: expected shape \[7\]",
+        ),
         (lambda: ComTask(POSE), r"ComTask.target: expected shape \[3\], a point; found \(7,\)"),
         (lambda: LookAtTask("tool", POSE), r"LookAtTask.target: expected shape \[3\], a point"),
     ],
@@ -163,32 +189,40 @@ def test_trees_of_tasks_are_not_mistaken_for_tasks():
 TOOL = [FrameTask("tool", POSE)]
 ONE = artix.neutral_state(ARM)
 WRONG_CALLS = {
-    "seeds without an axis": (lambda: inverse_kinematics.solve(ARM, TOOL, ONE), ValueError, "a leading axis over seeds"),
+    "seeds without an axis": (lambda: inverse_kinematics.solve(ARM, TOOL, ONE), ValueError, 
+        "a leading axis over seeds"),
     "seeds of NaN": (
         lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS.replace(joint_position=jnp.full((1, 7), jnp.nan))),
         ValueError, r"seeds.joint_position: every number must be finite",
     ),
-    "seeds as an array": (lambda: inverse_kinematics.solve(ARM, TOOL, jnp.zeros((1, 7))), TypeError, "seeds: expected artix.State"),
+    "seeds as an array": (lambda: inverse_kinematics.solve(ARM, TOOL, jnp.zeros((1, 7))), TypeError, 
+        "seeds: expected artix.State"),
     "a root pose of no rotation": (
         lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS.replace(root_pose=jnp.zeros((1, 7)))),
         ValueError, r"seeds.root_pose: expected a quaternion",
     ),
-    "a negative margin": (lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS, margin=-1.0), ValueError, "margin: expected finite"),
+    "a negative margin": (lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS, margin=-1.0), ValueError, 
+        "margin: expected finite"),
     "distances as pairs": (
-        lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS, distances=[("a", "b")]), TypeError, "distances: expected .*Distances"
+        lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS, distances=[("a", "b")]), TypeError, 
+            "distances: expected .*Distances"
     ),
     "an unknown shape": (
         lambda: inverse_kinematics.solve(ARM, TOOL, SEEDS, distances=Distances([("palm", "wall")])), KeyError, "palm"
     ),
-    "no tick": (lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, 0.0), ValueError, "dt: expected one number"),
-    "a batch of ticks": (lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, jnp.ones(3)), ValueError, "dt: expected one number"),
-    "a batch of states": (lambda: inverse_kinematics.solve_velocity(ARM, SEEDS, TOOL, 1e-3), ValueError, "use jax.vmap over batches"),
+    "no tick": (lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, 0.0), ValueError, 
+        "dt: expected one number"),
+    "a batch of ticks": (lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, jnp.ones(3)), ValueError, 
+        "dt: expected one number"),
+    "a batch of states": (lambda: inverse_kinematics.solve_velocity(ARM, SEEDS, TOOL, 1e-3), ValueError, 
+        "use jax.vmap over batches"),
     "a state of NaN": (
         lambda: inverse_kinematics.solve_velocity(ARM, ONE.replace(joint_position=jnp.full(7, jnp.nan)), TOOL, 1e-3),
         ValueError, r"state.joint_position: every number must be finite",
     ),
     "a negative speed": (
-        lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, 1e-3, max_velocity=-1.0), ValueError, "max_velocity: expected"
+        lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, 1e-3, max_velocity=-1.0), ValueError, 
+            "max_velocity: expected"
     ),
     "speeds of six joints": (
         lambda: inverse_kinematics.solve_velocity(ARM, ONE, TOOL, 1e-3, max_velocity=jnp.ones(6)),
@@ -199,7 +233,8 @@ WRONG_CALLS = {
         ValueError, r"max_step: expected finite numbers of at least 0",
     ),
     "a path's targets instead of a function": (
-        lambda: inverse_kinematics.follow(ARM, TOOL, POSE[None], ONE), TypeError, "tasks: expected a function of a point"
+        lambda: inverse_kinematics.follow(ARM, TOOL, POSE[None], ONE), TypeError, 
+            "tasks: expected a function of a point"
     ),
 }  # fmt: skip
 

@@ -38,20 +38,34 @@ def test_a_tick_is_the_least_squares_solution_within_its_box(arm):
     @jax.vmap
     def tick(state, goal):
         tasks = [FrameTask("tool", goal, 1.0, 0.5, gain=0.8), PostureTask(BENT, cost=0.01)]
-        return solve_velocity(arm, state, tasks, DT, max_velocity=2.0, margin=0.05, limit_gain=0.5, damping=1e-5)
+        return solve_velocity(
+            arm, state, tasks, DT, max_velocity=2.0, margin=0.05, limit_gain=0.5, damping=1e-5
+        )
 
     found = tick(states, goals)
     assert found.solved.all()
-    lower, upper = np.asarray(arm.joint_lower_limit) + 0.05, np.asarray(arm.joint_upper_limit) - 0.05
+    lower, upper = (
+        np.asarray(arm.joint_lower_limit) + 0.05,
+        np.asarray(arm.joint_upper_limit) - 0.05,
+    )
     for k in range(20):
         state = jax.tree.map(lambda leaf, k=k: leaf[k], states)
-        q, J = np.asarray(state.joint_position), np.asarray(artix.frame_jacobian(arm, state, "tool"))
+        q, J = (
+            np.asarray(state.joint_position),
+            np.asarray(artix.frame_jacobian(arm, state, "tool")),
+        )
         error = np.concatenate([-offset[k], np.zeros(3)])
-        rows = np.concatenate([np.diag([1, 1, 1, 0.5, 0.5, 0.5]) @ J, 0.01 * np.eye(7), np.sqrt(1e-5) * np.eye(7)])
-        wanted = -np.concatenate([0.8 * np.array([1, 1, 1, 0.5, 0.5, 0.5]) * error, 0.01 * (q - BENT), np.zeros(7)])
+        rows = np.concatenate(
+            [np.diag([1, 1, 1, 0.5, 0.5, 0.5]) @ J, 0.01 * np.eye(7), np.sqrt(1e-5) * np.eye(7)]
+        )
+        wanted = -np.concatenate(
+            [0.8 * np.array([1, 1, 1, 0.5, 0.5, 0.5]) * error, 0.01 * (q - BENT), np.zeros(7)]
+        )
         low = np.clip(np.where(q > lower, 0.5 * (lower - q), lower - q), -2 * DT, 2 * DT)
         high = np.clip(np.where(q < upper, 0.5 * (upper - q), upper - q), -2 * DT, 2 * DT)
-        best = lsq_linear(rows, wanted, (low, np.maximum(high, low + 1e-12)), tol=1e-14, method="bvls").x
+        best = lsq_linear(
+            rows, wanted, (low, np.maximum(high, low + 1e-12)), tol=1e-14, method="bvls"
+        ).x
         np.testing.assert_allclose(found.velocity[k] * DT, best, atol=2e-9)
 
 
@@ -63,7 +77,10 @@ def test_a_square_is_followed_at_1_khz_within_all_limits(arm):
     side, ticks = 0.1, 400  # 0.25 m/s
     along = side * jnp.linspace(0, 1, ticks, endpoint=False)
     none, full = jnp.zeros(ticks), jnp.full(ticks, side)
-    y, z = (jnp.concatenate(parts) for parts in ((along, full, side - along, none), (none, along, full, side - along)))
+    y, z = (
+        jnp.concatenate(parts)
+        for parts in ((along, full, side - along, none), (none, along, full, side - along))
+    )
     path = home + jnp.stack([none[0] * y, y, z, *[none[0] * y] * 4], axis=1)
 
     def body(state, target):
@@ -71,7 +88,12 @@ def test_a_square_is_followed_at_1_khz_within_all_limits(arm):
         tasks = [tool, PostureTask(BENT, cost=1e-3)]
         found = solve_velocity(arm, state, tasks, DT, max_acceleration=300.0, max_velocity=2.0)
         error = tool.error(arm, found.state)
-        return found.state, (found.velocity, found.state.joint_position, jnp.abs(error).max(), found.solved)
+        return found.state, (
+            found.velocity,
+            found.state.joint_position,
+            jnp.abs(error).max(),
+            found.solved,
+        )
 
     velocity, position, error, solved = jax.jit(lambda: jax.lax.scan(body, start, path)[1])()
     assert solved.all()
@@ -84,14 +106,22 @@ def test_a_square_is_followed_at_1_khz_within_all_limits(arm):
 
 
 def test_joints_brake_before_their_limits(arm):
-    """From full speed, with accelerations of 20 rad/s^2 and a margin; without braking it would overshoot by 0.1 rad."""
+    """From full speed, with accelerations of 20 rad/s^2 and a margin; without braking it would
+    overshoot by 0.1 rad."""
     upper = arm.joint_upper_limit
     start = bent(arm).replace(joint_position=BENT.at[1].set(upper[1] - 0.4))
     aim = PostureTask(start.joint_position.at[1].set(upper[1] - 1e-6), cost=1.0)
 
     def body(state, _):
         found = solve_velocity(
-            arm, state, [aim], DT, margin=0.05, limit_gain=1.0, max_velocity=2.0, max_acceleration=20.0
+            arm,
+            state,
+            [aim],
+            DT,
+            margin=0.05,
+            limit_gain=1.0,
+            max_velocity=2.0,
+            max_acceleration=20.0,
         )
         return found.state, (found.state.joint_position[1], found.velocity[1])
 
@@ -104,33 +134,45 @@ def test_joints_brake_before_their_limits(arm):
 
 def test_a_joint_beyond_its_limits_returns(arm):
     start = bent(arm).replace(joint_position=BENT.at[1].set(arm.joint_upper_limit[1] + 0.01))
-    found = solve_velocity(arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, max_velocity=2.0)
+    found = solve_velocity(
+        arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, max_velocity=2.0
+    )
     np.testing.assert_allclose(found.velocity[1], -2.0, atol=1e-9)
     options = {"max_velocity": 2.0, "max_acceleration": 20.0}
-    found = solve_velocity(arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, **options)
+    found = solve_velocity(
+        arm, start, [PostureTask(BENT.at[1].set(arm.joint_upper_limit[1]))], DT, **options
+    )
     assert found.solved
     np.testing.assert_allclose(found.velocity[1], -20.0 * DT, atol=1e-9)
 
 
 def test_an_obstacle_that_moves_is_avoided_and_the_tool_goes_round(arm):
-    """The hand is sent through a ball that comes nearer; the distance never falls below its least."""
+    """The hand is sent through a ball that comes nearer; the distance never falls below its
+    least."""
     start = bent(arm)
     home = artix.frame_pose(arm, start, "tool")
     palm = artix.frame_pose(arm, start, "hand")[:3]
     ball = artix.Geometry.sphere(0.05)
 
     def away(k):
-        pose = jnp.concatenate([palm + jnp.array([0.03, 0.15 - 1e-5 * k, 0.0]), jnp.array([0.0, 0.0, 0.0, 1.0])])
+        pose = jnp.concatenate(
+            [palm + jnp.array([0.03, 0.15 - 1e-5 * k, 0.0]), jnp.array([0.0, 0.0, 0.0, 1.0])]
+        )
         return Distances([("palm", "ball")], {"ball": ball}, {"ball": pose}, minimum=0.01, gain=0.1)
 
     goal = home.at[1].add(0.3)
 
     def body(state, k):
-        tasks = [FrameTask("tool", goal, orientation_cost=0.05, gain=0.02), PostureTask(BENT, cost=1e-3)]
+        tasks = [
+            FrameTask("tool", goal, orientation_cost=0.05, gain=0.02),
+            PostureTask(BENT, cost=1e-3),
+        ]
         found = solve_velocity(arm, state, tasks, 5e-3, distances=away(k), max_velocity=2.0)
         return found.state, (away(k).room(arm, found.state)[0], found.shortfall, found.solved)
 
-    end, (room, shortfall, solved) = jax.jit(lambda: jax.lax.scan(body, start, jnp.arange(800.0))[1::-1])()[::-1]
+    end, (room, shortfall, solved) = jax.jit(
+        lambda: jax.lax.scan(body, start, jnp.arange(800.0))[1::-1]
+    )()[::-1]
     assert solved.all()
     assert shortfall.max() < 1e-9
     assert room.min() > -1e-4  # a ball of 2 mm/s, which a tick does not foresee
@@ -146,7 +188,10 @@ def test_what_cannot_be_avoided_in_a_tick_is_said(arm):
     inside = Distances([("palm", "ball")], {"ball": ball}, minimum=0.02)
     found = solve_velocity(arm, start, [PostureTask(BENT)], DT, distances=inside, max_velocity=1.0)
     assert found.solved
-    missing = float(-inside.room(arm, start)[0] - (inside.room(arm, found.state)[0] - inside.room(arm, start)[0]))
+    missing = float(
+        -inside.room(arm, start)[0]
+        - (inside.room(arm, found.state)[0] - inside.room(arm, start)[0])
+    )
     np.testing.assert_allclose(found.shortfall, missing, atol=1e-5)
     assert found.shortfall > 0.04
 
@@ -156,7 +201,11 @@ def test_a_humanoid_stands_and_looks(arm):
     """A floating base: feet stay at 1 kHz while the centre of mass moves, in single precision."""
     robot = artix.robots.load("humanoid").astype("float32")
     start = artix.neutral_state(robot)
-    feet = [name for name in robot.topology.frame_names + robot.topology.link_names if name.endswith("foot")]
+    feet = [
+        name
+        for name in robot.topology.frame_names + robot.topology.link_names
+        if name.endswith("foot")
+    ]
     poses = [artix.frame_pose(robot, start, foot) for foot in feet]
     center = artix.center_of_mass(robot, start)
 
@@ -171,7 +220,9 @@ def test_a_humanoid_stands_and_looks(arm):
         missed = [tasks[0].error(robot, found.state), tasks[2].error(robot, found.state)]
         return found.state, (jnp.abs(jnp.concatenate(missed)).max(), found.solved)
 
-    missed, solved = jax.jit(lambda: jax.lax.scan(body, start, jnp.arange(1000.0, dtype=jnp.float32))[1])()
+    missed, solved = jax.jit(
+        lambda: jax.lax.scan(body, start, jnp.arange(1000.0, dtype=jnp.float32))[1]
+    )()
     assert solved.all()
     assert missed[10:].max() < 5e-4
 
@@ -187,7 +238,9 @@ def test_derivatives_of_a_tick_are_those_of_differences(arm):
     away = Distances([("palm", "ball")], {"ball": ball}, minimum=0.01)
 
     def tick(change):
-        longer = arm.replace(joint_parent_pose=arm.joint_parent_pose.at[:, :3].multiply(1 + change[0]))
+        longer = arm.replace(
+            joint_parent_pose=arm.joint_parent_pose.at[:, :3].multiply(1 + change[0])
+        )
         state = start.replace(joint_position=BENT.at[2].add(change[1]))
         tasks = [FrameTask("tool", home.at[1].add(1e-3 + change[2])), PostureTask(BENT, cost=0.1)]
         limit = jnp.array([0.1, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0])
@@ -197,7 +250,10 @@ def test_derivatives_of_a_tick_are_those_of_differences(arm):
     at, step = jnp.zeros(3), 1e-6
     still = compiled(at)
     assert abs(abs(still[0]) - 0.1) < 1e-9
-    columns = [(compiled(at.at[k].set(step)) - compiled(at.at[k].set(-step))) / (2 * step) for k in range(3)]
+    columns = [
+        (compiled(at.at[k].set(step)) - compiled(at.at[k].set(-step))) / (2 * step)
+        for k in range(3)
+    ]
     differences = jnp.stack(columns, axis=1)
     forward = jax.jit(jax.jacfwd(tick))(at)
     np.testing.assert_allclose(forward, differences, atol=1e-5 * np.abs(differences).max())

@@ -36,7 +36,9 @@ def write(path, members: dict[str, bytes], compression=zipfile.ZIP_STORED) -> No
 def with_couplings() -> artix.Articulation:
     """Every group of numbers that an articulation may have."""
     builder = artix.ArticulationBuilder(name="all of it ü", gravity=(0.1, 0.2, -9.0))
-    base = builder.add_link(mass=2.0, inertia=[1, 1, 1], name="base", linear_damping=0.1, max_linear_velocity=5.0)
+    base = builder.add_link(
+        mass=2.0, inertia=[1, 1, 1], name="base", linear_damping=0.1, max_linear_velocity=5.0
+    )
     links = [base]
     for name in ("first", "second"):
         joint = artix.Joint.revolute(
@@ -46,28 +48,44 @@ def with_couplings() -> artix.Articulation:
             friction=artix.JointFriction(static=0.3, dynamic=0.2, viscous=0.1),
             envelope=artix.DriveEnvelope(max_effort=4.0),
         )
-        links.append(builder.add_link(links[-1], joint, mass=1.0, inertia=[1, 2, 2.5], name=f"{name} link"))
+        links.append(
+            builder.add_link(links[-1], joint, mass=1.0, inertia=[1, 2, 2.5], name=f"{name} link")
+        )
     builder.add_frame("tool", links[-1], (0.1, 0.2, 0.3, 0.0, 0.6, 0.0, 0.8))
-    builder.add_mimic("second", "first", gear_ratio=-2.0, offset=0.1, natural_frequency=9.0, damping_ratio=0.7)
+    builder.add_mimic(
+        "second", "first", gear_ratio=-2.0, offset=0.1, natural_frequency=9.0, damping_ratio=0.7
+    )
     joints = [artix.TendonJoint(dof="first", coefficient=1.0, recip_coefficient=2.0)]
-    joints.append(artix.TendonJoint(dof="second", coefficient=-1.0, recip_coefficient=-2.0, parent=0))
-    builder.add_fixed_tendon(artix.FixedTendon(name="cable", joints=joints, stiffness=5.0, limits=(-1.0, 2.0)))
+    joints.append(
+        artix.TendonJoint(dof="second", coefficient=-1.0, recip_coefficient=-2.0, parent=0)
+    )
+    builder.add_fixed_tendon(
+        artix.FixedTendon(name="cable", joints=joints, stiffness=5.0, limits=(-1.0, 2.0))
+    )
     points = [
         artix.Attachment(link="base", position=(0, 0, 1), name="start"),
         artix.Attachment(link="first link", position=(0, 1, 0), parent=0),
-        artix.Attachment(link="second link", position=(1, 0, 0), parent=1, rest_length=0.5, limits=(0.1, 3.0)),
+        artix.Attachment(
+            link="second link", position=(1, 0, 0), parent=1, rest_length=0.5, limits=(0.1, 3.0)
+        ),
         artix.Attachment(link="second link", position=(1, 1, 0), parent=1, rest_length=0.7),
     ]
     builder.add_spatial_tendon(artix.SpatialTendon(name="rope", attachments=points, stiffness=2.0))
-    builder.add_loop_joint(artix.LoopJoint(name="bar", link_a=None, link_b="base", type="distance", max_distance=2.0))
+    builder.add_loop_joint(
+        artix.LoopJoint(name="bar", link_a=None, link_b="base", type="distance", max_distance=2.0)
+    )
     axes = (artix.Axis.SWING1, artix.Axis.Z)
     builder.add_loop_joint(
-        artix.LoopJoint(name="odd", link_a="base", link_b="second link", type="d6", locked_axes=axes)
+        artix.LoopJoint(
+            name="odd", link_a="base", link_b="second link", type="d6", locked_axes=axes
+        )
     )
     return builder.build()
 
 
-@pytest.mark.parametrize("make", [with_couplings, lambda: zoo(fixed_base=True), lambda: zoo(fixed_base=False)])
+@pytest.mark.parametrize(
+    "make", [with_couplings, lambda: zoo(fixed_base=True), lambda: zoo(fixed_base=False)]
+)
 def test_everything_is_kept_bit_by_bit(make, dtype, path):
     robot = make().astype(dtype)
     assert artix.save(robot, path) == []
@@ -98,8 +116,14 @@ def test_the_file_is_an_ordinary_npz_with_a_readable_header(path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda one: one.replace(link_mass=one.link_mass.at[1].set(jnp.nan)), "link_mass: must be finite"),
-        (lambda one: one.replace(link_mass=-one.link_mass), "link_mass: must be finite and not negative"),
+        (
+            lambda one: one.replace(link_mass=one.link_mass.at[1].set(jnp.nan)),
+            "link_mass: must be finite",
+        ),
+        (
+            lambda one: one.replace(link_mass=-one.link_mass),
+            "link_mass: must be finite and not negative",
+        ),
         (lambda one: one.replace(link_com_pose=2 * one.link_com_pose), "quaternions of length 1"),
         (lambda one: one.replace(link_inertia=-one.link_inertia), "without negative moments"),
         (lambda one: one.replace(joint_lower_limit=one.joint_upper_limit + 1.0), "must not exceed"),
@@ -126,30 +150,57 @@ HUGE = npy(np.zeros(3)).replace(b"(3,), }          ", b"(3000000000000,), }", 1)
 
 DAMAGES = {
     "not a zip": (lambda m: None, "not a zip file"),
-    "pickled": (lambda m: {**m, "link_mass.npy": npy(np.array([{"a": 1}], dtype=object))}, "not an array of floats"),
+    "pickled": (
+        lambda m: {**m, "link_mass.npy": npy(np.array([{"a": 1}], dtype=object))},
+        "not an array of floats",
+    ),
     "integers": (lambda m: {**m, "link_mass.npy": npy(np.arange(8))}, "not an array of floats"),
-    "shape": (lambda m: {**m, "link_mass.npy": npy(np.ones(3))}, r"link_mass: expected shape \(..., 9\), found \(3,\)"),
+    "shape": (
+        lambda m: {**m, "link_mass.npy": npy(np.ones(3))},
+        r"link_mass: expected shape \(..., 9\), found \(3,\)",
+    ),
     "huge shape": (lambda m: {**m, "gravity.npy": HUGE}, "gravity: "),
-    "short": (lambda m: {**m, "link_mass.npy": m["link_mass.npy"][:-8]}, "its length does not match its shape"),
+    "short": (
+        lambda m: {**m, "link_mass.npy": m["link_mass.npy"][:-8]},
+        "its length does not match its shape",
+    ),
     "nan": (lambda m: {**m, "gravity.npy": npy(np.full(3, np.nan))}, "gravity: must be finite"),
     "missing member": (
         lambda m: {k: v for k, v in m.items() if k != "gravity.npy"},
         "do not match its header: gravity",
     ),
     "extra member": (lambda m: {**m, "virus.npy": npy(np.ones(1))}, "virus.npy"),
-    "no header": (lambda m: {k: v for k, v in m.items() if k != "header.json"}, "it has no header.json"),
+    "no header": (
+        lambda m: {k: v for k, v in m.items() if k != "header.json"},
+        "it has no header.json",
+    ),
     "no json": (lambda m: {**m, "header.json": b"{"}, "the header is not JSON"),
     "deep json": (lambda m: {**m, "header.json": b"[" * 100_000}, "the header is not JSON"),
     "binary header": (lambda m: {**m, "header.json": b"\xff\xfe"}, "decode"),
-    "other format": (lambda m: replaced(m, "header.json", b"artix articulation", b"other"), "not of the format"),
-    "later version": (lambda m: replaced(m, "header.json", b'"version": 1', b'"version": 2'), "reads version 1"),
-    "types": (lambda m: replaced(m, "header.json", b'"fixed_base": true', b'"fixed_base": 1'), "must be of type bool"),
-    "unknown joint": (lambda m: replaced(m, "header.json", b'"revolute_unwrapped"', b'"screw"'), "not one of"),
+    "other format": (
+        lambda m: replaced(m, "header.json", b"artix articulation", b"other"),
+        "not of the format",
+    ),
+    "later version": (
+        lambda m: replaced(m, "header.json", b'"version": 1', b'"version": 2'),
+        "reads version 1",
+    ),
+    "types": (
+        lambda m: replaced(m, "header.json", b'"fixed_base": true', b'"fixed_base": 1'),
+        "must be of type bool",
+    ),
+    "unknown joint": (
+        lambda m: replaced(m, "header.json", b'"revolute_unwrapped"', b'"screw"'),
+        "not one of",
+    ),
     "unknown link": (
         lambda m: replaced(m, "header.json", b'"parent": "base"', b'"parent": "nobody"'),
         "no link called",
     ),
-    "two of a name": (lambda m: replaced(m, "header.json", b'"name": "hand"', b'"name": "base"'), "the name is taken"),
+    "two of a name": (
+        lambda m: replaced(m, "header.json", b'"name": "hand"', b'"name": "base"'),
+        "the name is taken",
+    ),
 }
 
 
@@ -176,7 +227,8 @@ def test_compressed_members_are_refused_before_they_are_unpacked(path):
 
 
 def test_members_before_the_beginning_are_refused(path):
-    """Their place is told relative to that of the table of contents, which the last 22 bytes tell."""
+    """Their place is told relative to that of the table of contents, which the last 22 bytes
+    tell."""
     artix.save(artix.robots.load("double_pendulum"), path)
     data = bytearray(path.read_bytes())
     data[-6:-2] = (int.from_bytes(data[-6:-2], "little") + 40).to_bytes(4, "little")

@@ -1,4 +1,5 @@
-"""A file is written completely or not at all: what was there survives a full disk, an interruption and any error."""
+"""A file is written completely or not at all: what was there survives a full disk, an interruption
+and any error."""
 
 from __future__ import annotations
 
@@ -54,10 +55,14 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "rod.urdf": lambda path: artix.save(rod(), path),
     "rod.xml": lambda path: artix.save(rod(), path),
     "rod.npz": lambda path: artix.save(rod(), path),
-    "policy.npz": lambda path: policies.save(path, {"x": np.random.default_rng(0).uniform(size=100)}),
+    "policy.npz": lambda path: policies.save(
+        path, {"x": np.random.default_rng(0).uniform(size=100)}
+    ),
     "rod.html": html,
     "rod.png": png,
-    "learning_curve.png": lambda path: save_curve(TrainingFiles(path.parent), [{"steps": 1.0, "return": 3.0}], "curve"),
+    "learning_curve.png": lambda path: save_curve(
+        TrainingFiles(path.parent), [{"steps": 1.0, "return": 3.0}], "curve"
+    ),
 }
 
 
@@ -132,7 +137,13 @@ def test_permissions_stay(tmp_path):
 
 def test_the_temporary_file_is_a_neighbour_of_the_same_kind(tmp_path):
     seen: list[Path] = []
-    for name in ("a.usda", "a.tar.gz", ".hidden", "x" * 250 + ".png", "\N{GREEK SMALL LETTER MU}" * 127):
+    for name in (
+        "a.usda",
+        "a.tar.gz",
+        ".hidden",
+        "x" * 250 + ".png",
+        "\N{GREEK SMALL LETTER MU}" * 127,
+    ):
         path = tmp_path / name
         write_atomically(path, lambda part: seen.append(part) or part.touch())
         assert path.exists()

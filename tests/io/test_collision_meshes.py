@@ -1,4 +1,5 @@
-"""Meshes of colliders as hulls and capsules: distances from planes against MuJoCo's of the mesh itself."""
+"""Meshes of colliders as hulls and capsules: distances from planes against MuJoCo's of the mesh
+itself."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from tests.support.usd_stages import HEADER, body
 _RNG = np.random.default_rng(0)
 #: A bean of 0.3 m, and the corners of a box with points inside and on it.
 BEAN = np.round(_RNG.normal(size=(300, 3)), 3)
-BEAN = np.round(BEAN / np.linalg.norm(BEAN, axis=1)[:, None] * (0.05, 0.04, 0.15) + (0.01, 0.02, 0.03), 4)
+BEAN = np.round(
+    BEAN / np.linalg.norm(BEAN, axis=1)[:, None] * (0.05, 0.04, 0.15) + (0.01, 0.02, 0.03), 4
+)
 CORNERS = np.stack(np.meshgrid((-0.1, 0.1), (-0.2, 0.2), (-0.05, 0.05)), axis=-1).reshape(-1, 3)
 IDENTITY = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
 
@@ -43,13 +46,16 @@ def reaches(points: np.ndarray, directions: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("meshes", "most"), [("hull", 0.015), ("capsule", 0.024)])
 def test_shapes_are_as_near_as_they_say(meshes: str, most: float) -> None:
-    """Their errors are those over random planes; hulls are inside, capsules around the mesh; the same every time."""
+    """Their errors are those over random planes; hulls are inside, capsules around the mesh; the
+    same every time."""
     shape, error = mesh_shape(BEAN, meshes, IDENTITY)
     directions = _RNG.normal(size=(20000, 3))
     directions /= np.linalg.norm(directions, axis=1)[:, None]
     if meshes == "hull":
         reach = reaches(np.asarray(shape.points), directions)
-        assert {tuple(point) for point in np.asarray(shape.points)} <= {tuple(point) for point in BEAN}
+        assert {tuple(point) for point in np.asarray(shape.points)} <= {
+            tuple(point) for point in BEAN
+        }
     else:
         position, (x, y, z, w) = np.split(np.asarray(shape.pose), [3])
         axis = np.array([2 * (x * z + w * y), 2 * (y * z - w * x), w * w - x * x - y * y + z * z])
@@ -65,23 +71,31 @@ def test_shapes_are_as_near_as_they_say(meshes: str, most: float) -> None:
 
 
 def test_a_box_is_its_corners() -> None:
-    inside = np.concatenate([np.random.default_rng(0).uniform(-1, 1, (50, 3)) * (0.1, 0.2, 0.05), CORNERS])
+    inside = np.concatenate(
+        [np.random.default_rng(0).uniform(-1, 1, (50, 3)) * (0.1, 0.2, 0.05), CORNERS]
+    )
     shape, error = mesh_shape(inside, "hull", IDENTITY)
     assert error <= 1e-12
-    np.testing.assert_allclose(sorted(map(tuple, np.asarray(shape.points))), sorted(map(tuple, CORNERS)))
+    np.testing.assert_allclose(
+        sorted(map(tuple, np.asarray(shape.points))), sorted(map(tuple, CORNERS))
+    )
 
 
 def test_a_capsule_is_found_again() -> None:
     around = np.random.default_rng(0).normal(size=(2000, 3))
     around *= 0.05 / np.linalg.norm(around, axis=1)[:, None]
     axis = np.array([0.48, -0.6, 0.64])
-    shape, error = mesh_shape(around + np.where(around @ axis > 0, 0.2, -0.1)[:, None] * axis, "capsule", IDENTITY)
+    shape, error = mesh_shape(
+        around + np.where(around @ axis > 0, 0.2, -0.1)[:, None] * axis, "capsule", IDENTITY
+    )
     np.testing.assert_allclose(shape.size, [0.05, 0.15], rtol=2e-2)
     np.testing.assert_allclose(np.asarray(shape.pose)[:3], 0.05 * axis, atol=1e-3)
     assert error <= 2e-3
 
 
-@pytest.mark.parametrize("points", [CORNERS[:1], CORNERS[:2], CORNERS[:4]], ids=["point", "edge", "face"])
+@pytest.mark.parametrize(
+    "points", [CORNERS[:1], CORNERS[:2], CORNERS[:4]], ids=["point", "edge", "face"]
+)
 @pytest.mark.parametrize("meshes", ["hull", "capsule"])
 def test_flat_meshes(points: np.ndarray, meshes: str) -> None:
     shape, error = mesh_shape(np.repeat(points, 6, axis=0), meshes, IDENTITY)
@@ -103,8 +117,12 @@ def test_meshes_of_mjcf(meshes: str) -> None:
         data.qpos[3:] /= np.linalg.norm(data.qpos[3:])
         mujoco.mj_kinematics(model, data)
         state = coordinates.state(data.qpos.copy(), data.qvel.copy())
-        wanted = mujoco.mj_geomDistance(model, data, model.geom("floor").id, model.geom("bean").id, 10.0, None)
-        off.append(float(artix.geometry_distances(artix.Scene(robot, ground=ground), state)[0]) - wanted)
+        wanted = mujoco.mj_geomDistance(
+            model, data, model.geom("floor").id, model.geom("bean").id, 10.0, None
+        )
+        off.append(
+            float(artix.geometry_distances(artix.Scene(robot, ground=ground), state)[0]) - wanted
+        )
     off = np.array(off) if meshes == "hull" else -np.array(off)
     assert off.min() >= -1e-6
     assert 0.3 * told <= off.max() <= 1.1 * told
@@ -130,7 +148,9 @@ def test_meshes_of_urdf_and_usd(meshes: str, tmp_path) -> None:
     if meshes == "hull":
         np.testing.assert_allclose(robot.geometry.point, wanted.points, atol=1e-6)
         np.testing.assert_allclose(robot.geometry.pose[0, :3], [0.1, 0, 0])
-    assert sum("collision meshes" in issue.message for issue in check_urdf(path, meshes=meshes)) == 1
+    assert (
+        sum("collision meshes" in issue.message for issue in check_urdf(path, meshes=meshes)) == 1
+    )
     points = ", ".join(f"({x}, {y}, {z})" for x, y, z in BEAN)
     mesh = f'def Mesh "bean" (prepend apiSchemas = ["PhysicsCollisionAPI"]) {{ point3f[] points = [{points}]\n}}'
     root = ', "PhysicsArticulationRootAPI"'
@@ -138,7 +158,9 @@ def test_meshes_of_urdf_and_usd(meshes: str, tmp_path) -> None:
     robot = artix.load_usd(stage, meshes=meshes)
     wanted = mesh_shape(BEAN.astype("float32").astype(float), meshes, IDENTITY)[0]
     np.testing.assert_allclose(robot.geometry.size[0, : len(wanted.size)], wanted.size, atol=1e-6)
-    assert sum("collision meshes" in issue.message for issue in check_usd(stage, meshes=meshes)) == 1
+    assert (
+        sum("collision meshes" in issue.message for issue in check_usd(stage, meshes=meshes)) == 1
+    )
 
 
 def test_paths_in_a_xacro_file_are_relative_to_it(tmp_path) -> None:

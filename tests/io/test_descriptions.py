@@ -1,4 +1,5 @@
-"""The one description that readers of all formats produce: what is built from it, its state and its ground."""
+"""The one description that readers of all formats produce: what is built from it, its state and its
+ground."""
 
 import dataclasses
 
@@ -35,7 +36,9 @@ def test_the_state_of_an_mjcf_is_mujocos_at_its_reference_positions():
     model = mujoco.MjModel.from_xml_string(WORLD)
     for robot in robots.values():
         state = build_state(*robot)
-        expected = artix.MujocoCoordinates(robot.articulation, model).state(model.qpos0, np.zeros(model.nv))
+        expected = artix.MujocoCoordinates(robot.articulation, model).state(
+            model.qpos0, np.zeros(model.nv)
+        )
         for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-15)
         data = mujoco.MjData(model)
@@ -51,7 +54,9 @@ def test_the_ground_of_an_mjcf_belongs_to_each_of_its_robots():
     assert len(expected.surfaces) == 2
     for robot in robots.values():
         same(build_ground(robot.description.ground), expected)
-    assert all(robot.description.ground is None for robot in read_mjcf(WORLD, ReadOptions())[1].values())
+    assert all(
+        robot.description.ground is None for robot in read_mjcf(WORLD, ReadOptions())[1].values()
+    )
 
 
 @pytest.mark.parametrize("merge_fixed_joints", [False, True])

@@ -58,7 +58,9 @@ def test_keywords_are_options_of_all_formats(name):
 
 
 @pytest.mark.parametrize("function", ["read", "check"])
-@pytest.mark.parametrize(("name", "keyword"), [("URDF", "root"), ("MJCF", "gravity"), ("USD", "packages")])
+@pytest.mark.parametrize(
+    ("name", "keyword"), [("URDF", "root"), ("MJCF", "gravity"), ("USD", "packages")]
+)
 def test_keywords_of_other_formats_are_refused(function, name, keyword):
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{keyword}'"):
         getattr(READERS[name], function)("no file is opened", **{keyword: None})

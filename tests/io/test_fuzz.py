@@ -1,4 +1,5 @@
-"""Thousands of broken files: none may hang, crash, use much memory, or raise anything but artix's own error."""
+"""Thousands of broken files: none may hang, crash, use much memory, or raise anything but artix's
+own error."""
 
 from __future__ import annotations
 
@@ -15,11 +16,17 @@ def run(format_name: str, count: int, seed: int) -> None:
     command = [sys.executable, "-m", "tests.support.fuzz", format_name, str(count), str(seed)]
     limit = 120 + 0.2 * count
     result = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", timeout=limit, cwd=Path(__file__).parents[2]
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=limit,
+        cwd=Path(__file__).parents[2],
     )
     last = [line for line in result.stdout.splitlines() if line.startswith("case")][-1:]
     wrong = [line for line in result.stdout.splitlines() if line.startswith("WRONG")]
-    # A negative code is the signal that ended the process: a crash of a parser written in C, in the last case.
+    # A negative code is the signal that ended the process: a crash of a parser written in C, in the
+    # last case.
     assert result.returncode == 0, (result.returncode, last, wrong[:10], result.stderr[-500:])
     assert f"done: {count} cases" in result.stdout
 

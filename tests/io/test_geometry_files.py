@@ -57,7 +57,9 @@ def distances_agree(
         mujoco.mj_kinematics(model, data)
         state = coordinates.state(data.qpos, np.zeros(model.nv))
         for floor, plane in planes.items():
-            found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground((plane,))), state)
+            found = artix.geometry_distances(
+                artix.Scene(robot, ground=artix.Ground((plane,))), state
+            )
             for k, one in enumerate(robot.topology.geometries):
                 a, b = model.geom(floor).id, model.geom(one.name).id
                 expected = mujoco.mj_geomDistance(model, data, a, b, 1e3, None)
@@ -67,7 +69,13 @@ def distances_agree(
 
 def test_shapes_of_mjcf_are_mujocos() -> None:
     robot = artix.load_mjcf(FEET)
-    assert [one.name for one in robot.topology.geometries] == ["trunk", "shin", "heel", "toe", "wedge"]
+    assert [one.name for one in robot.topology.geometries] == [
+        "trunk",
+        "shin",
+        "heel",
+        "toe",
+        "wedge",
+    ]
     np.testing.assert_allclose(robot.geometry.friction, [0.3, 0.9, 1, 1, 1])
     ground = artix.load_world(FEET)[0].ground
     plane, hills = ground.surfaces
@@ -92,18 +100,25 @@ def test_heights_of_mjcf_are_mujocos() -> None:
             height = 5 - mujoco.mj_ray(model, data, [x, y, 5.0], [0, 0, -1.0], only, 1, -1, geom)
             above = hills.heights_below(jnp.array([x, y, 5.0]), jnp.zeros((3, 1)))
             assert geom[0] == model.geom("hills").id
-            assert 5 - above[0] == pytest.approx(height, abs=1e-7)  # MuJoCo keeps heights in float32
+            assert 5 - above[0] == pytest.approx(
+                height, abs=1e-7
+            )  # MuJoCo keeps heights in float32
 
 
 def test_what_is_left_out_is_said() -> None:
-    messages = [issue.message for issue in artix.check_mjcf(FEET) if "no actuator" not in issue.message]
+    messages = [
+        issue.message for issue in artix.check_mjcf(FEET) if "no actuator" not in issue.message
+    ]
     assert messages == [
         "1 geoms of type mesh are left out and touch nothing (bodies trunk)",
         "1 geoms of type ellipsoid are left out and touch nothing (bodies trunk)",
         "floating articulations do not touch the 1 static geoms of type box",
     ]
     crate = 'name="crate" type="box" size="1 1 1" pos="9 9 0"'
-    for harmless in (FEET.replace(crate, f'{crate} contype="0" conaffinity="0"'), FEET.replace("<freejoint/>", "")):
+    for harmless in (
+        FEET.replace(crate, f'{crate} contype="0" conaffinity="0"'),
+        FEET.replace("<freejoint/>", ""),
+    ):
         assert not any("static geoms" in issue.message for issue in artix.check_mjcf(harmless))
 
 
@@ -119,7 +134,9 @@ def test_what_is_left_out_is_said() -> None:
 def test_unread_parameters_of_contacts_are_named(geom, pair, said) -> None:
     text = f"""<mujoco><worldbody><geom name="a" type="plane" size="1 1 1"/><body><freejoint/><geom name="b" size="0.1"/>
     <geom size="0.1" {geom}/></body></worldbody><contact><pair geom1="a" geom2="b" {pair}/></contact></mujoco>"""
-    found = [issue.message for issue in artix.check_mjcf(text) if "do not have these" in issue.message]
+    found = [
+        issue.message for issue in artix.check_mjcf(text) if "do not have these" in issue.message
+    ]
     assert [message[: len(said or "")] for message in found] == ([] if said is None else [said])
 
 
@@ -129,7 +146,12 @@ def test_unread_parameters_of_contacts_are_named(geom, pair, said) -> None:
         ('contype="1" conaffinity="0"', 'contype="0" conaffinity="1"', "", 1.0),
         ('contype="2" conaffinity="0"', 'contype="1" conaffinity="1"', "", None),
         ('contype="0" conaffinity="0"', 'contype="1" conaffinity="1"', "", None),
-        ("", 'contype="0" conaffinity="0"', '<pair geom1="foot" geom2="floor" friction="0.4 0.4"/>', 0.4),
+        (
+            "",
+            'contype="0" conaffinity="0"',
+            '<pair geom1="foot" geom2="floor" friction="0.4 0.4"/>',
+            0.4,
+        ),
         ("", 'contype="0" conaffinity="0"', "", None),
     ],
 )
@@ -188,13 +210,15 @@ def test_shapes_survive_mjcf(tmp_path) -> None:
     again = artix.load_mjcf(tmp_path / "robot.xml")
     assert again.topology.geometries == robot.topology.geometries
     state, ground = artix.random_state(robot, jax.random.key(0)), artix.Ground.flat()
-    first, second = (artix.geometry_distances(artix.Scene(one, ground=ground), state) for one in (robot, again))
+    first, second = (
+        artix.geometry_distances(artix.Scene(one, ground=ground), state) for one in (robot, again)
+    )
     np.testing.assert_allclose(first, second, atol=1e-7)
     np.testing.assert_allclose(np.delete(first, 4), np.delete(second, 4), atol=1e-13)
     np.testing.assert_array_equal(again.geometry.friction, robot.geometry.friction)
 
 
-# --- URDF -------------------------------------------------------------------------------------------------------------
+# --- URDF ---------------------------------------------------------------------------------------
 
 URDF = """<robot name="cart">
   <link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
@@ -228,7 +252,10 @@ def test_shapes_of_urdf_are_mujocos(merge, tmp_path) -> None:
         root = np.asarray(state.root_pose)
         data.qpos[:] = [*root[:3], root[6], *root[3:6], float(state.joint_position[0])]
         mujoco.mj_kinematics(model, data)
-        expected = [mujoco.mj_geomDistance(model, data, model.geom("floor").id, int(geom), 1e3, None) for geom in geoms]
+        expected = [
+            mujoco.mj_geomDistance(model, data, model.geom("floor").id, int(geom), 1e3, None)
+            for geom in geoms
+        ]
         found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), state)
         np.testing.assert_allclose(np.sort(found), np.sort(expected), atol=1e-12)
     issues = artix.save(robot, tmp_path / "robot.urdf")
@@ -238,14 +265,18 @@ def test_shapes_of_urdf_are_mujocos(merge, tmp_path) -> None:
     again = artix.load_urdf(tmp_path / "robot.urdf", fixed_base=False, merge_fixed_joints=merge)
     assert again.topology.geometries == robot.topology.geometries
     np.testing.assert_allclose(
-        artix.geometry_distances(artix.Scene(again, ground=artix.Ground.flat()), state), found, atol=1e-14
+        artix.geometry_distances(artix.Scene(again, ground=artix.Ground.flat()), state),
+        found,
+        atol=1e-14,
     )
 
 
 def test_writers_say_what_formats_cannot_of_shapes(tmp_path) -> None:
     builder = artix.ArticulationBuilder()
     builder.add_link(mass=1.0, inertia=(1, 1, 1), name="body")
-    builder.add_geometry("body", artix.Geometry.sphere(0.1, friction=0.5, restitution=0.1, stiffness=10.0))
+    builder.add_geometry(
+        "body", artix.Geometry.sphere(0.1, friction=0.5, restitution=0.1, stiffness=10.0)
+    )
     builder.add_geometry("body", artix.Geometry.box((0.1, 0.1, 0.1), sensor=True))
     builder.add_geometry("body", artix.Geometry.hull([(0, 0, 0), (0, 0, 1)]))
     robot = builder.build()
@@ -287,13 +318,15 @@ def test_malformed_shapes_of_urdf_are_left_out_with_a_warning(shape, message) ->
     assert not artix.load_urdf(text).topology.geometries
 
 
-# --- USD --------------------------------------------------------------------------------------------------------------
+# --- USD ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [".usda", ".usdc"])
 def test_shapes_survive_usd(suffix, tmp_path) -> None:
     robot = with_shapes()
-    robot = robot.replace(geometry=robot.geometry.replace(friction=jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1])))
+    robot = robot.replace(
+        geometry=robot.geometry.replace(friction=jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1]))
+    )
     assert artix.save_usd(robot, tmp_path / f"robot{suffix}") == []
     again, state = load_usd_with_state(tmp_path / f"robot{suffix}", dtype=jnp.float64)
     names = [one.name for one in again.topology.geometries]
@@ -305,7 +338,9 @@ def test_shapes_survive_usd(suffix, tmp_path) -> None:
         np.testing.assert_allclose(found, getattr(robot.geometry, field), rtol=1e-6, err_msg=field)
     ground = artix.Ground.flat()
     found = artix.geometry_distances(artix.Scene(again, ground=ground), state)[order]
-    np.testing.assert_allclose(found, artix.geometry_distances(artix.Scene(robot, ground=ground), state), atol=1e-6)
+    np.testing.assert_allclose(
+        found, artix.geometry_distances(artix.Scene(robot, ground=ground), state), atol=1e-6
+    )
 
 
 USD = """#usda 1.0
@@ -355,7 +390,8 @@ def Material "rubber" ( prepend apiSchemas = ["PhysicsMaterialAPI", "PhysxMateri
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("approximation", "distance"),
-    # The roof hangs by its point at z = 0, 5 m up; its bounding ball has a radius of sqrt(4^2 + 3^2 + 2^2) cm.
+    # The roof hangs by its point at z = 0, 5 m up; its bounding ball has a radius of sqrt(4^2 + 3^2
+    # + 2^2) cm.
     [("convexHull", 5.0), ("boundingCube", 5.0), ("boundingSphere", 5.02 - np.sqrt(29) / 100)],
 )
 def test_colliders_of_usd(approximation, distance) -> None:
@@ -372,9 +408,15 @@ def test_colliders_of_usd(approximation, distance) -> None:
     state = state.replace(root_pose=state.root_pose.at[2].set(5.0))
     found = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat()), state)
     np.testing.assert_allclose(found, [5.03 - 0.02, 5 - 0.03, distance], atol=1e-7)
-    lying = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground.flat()), state).contacts.point[:2]
+    lying = artix.ground_contacts(
+        artix.Scene(robot, ground=artix.Ground.flat()), state
+    ).contacts.point[:2]
     np.testing.assert_allclose(np.sort(lying[:, 0]), [-0.05, 0.05], atol=1e-7)
-    messages = [issue.message for issue in artix.check_usd(USD % approximation) if "touches nothing" in issue.message]
+    messages = [
+        issue.message
+        for issue in artix.check_usd(USD % approximation)
+        if "touches nothing" in issue.message
+    ]
     assert len(messages) == 2
     assert "Cone is not supported" in messages[0]
     assert "must lie in [0, 1e+12], found -1" in messages[1]
@@ -384,7 +426,9 @@ def test_a_turned_height_field_and_a_missing_ground_are_refused() -> None:
     turned = FEET.replace('pos="1 -2 -1"', 'pos="1 -2 -1" euler="0 0 30"')
     with pytest.raises(artix.DescriptionError, match="not aligned with the world axes"):
         artix.load_world(turned)
-    scene, _ = artix.load_world('<mujoco><worldbody><body><geom size="1"/></body></worldbody></mujoco>')
+    scene, _ = artix.load_world(
+        '<mujoco><worldbody><body><geom size="1"/></body></worldbody></mujoco>'
+    )
     assert scene.ground is None
 
 
@@ -408,12 +452,15 @@ PAIRS = """<mujoco model="arm">
 
 
 def test_pairs_of_mjcf_are_those_that_mujoco_lets_touch() -> None:
-    """Explicit ones always, filtered ones when asked for: those of MuJoCo's contacts where everything overlaps."""
+    """Explicit ones always, filtered ones when asked for: those of MuJoCo's contacts where
+    everything overlaps."""
     robot = artix.load_mjcf(PAIRS)
     assert robot.topology.geometry_pairs == (("upper", "tip"),)
     warnings = [issue.message for issue in artix.io.check_mjcf(PAIRS)]
     assert any("3 pairs of geoms that contype" in message for message in warnings)
-    assert any("friction of the <pair> of 'upper' and 'tip', 0.7" in message for message in warnings)
+    assert any(
+        "friction of the <pair> of 'upper' and 'tip', 0.7" in message for message in warnings
+    )
     with_all = artix.load_mjcf(PAIRS, self_contact=True)
     found = {frozenset(pair) for pair in with_all.topology.geometry_pairs}
     # With large margins, all that may touch does.
@@ -433,10 +480,15 @@ def test_pairs_of_mjcf_are_those_that_mujoco_lets_touch() -> None:
 def test_pairs_survive_files(tmp_path) -> None:
     robot = artix.robots.load("quadruped")
     feet = [shape.name for shape in robot.topology.geometries]
-    robot = artix.select_geometry_pairs(artix.select_geometry(robot, feet[:2], sensors=feet[2:]), [feet[:2], feet[1:3]])
+    robot = artix.select_geometry_pairs(
+        artix.select_geometry(robot, feet[:2], sensors=feet[2:]), [feet[:2], feet[1:3]]
+    )
     for suffix in ("xml", "npz", "usda", "urdf"):
         issues = [str(issue) for issue in artix.save(robot, tmp_path / f"robot.{suffix}")]
-        said = {"urdf": "URDF cannot express its contact with", "usda": "does not touch other links either"}.get(suffix)
+        said = {
+            "urdf": "URDF cannot express its contact with",
+            "usda": "does not touch other links either",
+        }.get(suffix)
         assert said is None or any(said in issue for issue in issues)
         options = {"self_contact": True} if suffix == "usda" else {}
         again = artix.load(tmp_path / f"robot.{suffix}", **options)
@@ -444,7 +496,9 @@ def test_pairs_survive_files(tmp_path) -> None:
         assert again.topology.geometry_pairs == wanted, suffix
     # What MuJoCo makes of the file: the pairs, and no other contact between its geoms.
     margins = '<default><geom margin="10"/><pair margin="10"/></default><worldbody>'
-    model = mujoco.MjModel.from_xml_string((tmp_path / "robot.xml").read_text().replace("<worldbody>", margins))
+    model = mujoco.MjModel.from_xml_string(
+        (tmp_path / "robot.xml").read_text().replace("<worldbody>", margins)
+    )
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     touching = {frozenset(model.geom(k).name for k in contact.geom) for contact in data.contact}
@@ -458,18 +512,24 @@ def test_filters_of_usd(tmp_path) -> None:
     robot = artix.robots.load("quadruped")
     feet = [shape.name for shape in robot.topology.geometries]
     path = tmp_path / "robot.usda"
-    artix.save(artix.select_geometry_pairs(robot, artix.editing.possible_geometry_pairs(robot)), path)
+    artix.save(
+        artix.select_geometry_pairs(robot, artix.editing.possible_geometry_pairs(robot)), path
+    )
     assert len(artix.load_usd(path, self_contact=True).topology.geometry_pairs) == 6
     assert artix.load_usd(path).topology.geometry_pairs == ()
     assert any("6 pairs of its shapes" in issue.message for issue in artix.check(path))
     stage = Usd.Stage.Open(str(path))
-    prims = {prim.GetName(): prim for prim in stage.Traverse() if prim.HasAPI(UsdPhysics.CollisionAPI)}
+    prims = {
+        prim.GetName(): prim for prim in stage.Traverse() if prim.HasAPI(UsdPhysics.CollisionAPI)
+    }
     groups = [UsdPhysics.CollisionGroup.Define(stage, f"/World/group_{k}") for k in (0, 1)]
     for k, group in enumerate(groups):
         group.GetCollidersCollectionAPI().CreateIncludesRel().SetTargets([prims[feet[k]].GetPath()])
     groups[0].CreateFilteredGroupsRel().SetTargets([groups[1].GetPath()])
     body = prims[feet[2]].GetParent()
-    UsdPhysics.FilteredPairsAPI.Apply(body).CreateFilteredPairsRel().SetTargets([prims[feet[3]].GetPath()])
+    UsdPhysics.FilteredPairsAPI.Apply(body).CreateFilteredPairsRel().SetTargets(
+        [prims[feet[3]].GetPath()]
+    )
     pairs = artix.load_usd(stage, self_contact=True).topology.geometry_pairs
     assert len(pairs) == 4
     assert not {frozenset(feet[:2]), frozenset(feet[2:])} & {frozenset(pair) for pair in pairs}

@@ -60,13 +60,13 @@ def compiled(text: str, seed: int = 0):
 
 
 def refusals(text: str) -> list[str]:
-    return [str(issue) for issue in artix.check_mjcf(text, strict=True) if issue.severity == "error"]
+    return [
+        str(issue) for issue in artix.check_mjcf(text, strict=True) if issue.severity == "error"
+    ]
 
 
 def test_inertia_without_mass_is_computed_with_as_mujoco_does():
-    sensor = (
-        '<body name="sensor" pos="0 0 1" euler="0 30 0"><inertial pos="0.1 0 0" mass="0" diaginertia="1 2 2"/></body>'
-    )
+    sensor = '<body name="sensor" pos="0 0 1" euler="0 30 0"><inertial pos="0.1 0 0" mass="0" diaginertia="1 2 2"/></body>'
     text = mjcf(f'<body><joint name="hip" axis="1 0 0"/><geom size="0.1" mass="2"/>{sensor}</body>')
     model, data = compiled(text)
     expected = np.zeros((model.nv, model.nv))
@@ -74,18 +74,25 @@ def test_inertia_without_mass_is_computed_with_as_mujoco_does():
     for merge in (False, True):
         with pytest.warns(DescriptionWarning, match="'sensor'") as caught:
             robot = artix.load_mjcf(text, merge_fixed_joints=merge)
-        assert ["inertia" in str(one.message) for one in caught] == [False, True]  # The first: no actuators.
-        np.testing.assert_allclose(artix.mass_matrix(robot, artix.neutral_state(robot)), expected, rtol=1e-6)
+        assert ["inertia" in str(one.message) for one in caught] == [
+            False,
+            True,
+        ]  # The first: no actuators.
+        np.testing.assert_allclose(
+            artix.mass_matrix(robot, artix.neutral_state(robot)), expected, rtol=1e-6
+        )
     with pytest.raises(DescriptionError, match="without mass cannot have inertia"):
         artix.load_mjcf(text, strict=True)
     with pytest.warns(DescriptionWarning, match="repaired"):
         mended = artix.load_mjcf(text, repair="inertia")
-    np.testing.assert_allclose(artix.mass_matrix(mended, artix.neutral_state(mended)), 0.008, rtol=1e-6)
+    np.testing.assert_allclose(
+        artix.mass_matrix(mended, artix.neutral_state(mended)), 0.008, rtol=1e-6
+    )
     with pytest.raises(ValueError, match="unknown repair 'mimic'"):
         artix.load_mjcf(text, repair=("mimic",))
 
 
-# --- coordinates, links and frames --------------------------------------------------------------------------------
+# --- coordinates, links and frames --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("merge", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -95,20 +102,27 @@ def test_poses_velocities_and_frames(bodies, merge):
     robot = artix.load_mjcf(mjcf(bodies), merge_fixed_joints=merge)
     coordinates = artix.MujocoCoordinates(robot, model)
     state = coordinates.state(data.qpos, data.qvel)
-    poses, velocities = artix.frame_pose(robot, state), artix.frame_velocity(robot, state, offset="com")
+    poses, velocities = (
+        artix.frame_pose(robot, state),
+        artix.frame_velocity(robot, state, offset="com"),
+    )
     for link, name in enumerate(robot.topology.link_names):
         if name in ("world", "upper:shoulder"):
             continue
         body, velocity = model.body(name).id, np.zeros(6)
         np.testing.assert_allclose(poses[link, :3], data.xpos[body], atol=1e-12)
-        np.testing.assert_allclose(matrix_from_pose(poses[link])[:3, :3], data.xmat[body].reshape(3, 3), atol=1e-12)
+        np.testing.assert_allclose(
+            matrix_from_pose(poses[link])[:3, :3], data.xmat[body].reshape(3, 3), atol=1e-12
+        )
         if not merge:
             mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_BODY, body, velocity, 0)
             np.testing.assert_allclose(velocities[link], np.roll(velocity, 3), atol=1e-12)
     assert ("plate" in robot.topology.frame_names) == merge
     for frame in ("mark", "tip", "far"):
         at = robot.topology.frame_names.index(frame)
-        pose = artix.frame_pose(robot, state, robot.topology.frame_links[at], robot.frame_local_pose[at])
+        pose = artix.frame_pose(
+            robot, state, robot.topology.frame_links[at], robot.frame_local_pose[at]
+        )
         np.testing.assert_allclose(pose[:3], data.site(frame).xpos, atol=1e-12)
     qpos, qvel = coordinates.qpos_qvel(state, model.qpos0)
     np.testing.assert_allclose(qvel, data.qvel, atol=1e-12)
@@ -145,7 +159,9 @@ def test_coordinates_refuse_wrong_shapes_and_zero_quaternions():
     with pytest.raises(ValueError, match=r"qpos: expected shape"):
         coordinates.qpos_qvel(artix.neutral_state(robot), rest)
     with pytest.raises(ValueError, match=r"state.joint_position: expected shape"):
-        coordinates.qpos_qvel(artix.neutral_state(artix.load_mjcf(mjcf())).replace(joint_position=rest), model.qpos0)
+        coordinates.qpos_qvel(
+            artix.neutral_state(artix.load_mjcf(mjcf())).replace(joint_position=rest), model.qpos0
+        )
     other = mujoco.MjModel.from_xml_string(
         mjcf(free().replace('name="slide" type="slide"', 'name="slide" type="ball"'))
     )
@@ -158,9 +174,21 @@ def test_joints_have_the_numbers_of_the_file():
     topology = robot.topology
     assert topology.fixed_base
     assert topology.name == "arm"
-    assert topology.link_names == ("world", "base", "upper:shoulder", "upper", "plate", "lower", "ball")
+    assert topology.link_names == (
+        "world",
+        "base",
+        "upper:shoulder",
+        "upper",
+        "plate",
+        "lower",
+        "ball",
+    )
     assert topology.joint_types[2] is JointType.REVOLUTE_UNWRAPPED
-    shoulder, twist, wrist = topology.dof_index("shoulder"), topology.dof_index("twist"), topology.dofs("wrist")
+    shoulder, twist, wrist = (
+        topology.dof_index("shoulder"),
+        topology.dof_index("twist"),
+        topology.dofs("wrist"),
+    )
     np.testing.assert_allclose(robot.joint_lower_limit[shoulder], -np.pi / 2)
     np.testing.assert_allclose(robot.joint_upper_limit[shoulder], np.deg2rad(100))
     assert robot.joint_upper_limit[twist] == np.inf
@@ -172,7 +200,10 @@ def test_joints_have_the_numbers_of_the_file():
 
 
 def test_gravity_and_its_compensation():
-    heavy = mjcf(BODIES.replace('name="lower"', 'name="lower" gravcomp="0.75"'), option='<option gravity="1 2 -3"/>')
+    heavy = mjcf(
+        BODIES.replace('name="lower"', 'name="lower" gravcomp="0.75"'),
+        option='<option gravity="1 2 -3"/>',
+    )
     robot = artix.load_mjcf(heavy)
     np.testing.assert_array_equal(robot.gravity, [1, 2, -3])
     assert robot.gravity_scale[robot.topology.link_index("lower")] == 0.25
@@ -184,7 +215,7 @@ def test_gravity_and_its_compensation():
     assert not np.any(robot.drive.stiffness)
 
 
-# --- forces -------------------------------------------------------------------------------------------------------
+# --- forces -------------------------------------------------------------------------------------
 
 ACTUATORS = """<actuator>
   <position name="servo" joint="shoulder" kp="30" kv="2" gear="2" forcerange="-50 50"/>
@@ -194,22 +225,31 @@ ACTUATORS = """<actuator>
 
 
 def test_drives_give_the_forces_of_mujoco():
-    text = mjcf(BODIES.replace('frictionloss="0.2"', ""), ACTUATORS.replace('forcerange="-50 50"', ""))
+    text = mjcf(
+        BODIES.replace('frictionloss="0.2"', ""), ACTUATORS.replace('forcerange="-50 50"', "")
+    )
     model, data = compiled(text)
     robot = artix.load_mjcf(text)
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
     drive, n = robot.drive, robot.topology.num_dofs
     target, target_velocity = np.array(drive.target_position), np.zeros(n)
     dof = {name: robot.topology.dof_index(name) for name in ("shoulder", "twist", "slide")}
-    # docs/formats.md: the target of a control, for a gain, a gear and the stiffness or damping of the actuator.
+    # docs/formats.md: the target of a control, for a gain, a gear and the stiffness or damping of
+    # the actuator.
     target[dof["shoulder"]] += data.ctrl[0] / 2
     target_velocity[dof["twist"]] += data.ctrl[1] / 3
     target[dof["slide"]] += 7 * data.ctrl[2] / (4 * 1.5)
-    force = drive.stiffness * (target - state.joint_position) + drive.damping * (target_velocity - state.joint_velocity)
+    force = drive.stiffness * (target - state.joint_position) + drive.damping * (
+        target_velocity - state.joint_velocity
+    )
     force = force - robot.friction.viscous * state.joint_velocity
-    order = np.concatenate([[model.joint(name).dofadr[0]] for name in ("shoulder", "twist", "slide")])
+    order = np.concatenate(
+        [[model.joint(name).dofadr[0]] for name in ("shoulder", "twist", "slide")]
+    )
     expected = np.concatenate([order, model.joint("wrist").dofadr[0] + np.arange(3)])
-    np.testing.assert_allclose(force, (data.qfrc_actuator + data.qfrc_passive)[expected], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        force, (data.qfrc_actuator + data.qfrc_passive)[expected], rtol=1e-12, atol=1e-12
+    )
     limited = artix.load_mjcf(mjcf(extra=ACTUATORS))
     assert limited.drive.max_force[dof["shoulder"]] == 100.0
     assert np.all(limited.max_joint_force == np.inf)
@@ -222,18 +262,23 @@ def test_motors_limit_the_commanded_force():
         <motor joint="slide" gear="2" forcerange="-3 4"/></actuator>""",
     )
     robot = artix.load_mjcf(text)
-    limits = [float(robot.max_joint_force[robot.topology.dof_index(name)]) for name in ("shoulder", "twist", "slide")]
+    limits = [
+        float(robot.max_joint_force[robot.topology.dof_index(name)])
+        for name in ("shoulder", "twist", "slide")
+    ]
     assert limits == [20.0, 6.0, 8.0]
     assert np.all(robot.drive.stiffness[:3] == 0.0)
 
 
 def test_motors_without_clamped_controls_are_limited_by_their_force_only():
-    motors = (
-        '<actuator><motor joint="twist" gear="3" ctrlrange="-1 1"/><motor joint="slide" forcerange="-3 4"/></actuator>'
-    )
-    limits = artix.load_mjcf(mjcf(extra=motors, option='<option><flag clampctrl="disable"/></option>')).max_joint_force
+    motors = '<actuator><motor joint="twist" gear="3" ctrlrange="-1 1"/><motor joint="slide" forcerange="-3 4"/></actuator>'
+    limits = artix.load_mjcf(
+        mjcf(extra=motors, option='<option><flag clampctrl="disable"/></option>')
+    ).max_joint_force
     topology = artix.load_mjcf(mjcf()).topology
-    np.testing.assert_array_equal([limits[topology.dof_index(name)] for name in ("twist", "slide")], [np.inf, 4.0])
+    np.testing.assert_array_equal(
+        [limits[topology.dof_index(name)] for name in ("twist", "slide")], [np.inf, 4.0]
+    )
 
 
 @pytest.mark.parametrize("actuators", ['<position joint="twist"/>', '<motor joint="twist"/>'])
@@ -255,29 +300,51 @@ def test_motors_that_pull_harder_in_one_direction_are_reported(limit):
     ("motors", "unlimited"),
     [
         ('<motor joint="wrist" gear="0 0 -20" ctrlrange="-1 1"/>', [0, 1]),
-        ('<motor joint="wrist" gear="0 7" ctrlrange="-1 1"/><motor joint="wrist" gear="2" forcerange="-3 4"/>', [2]),
-        ('<motor joint="wrist" gear="0 7" ctrlrange="-1 1"/><motor joint="wrist" gear="0 7"/>', [0, 1, 2]),
+        (
+            '<motor joint="wrist" gear="0 7" ctrlrange="-1 1"/><motor joint="wrist" gear="2" forcerange="-3 4"/>',
+            [2],
+        ),
+        (
+            '<motor joint="wrist" gear="0 7" ctrlrange="-1 1"/><motor joint="wrist" gear="0 7"/>',
+            [0, 1, 2],
+        ),
     ],
 )
 def test_motors_on_a_ball_joint_limit_its_components(motors, unlimited, tmp_path):
     text = mjcf(extra=f"<actuator>{motors}</actuator>")
     model, robot = mujoco.MjModel.from_xml_string(text), artix.load_mjcf(text)
-    data, limits = mujoco.MjData(model), np.array(robot.max_joint_force[robot.topology.dofs("wrist")])
+    data, limits = (
+        mujoco.MjData(model),
+        np.array(robot.max_joint_force[robot.topology.dofs("wrist")]),
+    )
     data.ctrl[:] = 1e3
     mujoco.mj_forward(model, data)
     np.testing.assert_array_equal(np.flatnonzero(limits == np.inf), unlimited)
     limited = np.setdiff1d(np.arange(3), unlimited)
-    np.testing.assert_allclose(limits[limited], np.abs(data.joint("wrist").qfrc_actuator[limited]), rtol=1e-12)
+    np.testing.assert_allclose(
+        limits[limited], np.abs(data.joint("wrist").qfrc_actuator[limited]), rtol=1e-12
+    )
     artix.save(robot, tmp_path / "again.xml")
-    np.testing.assert_array_equal(artix.load(tmp_path / "again.xml").max_joint_force, robot.max_joint_force)
+    np.testing.assert_array_equal(
+        artix.load(tmp_path / "again.xml").max_joint_force, robot.max_joint_force
+    )
 
 
 @pytest.mark.parametrize(
     ("motor", "message"),
     [
-        ('<motor joint="root" gear="1 0 0 0 0 0" ctrlrange="-1 1"/>', "a motor on a free joint is not read"),
-        ('<motor joint="wrist" gear="1 2 0" ctrlrange="-1 1"/>', "not one of a component of the ball joint's torque"),
-        ('<motor jointinparent="wrist" gear="1" forcerange="-1 1"/>', "not one of a component of the ball joint"),
+        (
+            '<motor joint="root" gear="1 0 0 0 0 0" ctrlrange="-1 1"/>',
+            "a motor on a free joint is not read",
+        ),
+        (
+            '<motor joint="wrist" gear="1 2 0" ctrlrange="-1 1"/>',
+            "not one of a component of the ball joint's torque",
+        ),
+        (
+            '<motor jointinparent="wrist" gear="1" forcerange="-1 1"/>',
+            "not one of a component of the ball joint",
+        ),
     ],
 )
 def test_motors_whose_limit_is_not_read_are_reported(motor, message):
@@ -303,7 +370,9 @@ def test_springs_of_ball_joints_are_reported_as_they_pull_differently(tmp_path):
     mujoco.mj_forward(model, data)
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
     torque = artix.vector_field(0.0, state, (robot, None)).joint_velocity[0]
-    np.testing.assert_allclose([data.qacc[0], torque], [-2 * angle, -4 * np.sin(angle / 2)], rtol=1e-6)
+    np.testing.assert_allclose(
+        [data.qacc[0], torque], [-2 * angle, -4 * np.sin(angle / 2)], rtol=1e-6
+    )
     issues = [*artix.check_mjcf(text), *artix.save(robot, tmp_path / "again.xml")]
     assert sum("2 sin(a/2)" in issue.message for issue in issues) == 2
 
@@ -328,12 +397,19 @@ def test_tendons_have_the_lengths_of_mujoco():
 
     poses = artix.frame_pose(robot, state)
     links = np.array([link for one in topology.spatial_tendons for link in one.links])
-    points = [matrix_from_pose(poses[k])[:3] @ [*at, 1.0] for k, at in zip(links, spatial.position, strict=True)]
-    np.testing.assert_allclose(np.linalg.norm(points[0] - points[1]), data.ten_length[1], rtol=1e-12)
+    points = [
+        matrix_from_pose(poses[k])[:3] @ [*at, 1.0]
+        for k, at in zip(links, spatial.position, strict=True)
+    ]
+    np.testing.assert_allclose(
+        np.linalg.norm(points[0] - points[1]), data.ten_length[1], rtol=1e-12
+    )
     np.testing.assert_allclose(spatial.rest_length[1], model.tendon_lengthspring[1, 0], rtol=1e-12)
     assert (spatial.stiffness[1], spatial.limit_stiffness[1]) == (0.0, 25.0)
     np.testing.assert_allclose([spatial.lower_limit[3], spatial.upper_limit[3]], [0.1, 0.4])
-    assert refusals(merged) != []  # without merging, a rigid body is between the joints of the cable
+    assert (
+        refusals(merged) != []
+    )  # without merging, a rigid body is between the joints of the cable
 
 
 HAND = """<body name="palm" pos="0 0 1"><freejoint/><geom type="box" size="0.1 0.2 0.05" mass="2"/>
@@ -348,7 +424,9 @@ GAINS = 'stiffness="40" damping="3"'
 
 
 def joints(*coefficients: tuple[str, float], springlength: str = "0.1") -> str:
-    wraps = "".join(f'<joint joint="{joint}" coef="{coefficient}"/>' for joint, coefficient in coefficients)
+    wraps = "".join(
+        f'<joint joint="{joint}" coef="{coefficient}"/>' for joint, coefficient in coefficients
+    )
     return f'<fixed name="t" {GAINS} springlength="{springlength}">{wraps}</fixed>'
 
 
@@ -372,7 +450,9 @@ def sites(names: str, springlength: str = "0.1") -> str:
 )
 def test_accelerations_with_tendons_are_those_of_mujoco(tendon, by_physx, tmp_path):
     """Where PhysX's law differs from MuJoCo's, a warning says which law to simulate with."""
-    text = mjcf(HAND.replace("<geom", '<geom contype="0" conaffinity="0"'), f"<tendon>{tendon}</tendon>")
+    text = mjcf(
+        HAND.replace("<geom", '<geom contype="0" conaffinity="0"'), f"<tendon>{tendon}</tendon>"
+    )
     robot = artix.load_mjcf(text)
     assert any("virtual_work" in issue.fix for issue in artix.check_mjcf(text)) != by_physx
     artix.save(robot, tmp_path / "again.xml")
@@ -390,7 +470,7 @@ def test_accelerations_with_tendons_are_those_of_mujoco(tendon, by_physx, tmp_pa
             np.testing.assert_allclose(rate.joint_velocity, data.qacc[order], rtol=1e-9, atol=1e-9)
 
 
-# --- equalities ---------------------------------------------------------------------------------------------------
+# --- equalities ---------------------------------------------------------------------------------
 
 
 CABLE = """<tendon><fixed name="cable"><joint joint="slide" coef="2"/><joint joint="shoulder" coef="-3"/></fixed></tendon>
@@ -400,7 +480,10 @@ CABLE = """<tendon><fixed name="cable"><joint joint="slide" coef="2"/><joint joi
 @pytest.mark.parametrize(
     ("equality", "factor"),
     [
-        ('<equality><joint joint1="slide" joint2="shoulder" polycoef="0.3 -0.7 0 0 0"/></equality>', 1.0),
+        (
+            '<equality><joint joint1="slide" joint2="shoulder" polycoef="0.3 -0.7 0 0 0"/></equality>',
+            1.0,
+        ),
         (CABLE, 2.0),
     ],
 )
@@ -433,7 +516,11 @@ def test_connect_and_weld_are_loop_joints(equality, kind):
     model, data = compiled(text)
     robot = artix.load_mjcf(text, merge_fixed_joints=True)
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
-    poses, [joint], numbers = artix.frame_pose(robot, state), robot.topology.loop_joints, robot.loop_joints
+    poses, [joint], numbers = (
+        artix.frame_pose(robot, state),
+        robot.topology.loop_joints,
+        robot.loop_joints,
+    )
     assert joint.type is kind
     frame_a = matrix_from_pose(numbers.pose_a[0])
     frame_a = frame_a if joint.link_a < 0 else matrix_from_pose(poses[joint.link_a]) @ frame_a
@@ -445,10 +532,12 @@ def test_connect_and_weld_are_loop_joints(equality, kind):
         # MuJoCo's angular residual is the vector part of the relative quaternion.
         turn = frame_a[:3, :3].T @ frame_b[:3, :3]
         half_angle = 0.5 * np.arccos(np.clip(0.5 * (np.trace(turn) - 1.0), -1.0, 1.0))
-        np.testing.assert_allclose(np.sin(half_angle), np.linalg.norm(data.efc_pos[rows[3:6]]), rtol=1e-9)
+        np.testing.assert_allclose(
+            np.sin(half_angle), np.linalg.norm(data.efc_pos[rows[3:6]]), rtol=1e-9
+        )
 
 
-# --- several articulations ----------------------------------------------------------------------------------------
+# --- several articulations ----------------------------------------------------------------------
 
 WORLD = mjcf(
     free()
@@ -517,9 +606,13 @@ def test_couplings_across_articulations_are_refused_once(coupling, kind):
                 artix.load_mjcf(text, body=root, strict=True)
 
 
-@pytest.mark.parametrize("ends", ['body1="world" body2="cube"', 'body1="cube" body2="world"', 'body1="cube"'])
+@pytest.mark.parametrize(
+    "ends", ['body1="world" body2="cube"', 'body1="cube" body2="world"', 'body1="cube"']
+)
 def test_a_coupling_to_the_world_belongs_to_what_it_holds(ends):
-    text = WORLD.replace("</worldbody>", f'</worldbody><equality><connect {ends} anchor="0 0 0"/></equality>')
+    text = WORLD.replace(
+        "</worldbody>", f'</worldbody><equality><connect {ends} anchor="0 0 0"/></equality>'
+    )
     loops = {name: len(robot.topology.loop_joints) for name, robot in load_mjcf_all(text).items()}
     assert loops == {"world": 0, "base": 0, "cube": 1}
 
@@ -527,22 +620,38 @@ def test_a_coupling_to_the_world_belongs_to_what_it_holds(ends):
 MODEL = mujoco.MjModel.from_xml_string(mjcf())
 PID = '<config key="kp" value="40"/><config key="kd" value="2"/>'
 
-# --- refusals -----------------------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
         (mjcf(option='<option density="1000"/>'), "fluid", "no fluid forces"),
-        (mjcf(BODIES.replace('name="wrist"', 'name="wrist" range="0 30"')), "limit", "angle of a ball joint"),
-        (mjcf(free().replace("<freejoint", '<joint type="free" damping="1"')), "free_joint", "its damping"),
+        (
+            mjcf(BODIES.replace('name="wrist"', 'name="wrist" range="0 30"')),
+            "limit",
+            "angle of a ball joint",
+        ),
+        (
+            mjcf(free().replace("<freejoint", '<joint type="free" damping="1"')),
+            "free_joint",
+            "its damping",
+        ),
         (
             mjcf(BODIES.replace('name="shoulder"', 'name="shoulder" stiffness="-1"')),
             "spring",
             "its stiffness is negative",
         ),
-        (mjcf(extra='<actuator><intvelocity joint="twist" actrange="-1 1"/></actuator>'), "actuator", "integrator"),
-        (mjcf(extra='<actuator><muscle joint="twist" lengthrange="0 1"/></actuator>'), "actuator", "muscle"),
+        (
+            mjcf(extra='<actuator><intvelocity joint="twist" actrange="-1 1"/></actuator>'),
+            "actuator",
+            "integrator",
+        ),
+        (
+            mjcf(extra='<actuator><muscle joint="twist" lengthrange="0 1"/></actuator>'),
+            "actuator",
+            "muscle",
+        ),
         (
             mjcf(extra='<actuator><position joint="twist"/><position joint="twist"/></actuator>'),
             "actuator",
@@ -554,7 +663,9 @@ PID = '<config key="kp" value="40"/><config key="kd" value="2"/>'
             "forcerange is not symmetric",
         ),
         (
-            mjcf(extra='<equality><joint joint1="slide" joint2="twist" polycoef="0 0 1 0 0"/></equality>'),
+            mjcf(
+                extra='<equality><joint joint1="slide" joint2="twist" polycoef="0 0 1 0 0"/></equality>'
+            ),
             "equality",
             "not linear",
         ),
@@ -562,7 +673,9 @@ PID = '<config key="kp" value="40"/><config key="kd" value="2"/>'
             mjcf(extra='<actuator><motor joint="twist" damping="0 1"/></actuator>'),
             "actuator",
             "an actuator with dampingpoly",
-            marks=pytest.mark.skipif(not hasattr(MODEL, "actuator_dampingpoly"), reason="a later MuJoCo has it"),
+            marks=pytest.mark.skipif(
+                not hasattr(MODEL, "actuator_dampingpoly"), reason="a later MuJoCo has it"
+            ),
         ),
         (
             mjcf(
@@ -596,13 +709,30 @@ def test_what_cannot_be_carried_over_is_refused_or_left_out(text, kind, message)
     [
         ("<mujoco>\n<worldbody>\n<body>\n</mujoco>", ":4: error: XML: not well-formed"),
         ("<robot/>", "read it with load_urdf"),
-        ("<mujoco>\n<worldbody>\n<geom sise='1'/></worldbody></mujoco>", ":3: error: <mujoco>: MuJoCo's compiler"),
-        ("\n\ufeff\n<?xml version='1.0'?>\n<mujoco>\n<geom/></mujoco>", ":5: error: <mujoco>: MuJoCo's compiler"),
+        (
+            "<mujoco>\n<worldbody>\n<geom sise='1'/></worldbody></mujoco>",
+            ":3: error: <mujoco>: MuJoCo's compiler",
+        ),
+        (
+            "\n\ufeff\n<?xml version='1.0'?>\n<mujoco>\n<geom/></mujoco>",
+            ":5: error: <mujoco>: MuJoCo's compiler",
+        ),
         (mjcf("<body><joint/></body>"), "mass and inertia of moving bodies"),
-        (mjcf(BODIES.replace('pos="0 0 -0.3"', 'pos="nan 0 0"')), '<body name="upper">: body_pos is not finite'),
+        (
+            mjcf(BODIES.replace('pos="0 0 -0.3"', 'pos="nan 0 0"')),
+            '<body name="upper">: body_pos is not finite',
+        ),
         (mjcf(option='<option gravity="inf 0 0"/>'), "gravity is not finite"),
-        (mjcf(extra='<custom><numeric name="n" size="2000000000"/></custom>'), "would take much memory"),
-        (mjcf('<replicate count="9999"><replicate count="9999"><geom size="1"/></replicate></replicate>'), "copies"),
+        (
+            mjcf(extra='<custom><numeric name="n" size="2000000000"/></custom>'),
+            "would take much memory",
+        ),
+        (
+            mjcf(
+                '<replicate count="9999"><replicate count="9999"><geom size="1"/></replicate></replicate>'
+            ),
+            "copies",
+        ),
         ('<!DOCTYPE a [<!ENTITY b "c">]><mujoco/>', "document type declarations"),
     ],
 )
@@ -615,18 +745,25 @@ def test_broken_models_are_refused_with_their_place(text, message):
 
 def test_an_issue_names_the_included_file_and_line(tmp_path):
     (tmp_path / "joints.xml").write_text(
-        "<mujoco>\n<actuator>\n<muscle name='m' joint='twist' lengthrange='0 1'/>\n</actuator>\n</mujoco>",
+        "<mujoco>\n<actuator>\n<muscle name='m' joint='twist' lengthrange='0 "
+        "1'/>\n</actuator>\n</mujoco>",
         encoding="utf-8",
     )
     path = tmp_path / "robot.xml"
     path.write_text(mjcf(extra='<include file="joints.xml"/>'), encoding="utf-8")
     [issue] = [issue for issue in artix.check_mjcf(path, strict=True) if issue.severity == "error"]
-    assert (issue.file, issue.line, issue.element) == (str(tmp_path / "joints.xml"), 3, '<muscle name="m">')
+    assert (issue.file, issue.line, issue.element) == (
+        str(tmp_path / "joints.xml"),
+        3,
+        '<muscle name="m">',
+    )
     assert artix.load(path, skip="actuator").topology.num_dofs == 6
 
 
 def test_keyframes_and_mocap_bodies_are_reported():
-    text = mjcf(BODIES + '<body name="hand" mocap="true"/>', '<keyframe><key name="home"/></keyframe>')
+    text = mjcf(
+        BODIES + '<body name="hand" mocap="true"/>', '<keyframe><key name="home"/></keyframe>'
+    )
     messages = [issue.message for issue in artix.check_mjcf(text)]
     assert any("keyframes are states" in message for message in messages)
     assert any("mocap" in message for message in messages)
@@ -637,7 +774,9 @@ def test_keyframes_and_mocap_bodies_are_reported():
 
 
 def test_unnamed_elements_get_names():
-    text = mjcf('<body><joint/><joint axis="0 1 0"/><geom size="1"/><body><geom size="1"/></body></body>')
+    text = mjcf(
+        '<body><joint/><joint axis="0 1 0"/><geom size="1"/><body><geom size="1"/></body></body>'
+    )
     topology = artix.load_mjcf(text).topology
     assert topology.link_names == ("world", "body1:body1_joint", "body1", "body2")
     assert topology.joint_names == ("body1_joint", "body1_joint_2", "body2_joint")
@@ -653,7 +792,9 @@ def test_a_disabled_solver_of_constraints_has_no_limits_equalities_and_friction(
     extra = '<equality><joint joint1="slide" joint2="twist"/></equality>'
     text = mjcf(extra=extra, option='<option><flag constraint="disable"/></option>')
     robot, kept = artix.load_mjcf(text), artix.load_mjcf(mjcf(extra=extra))
-    assert np.all(robot.joint_upper_limit == np.inf) and not np.all(kept.joint_upper_limit == np.inf)
+    assert np.all(robot.joint_upper_limit == np.inf) and not np.all(
+        kept.joint_upper_limit == np.inf
+    )
     assert not np.any(robot.friction.static) and np.any(kept.friction.static)
     assert (robot.topology.mimic_dofs, len(kept.topology.mimic_dofs)) == ((), 1)
     assert sum("disables contacts" in issue.message for issue in artix.check_mjcf(text)) == 1
@@ -680,7 +821,10 @@ def test_what_is_switched_off_or_counted_elsewhere_is_reported():
     messages = [issue.message for issue in artix.check_mjcf(text)]
     (issue,) = (issue for issue in artix.check_mjcf(text) if "it is disabled" in issue.message)
     assert issue.element == "2 <actuator> elements (number 0, number 1)"
-    assert sum("counts its gravity compensation as actuator effort" in message for message in messages) == 1
+    assert (
+        sum("counts its gravity compensation as actuator effort" in message for message in messages)
+        == 1
+    )
     robot = artix.load_mjcf(text)
     assert robot.drive.stiffness[robot.topology.dof_index("slide")] == 0.0
 
@@ -693,7 +837,9 @@ def test_links_with_other_gravity_are_not_merged_through_one_without_mass() -> N
     for merge in (False, True):
         robot = artix.load_mjcf(text, merge_fixed_joints=merge)
         state = artix.neutral_state(robot).replace(joint_position=jnp.array([0.5]))
-        np.testing.assert_allclose(artix.gravity_compensation(robot, state), 9.81 * np.sin(0.5), rtol=1e-5)
+        np.testing.assert_allclose(
+            artix.gravity_compensation(robot, state), 9.81 * np.sin(0.5), rtol=1e-5
+        )
 
 
 def test_dampers_beside_a_servo_pull_as_in_mujoco() -> None:
@@ -706,5 +852,7 @@ def test_dampers_beside_a_servo_pull_as_in_mujoco() -> None:
     data.qpos[0], data.qvel[0] = 0.2, 0.3
     mujoco.mj_forward(model, data)
     drive = robot.drive
-    force = drive.stiffness * (drive.target_position - 0.2) + drive.damping * (drive.target_velocity - 0.3)
+    force = drive.stiffness * (drive.target_position - 0.2) + drive.damping * (
+        drive.target_velocity - 0.3
+    )
     np.testing.assert_allclose(force, data.qfrc_actuator, rtol=1e-6)

@@ -15,7 +15,13 @@ import artix
 from artix import DescriptionWarning, Fleet
 from artix.io.mjcf.reader import load_mjcf_all
 from artix.io.mjcf.source import SKIPPABLE, MjcfNames
-from tests.support.mujoco_oracle import SITE_PACKAGES, Entries, mujoco, quantities, random_coordinates
+from tests.support.mujoco_oracle import (
+    SITE_PACKAGES,
+    Entries,
+    mujoco,
+    quantities,
+    random_coordinates,
+)
 
 FOLDERS = {
     "gymnasium": "gymnasium/envs/mujoco/assets",
@@ -27,7 +33,11 @@ NUM_STATES = 20
 
 def files(package: str) -> dict[str, Path]:
     root = SITE_PACKAGES / FOLDERS[package]
-    return {str(path.relative_to(root)): path for path in sorted(root.rglob("*.xml")) if path.parent.name != "common"}
+    return {
+        str(path.relative_to(root)): path
+        for path in sorted(root.rglob("*.xml"))
+        if path.parent.name != "common"
+    }
 
 
 def evaluate(articulation, state):
@@ -74,12 +84,17 @@ def check(models: dict[str, Path]) -> None:
 
 
 def without_couplings(articulation):
-    """The articulation without tendons and loop joints, on which none of the quantities here depends."""
-    bare = dataclasses.replace(articulation.topology, fixed_tendons=(), spatial_tendons=(), loop_joints=())
+    """The articulation without tendons and loop joints, on which none of the quantities here
+    depends."""
+    bare = dataclasses.replace(
+        articulation.topology, fixed_tendons=(), spatial_tendons=(), loop_joints=()
+    )
     empty = artix.ArticulationBuilder()
     empty.add_link(mass=1.0)
     nothing = empty.build(articulation.dtype)
-    groups = {name: getattr(nothing, name) for name in ("fixed_tendons", "spatial_tendons", "loop_joints")}
+    groups = {
+        name: getattr(nothing, name) for name in ("fixed_tendons", "spatial_tendons", "loop_joints")
+    }
     return articulation.replace(topology=bare, **groups)
 
 
@@ -102,7 +117,9 @@ def test_models_of_gymnasium():
 
 @pytest.mark.exhaustive
 def test_models_of_dm_control():
-    pytest.importorskip("dm_control", reason="dm_control is not installed (it has no wheels for Python 3.13)")
+    pytest.importorskip(
+        "dm_control", reason="dm_control is not installed (it has no wheels for Python 3.13)"
+    )
     models = files("dm_control")
     assert len(models) == 19
     check(models)
@@ -112,7 +129,13 @@ def test_models_of_dm_control():
 def test_models_of_mjx():
     models = files("mjx")
     assert UNCOMPILED | TENDON_ARMATURE | set(CROWDS) <= set(models)
-    check({name: path for name, path in models.items() if name not in {*UNCOMPILED, *TENDON_ARMATURE, *CROWDS}})
+    check(
+        {
+            name: path
+            for name, path in models.items()
+            if name not in {*UNCOMPILED, *TENDON_ARMATURE, *CROWDS}
+        }
+    )
 
 
 @pytest.mark.slow
@@ -122,7 +145,13 @@ def test_models_of_mjlab():
     if package is None or package.origin is None:
         pytest.skip("mjlab (pip install --no-deps mjlab) is not installed")
     root = Path(package.origin).parent
-    check({str(path.relative_to(root)): path for path in sorted(root.rglob("*.xml")) if path.name != "scene.xml"})
+    check(
+        {
+            str(path.relative_to(root)): path
+            for path in sorted(root.rglob("*.xml"))
+            if path.name != "scene.xml"
+        }
+    )
 
 
 @pytest.mark.slow
@@ -140,7 +169,11 @@ def test_what_strict_refuses_without_skip():
     for package, refused in expected.items():
         for name, path in files(package).items():
             assert not any(issue.severity == "error" for issue in artix.check_mjcf(path))
-            errors = [issue for issue in artix.check_mjcf(path, strict=True) if issue.severity == "error"]
-            kinds = {kind for issue in errors for kind in SKIPPABLE if f"skip=({kind!r},)" in issue.fix}
+            errors = [
+                issue for issue in artix.check_mjcf(path, strict=True) if issue.severity == "error"
+            ]
+            kinds = {
+                kind for issue in errors for kind in SKIPPABLE if f"skip=({kind!r},)" in issue.fix
+            }
             assert kinds == refused.get(name, set()), name
             assert bool(errors) == bool(kinds)

@@ -1,4 +1,5 @@
-"""What the files of others have: contact parameters, elements that several readers refuse, and what is said of them."""
+"""What the files of others have: contact parameters, elements that several readers refuse, and what
+is said of them."""
 
 from __future__ import annotations
 
@@ -38,20 +39,30 @@ def count(messages: list[str], words: str) -> int:
     return sum(words in message for message in messages)
 
 
-# --- contact ----------------------------------------------------------------------------------------------------------
+# --- contact ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("floor", "box", "extra", "friction"),
     [
         ('friction="0.3" priority="1"', 'friction="0.8"', "", 0.3),
-        ('friction="0.6" priority="1"', 'friction="0.8" condim="6"', "", 0.6),  # As in a scene of Playground's Go1.
+        (
+            'friction="0.6" priority="1"',
+            'friction="0.8" condim="6"',
+            "",
+            0.6,
+        ),  # As in a scene of Playground's Go1.
         ('friction="0.9"', 'friction="0.2" priority="1"', "", 0.2),
         ('friction="0.9" priority="2"', 'friction="0.2" priority="2"', "", 0.9),
         ('friction="0.4" condim="1"', 'friction="0.4" condim="1"', "", 0.0),
         ('friction="0.4" condim="1"', 'friction="0.5"', "", 0.5),
         ('friction="0.4" condim="1" priority="1"', 'friction="0.5" condim="3"', "", 0.0),
-        ("", "", '<contact><pair geom1="box" geom2="floor" friction="0.4" condim="1"/></contact>', 0.0),
+        (
+            "",
+            "",
+            '<contact><pair geom1="box" geom2="floor" friction="0.4" condim="1"/></contact>',
+            0.0,
+        ),
         (
             "",
             "",
@@ -80,10 +91,15 @@ def test_a_box_slides_by_the_friction_of_a_floor_with_priority():
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
     data.qvel[0] = 2.0
-    robot, ground = artix.load_mjcf(text, dtype="float64"), artix.load_world(text, dtype="float64")[0].ground
+    robot, ground = (
+        artix.load_mjcf(text, dtype="float64"),
+        artix.load_world(text, dtype="float64")[0].ground,
+    )
     state = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
     mujoco.mj_step(model, data, 200)
-    speed = artix.rollout(artix.Scene(robot, ground=ground), state, None, 0.002, num_steps=100).root_velocity[-1, 0]
+    speed = artix.rollout(
+        artix.Scene(robot, ground=ground), state, None, 0.002, num_steps=100
+    ).root_velocity[-1, 0]
     np.testing.assert_allclose(speed, 2.0 - 0.3 * 9.81 * 0.2, atol=1e-9)
     np.testing.assert_allclose(speed, data.qvel[0], atol=5e-3)
 
@@ -117,11 +133,17 @@ GRIPPED = """<mujoco><worldbody><geom name="floor" type="plane" size="0 0 1"/>
     [
         ("", '<exclude body1="world" body2="finger"/>', True),
         ('contype="0" conaffinity="0"', '<pair geom1="tip" geom2="side"/>', True),
-        ("", '<exclude body1="world" body2="finger"/><exclude body1="cube" body2="finger"/>', False),
+        (
+            "",
+            '<exclude body1="world" body2="finger"/><exclude body1="cube" body2="finger"/>',
+            False,
+        ),
         ('contype="0" conaffinity="0"', "", False),
     ],
 )
-def test_a_body_that_the_ground_does_not_touch_touches_others_as_in_mujoco(finger, contact, touches_cube):
+def test_a_body_that_the_ground_does_not_touch_touches_others_as_in_mujoco(
+    finger, contact, touches_cube
+):
     text = GRIPPED.format(finger=finger, contact=contact)
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
@@ -129,11 +151,16 @@ def test_a_body_that_the_ground_does_not_touch_touches_others_as_in_mujoco(finge
     mujoco.mj_forward(model, data)
     tip, side, floor = (model.geom(name).id for name in ("tip", "side", "floor"))
     touching = {tuple(sorted(map(int, one.geom))) for one in data.contact}
-    assert (tuple(sorted((tip, side))) in touching, tuple(sorted((tip, floor))) in touching) == (touches_cube, False)
+    assert (tuple(sorted((tip, side))) in touching, tuple(sorted((tip, floor))) in touching) == (
+        touches_cube,
+        False,
+    )
     robots = load_mjcf_all(text)
     assert [shape.name for shape in robots["cube"].topology.geometries] == ["side"]
     shapes = robots["world"].topology.geometries
-    assert [(shape.name, shape.sensor) for shape in shapes] == ([("tip", True)] if touches_cube else [])
+    assert [(shape.name, shape.sensor) for shape in shapes] == (
+        [("tip", True)] if touches_cube else []
+    )
     scene, state = artix.load_world(text)
     assert scene.pairs == ((("world/tip", "cube/side"),) if touches_cube else ())
     if touches_cube:  # Without its shape, or its contact with the cube, the finger falls by 5 mm.
@@ -146,7 +173,9 @@ def test_priorities_are_said_where_another_ground_would_ignore_them():
     floor = SLIDER.format(floor='friction="0.3" priority="1"', box="", extra="")
     assert count(said(floor), "friction_combination='ground'") == 1
     foot = SLIDER.format(floor='contype="0" conaffinity="0"', box='priority="1"', extra="")
-    foot = foot.replace('<geom name="floor" type="plane" size="0 0 1" contype="0" conaffinity="0"/>', "")
+    foot = foot.replace(
+        '<geom name="floor" type="plane" size="0 0 1" contype="0" conaffinity="0"/>', ""
+    )
     assert count(said(foot), "friction_combination='robot'") == 1
     assert count(said(SLIDER.format(floor="", box="", extra="")), "friction_combination") == 0
 
@@ -170,10 +199,13 @@ def test_feet_whose_meshes_are_left_out_are_named():
     assert "touch nothing without them: foot; only these keep shapes: hips" in message
     assert "meshes='hull'" in message
     assert count(said(text, meshes="hull"), "touch nothing without them") == 0
-    assert {shape.link for shape in artix.load_mjcf(text, meshes="hull").topology.geometries} == {0, 1}
+    assert {shape.link for shape in artix.load_mjcf(text, meshes="hull").topology.geometries} == {
+        0,
+        1,
+    }
 
 
-# --- elements ---------------------------------------------------------------------------------------------------------
+# --- elements -----------------------------------------------------------------------------------
 
 
 def test_a_free_joint_that_inherits_damping_is_loaded():
@@ -184,7 +216,9 @@ def test_a_free_joint_that_inherits_damping_is_loaded():
     for field in ("armature", "damping", "frictionloss"):
         assert count(messages, f'<joint name="root">: left out: its {field}') == 1
     robot = artix.load_mjcf(text)
-    np.testing.assert_allclose([robot.armature[0], robot.friction.viscous[0]], [0.1, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        [robot.armature[0], robot.friction.viscous[0]], [0.1, 1.0], rtol=1e-6
+    )
     with pytest.raises(DescriptionError, match="a free root has none"):
         artix.load_mjcf(text, strict=True)
     with pytest.warns(DescriptionWarning, match="a free root has none"):
@@ -215,7 +249,10 @@ def test_a_limited_tendon_gives_way_as_in_mujoco(law):
     tendons = artix.load_mjcf(text, dtype="float64").fixed_tendons
     length = 2.0 * data.qpos[0]
     beyond = float(length - tendons.lower_limit[0])
-    pull = tendons.stiffness[0] * (length - tendons.rest_length[0]) + tendons.limit_stiffness[0] * beyond
+    pull = (
+        tendons.stiffness[0] * (length - tendons.rest_length[0])
+        + tendons.limit_stiffness[0] * beyond
+    )
     np.testing.assert_allclose(-2.0 * pull, 30 * 9.81, rtol=1e-5)
     assert -2e-2 < beyond < -1e-4
 
@@ -233,7 +270,9 @@ def test_a_hamstring_as_in_the_humanoid_of_mujoco_is_read():
     <tendon><fixed name="hamstring" limited="true" range="-0.3 2"><joint joint="hip" coef="0.5"/>
     <joint joint="knee" coef="-0.5"/></fixed></tendon></mujoco>"""
     tendons = artix.load_mjcf(text).fixed_tendons
-    np.testing.assert_allclose([tendons.lower_limit[0], tendons.upper_limit[0]], [-0.3, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(
+        [tendons.lower_limit[0], tendons.upper_limit[0]], [-0.3, 2.0], rtol=1e-6
+    )
     assert tendons.stiffness[0] == 0.0 and tendons.limit_stiffness[0] > 1e3
 
 
@@ -244,7 +283,9 @@ def test_a_pair_of_links_given_twice_touches_once():
     </contact></mujoco>"""
     ((first, second),) = artix.load_mjcf(text).topology.geometry_pairs
     assert {first, second} == {"a", "c"}
-    assert count(said(text), "the friction of the <pair> of 'a' and 'c', 0.75, is not the larger") == 1
+    assert (
+        count(said(text), "the friction of the <pair> of 'a' and 'c', 0.75, is not the larger") == 1
+    )
 
 
 HELD = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" ref="10"/>
@@ -265,8 +306,14 @@ def test_an_equality_that_holds_one_joint_is_a_pair_of_equal_limits(equality, tm
     data = mujoco.MjData(model)
     mujoco.mj_step(model, data, 2000)
     robot = artix.load_mjcf(text, dtype="float64")
-    assert robot.joint_lower_limit[0] == robot.joint_upper_limit[0] == pytest.approx(np.radians(10) - 0.3, abs=1e-12)
-    np.testing.assert_allclose(robot.joint_lower_limit[0], data.qpos[0], atol=2e-3)  # MuJoCo's equality is soft.
+    assert (
+        robot.joint_lower_limit[0]
+        == robot.joint_upper_limit[0]
+        == pytest.approx(np.radians(10) - 0.3, abs=1e-12)
+    )
+    np.testing.assert_allclose(
+        robot.joint_lower_limit[0], data.qpos[0], atol=2e-3
+    )  # MuJoCo's equality is soft.
     assert count(said(text), "holds one joint at a position") == 1
     artix.save(robot, tmp_path / "held.xml")
     again = artix.load_mjcf(tmp_path / "held.xml", dtype="float64")
@@ -279,7 +326,10 @@ def test_motors_that_are_left_out_are_said_once_a_kind():
     <joint joint="b" coef="1"/></fixed></tendon><actuator><motor name="grasp" tendon="t"/><motor name="pull" tendon="t"/>
     <motor name="thrust" site="s"/></actuator></mujoco>"""
     messages = said(text)
-    assert count(messages, "2 <motor> elements ('grasp', 'pull'): a motor on a tendon is not read") == 1
+    assert (
+        count(messages, "2 <motor> elements ('grasp', 'pull'): a motor on a tendon is not read")
+        == 1
+    )
     assert count(messages, '<motor name="thrust">: a motor on a site is not read') == 1
 
 
@@ -288,7 +338,10 @@ def test_joints_without_actuators_are_said_once():
     bare = "".join(body.format(k, "") for k in range(3))
     robot = f"<mujoco><worldbody>{bare}</worldbody>{{}}</mujoco>"
     (message,) = [one for one in said(robot.format("")) if "no actuator" in one]
-    assert "acts on its 3 joints: their drives have no gains, efforts are unlimited, armature is zero" in message
+    assert (
+        "acts on its 3 joints: their drives have no gains, efforts are unlimited, armature is zero"
+        in message
+    )
     assert count(said(robot.format('<actuator><motor joint="j1"/></actuator>')), "no actuator") == 0
     springs = robot.replace('name="j1"', 'name="j1" stiffness="3"')
     assert count(said(springs.format("")), "no actuator") == 0
@@ -322,7 +375,7 @@ def test_models_of_others_load_and_say_what_checking_says(folder):
         assert len(said(path)) <= 12, path.name
 
 
-# --- XML --------------------------------------------------------------------------------------------------------------
+# --- XML ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -352,7 +405,14 @@ def test_xml_that_only_lenient_parsers_accept_is_read(text, tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ['<mujoco a="1" a="2"/>', "<mujoco><a></mujoco>", "<mujoco a=1/>", "<mujoco><!-- ", '<mujoco a="b', "<a b='"],
+    [
+        '<mujoco a="1" a="2"/>',
+        "<mujoco><a></mujoco>",
+        "<mujoco a=1/>",
+        "<mujoco><!-- ",
+        '<mujoco a="b',
+        "<a b='",
+    ],
 )
 def test_xml_that_mujoco_refuses_is_refused(text):
     with pytest.raises(ValueError, match="XML"):
@@ -361,7 +421,7 @@ def test_xml_that_mujoco_refuses_is_refused(text):
         artix.load_mjcf(text)
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing ------------------------------------------------------------------------------------
 
 
 def build(base: dict, *links: dict, fixed_base: bool = True) -> artix.Articulation:
@@ -378,7 +438,9 @@ def hinge(parent: int, mass: float = 0.0, inertia: float = 0.0) -> dict:
 
 
 def welded(parent: int, mass: float = 0.0, inertia: float = 0.0) -> dict:
-    joint = artix.Joint.fixed(name=f"weld {mass} on {parent}", parent_pose=[0.02, 0.3, 0.1, 0, 0, 0, 1])
+    joint = artix.Joint.fixed(
+        name=f"weld {mass} on {parent}", parent_pose=[0.02, 0.3, 0.1, 0, 0, 0, 1]
+    )
     return {"parent": parent, "joint": joint, "mass": mass, "inertia": [inertia] * 3}
 
 
@@ -398,7 +460,9 @@ def test_links_with_the_mass_of_a_welded_child_are_written(links, tmp_path):
     data, mass = mujoco.MjData(model), np.zeros(1)
     mujoco.mj_forward(model, data)
     mujoco.mj_mulM(model, data, mass, np.ones(1))
-    np.testing.assert_allclose(artix.mass_matrix(robot, artix.neutral_state(robot))[0], mass, rtol=1e-6)
+    np.testing.assert_allclose(
+        artix.mass_matrix(robot, artix.neutral_state(robot))[0], mass, rtol=1e-6
+    )
 
 
 def test_a_floating_root_without_mass_is_refused_with_the_base_as_the_fix(tmp_path):
@@ -427,9 +491,14 @@ def test_numbers_are_the_shortest_that_read_back(suffix, tmp_path):
     text = path.read_text()
     assert '0.02"' in text and "0.0199" not in text and "000000" not in text
     again = artix.load(path, dtype="float32", **({"fixed_base": True} if suffix == ".urdf" else {}))
-    mass = [float(again.link_mass[again.topology.link_names.index(name)]) for name in robot.topology.link_names]
+    mass = [
+        float(again.link_mass[again.topology.link_names.index(name)])
+        for name in robot.topology.link_names
+    ]
     np.testing.assert_array_equal(np.array(mass, np.float32), robot.link_mass)
-    double = artix.load(path, dtype="float64", **({"fixed_base": True} if suffix == ".urdf" else {}))
+    double = artix.load(
+        path, dtype="float64", **({"fixed_base": True} if suffix == ".urdf" else {})
+    )
     artix.save(double.replace(link_mass=double.link_mass + 1e-12), path)
     assert "0.020000000001" in path.read_text()
 

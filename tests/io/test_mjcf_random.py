@@ -62,15 +62,24 @@ def of_one_topology(robot: artix.Articulation) -> artix.Articulation:
     empty.add_link(mass=1.0)
     nothing = empty.build(robot.dtype)
     groups = ("fixed_tendons", "spatial_tendons", "loop_joints", "mimic", "geometry")
-    names = ("fixed_tendons", "spatial_tendons", "loop_joints", "mimic_dofs", "geometries", "geometry_pairs")
+    names = (
+        "fixed_tendons",
+        "spatial_tendons",
+        "loop_joints",
+        "mimic_dofs",
+        "geometries",
+        "geometry_pairs",
+    )
     topology = dataclasses.replace(robot.topology, **dict.fromkeys(names, ()))
     return robot.replace(
-        topology=topology, **{name: jax.tree.map(np.asarray, getattr(nothing, name)) for name in groups}
+        topology=topology,
+        **{name: jax.tree.map(np.asarray, getattr(nothing, name)) for name in groups},
     )
 
 
 def test_dynamics_are_mujocos(cases):
-    """Mass matrix, bias force and poses, to 1e-10 of the largest entry; one program evaluates all models."""
+    """Mass matrix, bias force and poses, to 1e-10 of the largest entry; one program evaluates all
+    models."""
     robots = [of_one_topology(case.robot) for case in cases]
     stacked = artix.Fleet(robots).articulation  # They differ in what they have.
     states = jax.tree.map(lambda *leaves: np.stack(leaves), *(case.state for case in cases))
@@ -87,7 +96,10 @@ def test_dynamics_are_mujocos(cases):
             pose, other = poses[k, number], case.expected.poses[name]
             pose = np.concatenate([pose[:3], pose[3:] * np.sign(other[3:] @ pose[3:])])
             np.testing.assert_allclose(pose, other, atol=1e-12, err_msg=case.text)
-        for found, wanted in ((mass[k], case.expected.mass_matrix), (bias[k], case.expected.bias_force)):
+        for found, wanted in (
+            (mass[k], case.expected.mass_matrix),
+            (bias[k], case.expected.bias_force),
+        ):
             atol = 1e-10 * max(np.abs(wanted).max(), 1e-3)
             np.testing.assert_allclose(found, wanted, rtol=0, atol=atol, err_msg=case.text)
 
@@ -95,7 +107,9 @@ def test_dynamics_are_mujocos(cases):
 def joint_efforts(robot: artix.Articulation, state: artix.State) -> np.ndarray:
     """Efforts of drives, dampers and tendons within their limits, by virtual work, [n]."""
     q, qd, drive = state.joint_position, state.joint_velocity, robot.drive
-    effort = drive.stiffness * (drive.target_position - q) + drive.damping * (drive.target_velocity - qd)
+    effort = drive.stiffness * (drive.target_position - q) + drive.damping * (
+        drive.target_velocity - qd
+    )
     effort = np.clip(effort, -drive.max_force, drive.max_force) - robot.friction.viscous * qd
     tendons, at = robot.fixed_tendons, 0
     for k, tendon in enumerate(robot.topology.fixed_tendons):
@@ -118,7 +132,9 @@ def test_springs_dampers_servos_and_tendons_pull_as_in_mujoco(cases):
             first, number = case.model.jnt_dofadr[names.index(joint)], 3 if joint == BALL else 1
             wanted = force[first : first + number]
             dofs = case.robot.topology.dofs(joint)
-            np.testing.assert_allclose(found[dofs], wanted, rtol=1e-12, atol=1e-12, err_msg=f"{joint} of {case.text}")
+            np.testing.assert_allclose(
+                found[dofs], wanted, rtol=1e-12, atol=1e-12, err_msg=f"{joint} of {case.text}"
+            )
         combined += "combines its spring and its servo" in case.said
         beside += any(one.name.endswith("_spring") for one in case.robot.topology.fixed_tendons)
     assert min(combined, beside) > NUM_CASES // 20
@@ -132,7 +148,11 @@ def test_numbers_of_joints_are_those_of_the_compiled_model(cases):
             number, dof = names.index(joint), case.robot.topology.dof_index(joint)
             address = int(model.jnt_dofadr[number])
             assert robot.armature[dof] == model.dof_armature[address]
-            assert robot.friction.static[dof] == robot.friction.dynamic[dof] == model.dof_frictionloss[address]
+            assert (
+                robot.friction.static[dof]
+                == robot.friction.dynamic[dof]
+                == model.dof_frictionloss[address]
+            )
             motors = [
                 abs(model.actuator_gear[k, 0]) * 2.0
                 for k in range(model.nu)
@@ -148,7 +168,9 @@ def test_numbers_of_joints_are_those_of_the_compiled_model(cases):
                 assert limits == (-np.inf, np.inf)
         assert held[1] == sum(model.eq_obj2id[k] < 0 for k in range(model.neq))
         if model.ntendon and model.tendon_limited[0]:
-            (belt,) = (k for k, one in enumerate(robot.topology.fixed_tendons) if one.name == "belt")
+            (belt,) = (
+                k for k, one in enumerate(robot.topology.fixed_tendons) if one.name == "belt"
+            )
             bounds = (robot.fixed_tendons.lower_limit[belt], robot.fixed_tendons.upper_limit[belt])
             assert bounds == tuple(model.tendon_range[0])
 
@@ -157,29 +179,40 @@ def test_equalities_err_by_as_much_as_in_mujoco(cases):
     for case in cases:
         robot, q, residuals = case.robot, case.state.joint_position, list[float]()
         for k, (follower, reference) in enumerate(robot.topology.mimic_dofs):
-            residuals.append(q[follower] + robot.mimic.gear_ratio[k] * q[reference] + robot.mimic.offset[k])
+            residuals.append(
+                q[follower] + robot.mimic.gear_ratio[k] * q[reference] + robot.mimic.offset[k]
+            )
         rail = robot.topology.dof_index("rail")
         if robot.joint_lower_limit[rail] == robot.joint_upper_limit[rail]:
             residuals.append(q[rail] - robot.joint_lower_limit[rail])
         rows = case.data.efc_type == mujoco.mjtConstraint.mjCNSTR_EQUALITY
-        np.testing.assert_allclose(residuals, case.data.efc_pos[rows], atol=1e-12, err_msg=case.text)
+        np.testing.assert_allclose(
+            residuals, case.data.efc_pos[rows], atol=1e-12, err_msg=case.text
+        )
 
 
 def test_the_same_geoms_touch_the_ground_with_the_same_friction(cases):
-    """All of MuJoCo's contacts with the ground; margins are so wide that all that may touch does."""
+    """All of MuJoCo's contacts with the ground; margins are so wide that all that may touch
+    does."""
     inexact, combinations = 0, set[str]()
     for case in cases:
         model, robot, ground = case.model, case.robot, case.ground
-        planes = [k for k in range(model.ngeom) if model.geom_type[k] == mujoco.mjtGeom.mjGEOM_PLANE]
+        planes = [
+            k for k in range(model.ngeom) if model.geom_type[k] == mujoco.mjtGeom.mjGEOM_PLANE
+        ]
         shapes = {shape.name: k for k, shape in enumerate(robot.topology.geometries)}
         touching = {robot.topology.geometries[k].name for k in robot.topology.touching_geometries}
         frictions: dict[tuple[str, int], list[float]] = {}
         for contact in case.data.contact:
             surface, geom = sorted(contact.geom.tolist())
-            moves = model.body_weldid[model.geom_bodyid[geom]] != 0  # A <pair> may be of static geoms.
+            moves = (
+                model.body_weldid[model.geom_bodyid[geom]] != 0
+            )  # A <pair> may be of static geoms.
             if surface in planes and moves:
                 key = model.geom(geom).name, planes.index(surface)
-                frictions.setdefault(key, []).append(float(contact.friction[0]) if contact.dim > 1 else 0.0)
+                frictions.setdefault(key, []).append(
+                    float(contact.friction[0]) if contact.dim > 1 else 0.0
+                )
         assert touching == {name for name, _ in frictions}, case.text
         if "no rule" in case.said:
             inexact += 1
@@ -187,7 +220,9 @@ def test_the_same_geoms_touch_the_ground_with_the_same_friction(cases):
         combinations.add(ground.friction_combination)
         combine = COMBINATIONS[ground.friction_combination]
         for (name, surface), wanted in frictions.items():
-            found = combine(robot.geometry.friction[shapes[name]], ground.surfaces[surface].friction)
+            found = combine(
+                robot.geometry.friction[shapes[name]], ground.surfaces[surface].friction
+            )
             assert float(found) == pytest.approx(np.mean(wanted), abs=1e-12), case.text
     assert combinations == {"max", "robot", "ground"}
     assert inexact < NUM_CASES // 8

@@ -36,14 +36,17 @@ def test_disabled_links_have_no_pairs():
     text = f'<robot name="q"><disable_collisions link1="{feet[1]}" link2="{feet[0]}"/></robot>'
     every = artix.editing.possible_geometry_pairs(robot)
     kept = artix.load_srdf(robot, text).geometry_pairs
-    links = {shape.name: robot.topology.link_names[shape.link] for shape in robot.topology.geometries}
+    links = {
+        shape.name: robot.topology.link_names[shape.link] for shape in robot.topology.geometries
+    }
     assert {frozenset(map(links.get, pair)) for pair in {*every} - {*kept}} == {frozenset(feet[:2])}
     assert artix.select_geometry_pairs(robot, kept).topology.geometry_pairs == kept
 
 
 def test_mistakes_are_said():
     with pytest.warns(
-        artix.DescriptionWarning, match=r"<joint name=\"knee\">: left out: 'double_pendulum' has no joint"
+        artix.DescriptionWarning,
+        match=r"<joint name=\"knee\">: left out: 'double_pendulum' has no joint",
     ):
         artix.load_srdf(PENDULUM, SRDF.format(**NAMES | {"first": "knee"}))
     with pytest.warns(artix.DescriptionWarning, match=r"has no link 'sole'"):
@@ -63,7 +66,9 @@ def test_postures_are_those_of_pinocchio():
         warnings.simplefilter("ignore")
         robot = artix.load_urdf(folder / "robots/talos_reduced.urdf")
     found = artix.load_srdf(robot, folder / "srdf/talos.srdf").states["half_sitting"]
-    model = pin.buildModelFromUrdf(str(folder / "robots/talos_reduced.urdf"), pin.JointModelFreeFlyer())
+    model = pin.buildModelFromUrdf(
+        str(folder / "robots/talos_reduced.urdf"), pin.JointModelFreeFlyer()
+    )
     pin.loadReferenceConfigurations(model, str(folder / "srdf/talos.srdf"), False)
     q = model.referenceConfigurations["half_sitting"]
     np.testing.assert_allclose(found.root_pose, q[:7], atol=1e-6)
@@ -71,7 +76,9 @@ def test_postures_are_those_of_pinocchio():
     for name in list(map(str, model.names))[2:]:  # after the world and the floating root
         joint = model.joints[model.getJointId(name)]
         if joint.nq == 1:
-            np.testing.assert_allclose(found.joint_position[robot.topology.dofs(name)], q[joint.idx_q], atol=1e-6)
+            np.testing.assert_allclose(
+                found.joint_position[robot.topology.dofs(name)], q[joint.idx_q], atol=1e-6
+            )
             compared += abs(q[joint.idx_q]) > 0.1
     assert compared > 5
 
@@ -92,5 +99,7 @@ def test_an_arm_that_floats_is_said():
     with pytest.warns(artix.DescriptionWarning, match=words):
         assert not artix.load_urdf(chain(6)).topology.fixed_base
     for options in ({"fixed_base": True}, {"fixed_base": False}):
-        assert not [issue for issue in artix.io.check_urdf(chain(6), **options) if words in issue.message]
+        assert not [
+            issue for issue in artix.io.check_urdf(chain(6), **options) if words in issue.message
+        ]
     assert not [issue for issue in artix.io.check_urdf(chain(2)) if "floats" in issue.message]

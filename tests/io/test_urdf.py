@@ -72,10 +72,15 @@ def test_a_joint_without_axis_has_the_x_axis():
 @pytest.mark.parametrize("kind", ["continuous", "prismatic"])
 def test_any_axis_moves_the_child_along_or_about_it(kind, xyz):
     with jax.enable_x64(True):
-        articulation = load_urdf(two_links(f'<origin xyz="1 2 3" rpy="0.1 -0.2 0.3"/><axis xyz="{xyz}"/>{LIMIT}', kind))
+        articulation = load_urdf(
+            two_links(f'<origin xyz="1 2 3" rpy="0.1 -0.2 0.3"/><axis xyz="{xyz}"/>{LIMIT}', kind)
+        )
     axis = np.array(xyz.split(), float)
     axis /= np.linalg.norm(axis)
-    at_zero, moved = placements(articulation)["tip"], placements(articulation, {"hinge": 0.7})["tip"]
+    at_zero, moved = (
+        placements(articulation)["tip"],
+        placements(articulation, {"hinge": 0.7})["tip"],
+    )
     motion = np.linalg.inv(at_zero) @ moved
     if kind == "prismatic":
         expected_translation, expected_rotation = 0.7 * axis, np.eye(3)
@@ -94,16 +99,28 @@ def test_rpy_turns_about_fixed_axes_x_then_y_then_z():
     turn_x = np.array([[1, 0, 0], [0, cos(roll), -sin(roll)], [0, sin(roll), cos(roll)]])
     turn_y = np.array([[cos(pitch), 0, sin(pitch)], [0, 1, 0], [-sin(pitch), 0, cos(pitch)]])
     turn_z = np.array([[cos(yaw), -sin(yaw), 0], [sin(yaw), cos(yaw), 0], [0, 0, 1]])
-    np.testing.assert_allclose(placements(articulation)["tip"][:3, :3], turn_z @ turn_y @ turn_x, atol=1e-6)
+    np.testing.assert_allclose(
+        placements(articulation)["tip"][:3, :3], turn_z @ turn_y @ turn_x, atol=1e-6
+    )
 
 
 def test_limits_and_dynamics():
     dynamics = '<dynamics damping="0.5" friction="0.25"/>'
     articulation = load_urdf(two_links(LIMIT + dynamics))
-    names = ("joint_lower_limit", "joint_upper_limit", "max_joint_force", "max_joint_velocity", "armature")
+    names = (
+        "joint_lower_limit",
+        "joint_upper_limit",
+        "max_joint_force",
+        "max_joint_velocity",
+        "armature",
+    )
     assert [float(getattr(articulation, name)[0]) for name in names] == [-1, 2, 30, 4, 0]
     friction = articulation.friction
-    assert [float(x[0]) for x in (friction.static, friction.dynamic, friction.viscous)] == [0.25, 0.25, 0.5]
+    assert [float(x[0]) for x in (friction.static, friction.dynamic, friction.viscous)] == [
+        0.25,
+        0.25,
+        0.5,
+    ]
 
 
 def test_limits_that_are_not_given_are_infinite():
@@ -122,7 +139,9 @@ def test_a_rotated_inertial_keeps_its_own_axes():
     )
     articulation = load_urdf(f'<robot name="one"><link name="base">{inertial}</link></robot>')
     half = np.sqrt(0.5)
-    np.testing.assert_allclose(articulation.link_com_pose[0], [0.1, 0.2, 0.3, 0, 0, half, half], atol=1e-7)
+    np.testing.assert_allclose(
+        articulation.link_com_pose[0], [0.1, 0.2, 0.3, 0, 0, half, half], atol=1e-7
+    )
     given = [[0.1, 0.01, 0.02], [0.01, 0.2, 0.03], [0.02, 0.03, 0.25]]
     np.testing.assert_allclose(articulation.link_inertia[0], given, rtol=1e-6)
     _, _, turned = total_inertia(articulation)
@@ -138,7 +157,10 @@ def test_mimic_joints_follow_with_multiplier_and_offset():
     articulation = load_urdf(text)
     assert articulation.topology.mimic_dofs == ((1, 0),)
     # q_follower = -2 q_hinge + 0.5, written as q_follower + G q_hinge + offset = 0.
-    assert (float(articulation.mimic.gear_ratio[0]), float(articulation.mimic.offset[0])) == (2, -0.5)
+    assert (float(articulation.mimic.gear_ratio[0]), float(articulation.mimic.offset[0])) == (
+        2,
+        -0.5,
+    )
 
 
 def test_the_base_is_fixed_if_the_root_is_called_world():
@@ -161,7 +183,12 @@ def test_siblings_keep_the_order_of_their_joints_in_the_file():
         f'<joint name="to_{child}" type="fixed"><parent link="{parent}"/><child link="{child}"/></joint>'
         for parent, child in (("c", "d"), ("a", "c"), ("a", "b"))
     )
-    assert load_urdf(f'<robot name="r">{links}{joints}</robot>').topology.link_names == ("a", "c", "b", "d")
+    assert load_urdf(f'<robot name="r">{links}{joints}</robot>').topology.link_names == (
+        "a",
+        "c",
+        "b",
+        "d",
+    )
 
 
 def test_what_is_not_dynamics_is_ignored():
@@ -170,14 +197,18 @@ def test_what_is_not_dynamics_is_ignored():
         '<collision><geometry><mesh filename="package://nowhere/none.stl"/></geometry></collision>'
         '<collision><geometry><box size="1 1"/></geometry></collision>'
     )
-    text = two_links(LIMIT + '<safety_controller k_velocity="nan"/><calibration rising="x"/>').replace(
+    text = two_links(
+        LIMIT + '<safety_controller k_velocity="nan"/><calibration rising="x"/>'
+    ).replace(
         "</robot>", "<gazebo><plugin/></gazebo><transmission/><ros2_control/><material/></robot>"
     )
     text = text.replace('<link name="tip">', '<link name="tip">' + extras)
     issues = check_urdf(text)
     [controller] = [issue for issue in issues if "<safety_controller> in <joint>" in issue.message]
     box, meshes = (issue for issue in issues if issue is not controller)
-    assert meshes.message == "collision meshes are left out, and links touch nothing without them: tip"
+    assert (
+        meshes.message == "collision meshes are left out, and links touch nothing without them: tip"
+    )
     assert box.message == "left out: size='1 1' is malformed: found 2 numbers"
     assert {meshes.severity, box.severity} == {"warning"}
     assert float(load_urdf(text).link_mass.sum()) == 4
@@ -186,7 +217,10 @@ def test_what_is_not_dynamics_is_ignored():
 
 def test_a_path_may_be_a_string_or_a_path_and_names_the_file_in_messages(tmp_path):
     path = tmp_path / "two.urdf"
-    path.write_text('<?xml version="1.0" encoding="latin-1"?>\n' + two_links('<axis xyz="0 0"/>'), encoding="latin-1")
+    path.write_text(
+        '<?xml version="1.0" encoding="latin-1"?>\n' + two_links('<axis xyz="0 0"/>'),
+        encoding="latin-1",
+    )
     for given in (path, str(path)):
         with pytest.raises(DescriptionError) as caught:
             load_urdf(given)
@@ -209,7 +243,7 @@ def test_wrong_arguments():
         load_urdf(two_links(""), gravity=(0, 0))
 
 
-# --- merging ------------------------------------------------------------------------------------------------------
+# --- merging ------------------------------------------------------------------------------------
 
 INERTIAL = (
     '<inertial><origin xyz="{x} 0.1 -0.2" rpy="0.1 {x} 0.3"/><mass value="{mass}"/>'
@@ -218,7 +252,8 @@ INERTIAL = (
 
 
 def branched() -> str:
-    """base -fixed- plate -fixed- bracket -hinge- arm -fixed- tool -fixed- tip, and plate -slide- drawer."""
+    """base -fixed- plate -fixed- bracket -hinge- arm -fixed- tool -fixed- tip, and plate -slide-
+    drawer."""
     links = "".join(
         f'<link name="{name}">{"" if name == "tip" else INERTIAL.format(x=0.1 * k, mass=k + 1)}</link>'
         for k, name in enumerate(("base", "plate", "bracket", "arm", "tool", "tip", "drawer"))
@@ -251,18 +286,22 @@ def test_merging_fixed_joints_keeps_places_and_inertia():
     assert expected.keys() == found.keys()
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-12)
-    for one, other in zip(total_inertia(whole, position), total_inertia(merged, position), strict=True):
+    for one, other in zip(
+        total_inertia(whole, position), total_inertia(merged, position), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 
 def test_merging_massless_links_keeps_the_inertia_of_the_rest_exact():
-    text = two_links('<origin xyz="1 0 0"/>', "fixed").replace(f'<link name="base">{BODY}', '<link name="base">')
+    text = two_links('<origin xyz="1 0 0"/>', "fixed").replace(
+        f'<link name="base">{BODY}', '<link name="base">'
+    )
     merged = load_urdf(text, merge_fixed_joints=True)
     np.testing.assert_array_equal(merged.link_com_pose[0], [1, 0, 0, 0, 0, 0, 1])
     np.testing.assert_array_equal(merged.link_inertia[0], np.asarray(0.1 * np.eye(3), merged.dtype))
 
 
-# --- repairs ------------------------------------------------------------------------------------------------------
+# --- repairs ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -274,27 +313,37 @@ def test_merging_massless_links_keeps_the_inertia_of_the_rest_exact():
         ((-1.0, 4.0, 4.0), (4e-6, 4.0, 4.0)),
     ],
 )
-def test_repaired_inertias_have_the_same_axes_and_moments_raised_as_little_as_needed(moments, expected):
+def test_repaired_inertias_have_the_same_axes_and_moments_raised_as_little_as_needed(
+    moments, expected
+):
     axes = rotation_matrix(np.array([0.1, 0.5, -0.7, 0.5]))
     repaired = repaired_inertia(axes @ np.diag(moments) @ axes.T)
     np.testing.assert_allclose(axes.T @ repaired @ axes, np.diag(expected), atol=1e-12)
 
 
 def test_repairs_are_reported_and_only_made_on_request():
-    text = two_links(LIMIT).replace('izz="0.1"', 'izz="0.5"', 1).replace("</joint>", '<mimic joint="nobody"/></joint>')
+    text = (
+        two_links(LIMIT)
+        .replace('izz="0.1"', 'izz="0.5"', 1)
+        .replace("</joint>", '<mimic joint="nobody"/></joint>')
+    )
     with pytest.raises(DescriptionError) as caught:
         load_urdf(text)
     (issue,) = caught.value.issues
     assert "'nobody'" in issue.message
     with pytest.warns(DescriptionWarning) as reported:
         articulation = load_urdf(text, repair=("inertia", "mimic"))
-    messages = [str(warning.message) for warning in reported if warning.category is DescriptionWarning]
+    messages = [
+        str(warning.message) for warning in reported if warning.category is DescriptionWarning
+    ]
     assert len(messages) == 2
     assert "its principal inertias are (0.25, 0.25, 0.5) kg m^2" in messages[0]
     assert "'nobody'" in messages[1]
     np.testing.assert_allclose(np.diagonal(articulation.link_inertia[0]), [0.25, 0.25, 0.5])
     assert articulation.topology.mimic_dofs == ()
-    assert {issue.severity for issue in check_urdf(text, repair=("inertia", "mimic"))} == {"warning"}
+    assert {issue.severity for issue in check_urdf(text, repair=("inertia", "mimic"))} == {
+        "warning"
+    }
 
 
 def test_repair_drops_inertia_without_mass():

@@ -15,7 +15,10 @@ from artix.io.common.diagnostics import DescriptionError, DescriptionWarning
 from artix.io.common.meshes import mesh_shape
 
 BODY = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
-LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 12345\n"
+LFS = (
+    "version https://git-lfs.github.com/spec/v1\noid "
+    "sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32\nsize 12345\n"
+)
 TETRAHEDRON = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n"
 
 
@@ -40,7 +43,7 @@ def legged(trunk: str, thigh: str, foot: str) -> str:
     return f'<robot name="legged">{links}{joint.format("thigh", "trunk")}{joint.format("foot", "thigh")}</robot>'
 
 
-# --- shapes that are meshes -------------------------------------------------------------------------------------------
+# --- shapes that are meshes ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,7 @@ def test_other_meshes_that_are_left_out_are_only_noted(shapes, fixed_base):
     assert issue.severity == "note" and "are left out" in issue.message
 
 
-# --- mesh files -------------------------------------------------------------------------------------------------------
+# --- mesh files ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", ["obj", "stl"])
@@ -134,16 +137,24 @@ def test_packages_say_where_meshes_are(tmp_path):
         artix.load(path, meshes="hull")
     robot = artix.load(path, meshes="hull", packages={"legged_parts": tmp_path / "parts"})
     assert robot.topology.geometries[-1].num_points == 4
-    assert artix.check(path, meshes="hull", packages={"legged_parts": str(tmp_path / "parts")})[0].severity == "note"
+    assert (
+        artix.check(path, meshes="hull", packages={"legged_parts": str(tmp_path / "parts")})[
+            0
+        ].severity
+        == "note"
+    )
     with pytest.raises(DescriptionError, match="there is no file"):
         artix.load(path, meshes="hull", packages={"legged_parts": tmp_path / "robots"})
     path.write_text(path.read_text().replace("collision>", "visual>"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(viewer.load_visuals(path, robot, packages={"legged_parts": tmp_path / "parts"})) == 3
+        assert (
+            len(viewer.load_visuals(path, robot, packages={"legged_parts": tmp_path / "parts"}))
+            == 3
+        )
 
 
-# --- xacro ------------------------------------------------------------------------------------------------------------
+# --- xacro --------------------------------------------------------------------------------------
 
 XACRO = '<robot name="{name}" xmlns:xacro="http://www.ros.org/wiki/xacro">{inner}</robot>'
 
@@ -181,7 +192,8 @@ def test_files_are_included_from_beside_the_file_that_includes_them(tmp_path, mo
 
 
 def test_packages_of_xacro_are_looked_for_around_the_file(tmp_path, monkeypatch):
-    """A folder of that name above the file, beside it, or where ``packages`` says; one robot's are not another's."""
+    """A folder of that name above the file, beside it, or where ``packages`` says; one robot's are
+    not another's."""
     pytest.importorskip("xacrodoc")
     monkeypatch.delenv("ROS_PACKAGE_PATH", raising=False)
     for number in "12":
@@ -208,15 +220,20 @@ def test_packages_of_xacro_are_looked_for_around_the_file(tmp_path, monkeypatch)
     assert artix.load(path, packages={"my_robot": far}).topology.link_names == ("strange_base",)
 
 
-# --- hints ------------------------------------------------------------------------------------------------------------
+# --- hints --------------------------------------------------------------------------------------
 
 
 def test_targets_of_drives_without_gains_are_warned_of():
     """A URDF has no gains, so every robot from one would ignore them without a word."""
     robot = artix.load_urdf(legged("", "", ""), fixed_base=True)
     state = artix.neutral_state(robot)
-    for control in (artix.Control(drive_target=jnp.ones(2)), artix.Control(drive_target_velocity=jnp.ones(2))):
-        with pytest.warns(UserWarning, match="targets in control have no effect, as all drives have stiffness 0"):
+    for control in (
+        artix.Control(drive_target=jnp.ones(2)),
+        artix.Control(drive_target_velocity=jnp.ones(2)),
+    ):
+        with pytest.warns(
+            UserWarning, match="targets in control have no effect, as all drives have stiffness 0"
+        ):
             artix.step(robot, state, control, 0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -226,8 +243,13 @@ def test_targets_of_drives_without_gains_are_warned_of():
 
 
 def test_errors_of_shape_mention_a_base_that_floats():
-    floating, fixed = (artix.load_urdf(legged("", "", ""), fixed_base=base) for base in (False, True))
-    with pytest.raises(ValueError, match=r"expected shape \(8,\) \(nv\), found \(2,\); the base of this robot floats"):
+    floating, fixed = (
+        artix.load_urdf(legged("", "", ""), fixed_base=base) for base in (False, True)
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"expected shape \(8,\) \(nv\), found \(2,\); the base of this robot floats",
+    ):
         artix.inverse_dynamics(floating, artix.neutral_state(floating), jnp.zeros(2))
     with pytest.raises(ValueError, match=r"found \(3,\)$"):
         artix.inverse_dynamics(fixed, artix.neutral_state(fixed), jnp.zeros(3))

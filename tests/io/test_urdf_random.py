@@ -1,4 +1,5 @@
-"""Random URDFs against Pinocchio, whose parser is urdfdom: authored attributes, and pieces that are missing or double."""
+"""Random URDFs against Pinocchio, whose parser is urdfdom: authored attributes, and pieces that are
+missing or double."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from tests.support.rigid_bodies import matrix_from_pose, placements
 
 pin = pytest.importorskip("pinocchio", reason="Pinocchio (pip install pin) is not installed")
 
-#: By name, whether the base floats, and the joints: name, kind, parent, child, axis (a coordinate, "any" or "none").
-#: Names are alphabetical and depth first, which is Pinocchio's order of joints.
+#: By name, whether the base floats, and the joints: name, kind, parent, child, axis (a coordinate,
+#: "any" or "none"). Names are alphabetical and depth first, which is Pinocchio's order of joints.
 TREES: dict[str, tuple[bool, tuple[tuple[str, str, str, str, str], ...]]] = {
     "arm": (
         False,
@@ -74,14 +75,18 @@ class Author:
         return str(style).format(float(value))
 
     def numbers(self, values: np.ndarray) -> str:
-        return str(self.rng.choice([" ", "  "])).join(self.number(value).strip() for value in values)
+        return str(self.rng.choice([" ", "  "])).join(
+            self.number(value).strip() for value in values
+        )
 
     def attribute(self, name: str, *values: float) -> str:
         return f'{name}="{self.numbers(np.array(values))}"'
 
     def origin(self) -> str:
         xyz = self.maybe(self.attribute("xyz", *self.rng.uniform(-1, 1, 3)))
-        return self.maybe(f"<origin {xyz} {self.maybe(self.attribute('rpy', *self.rng.uniform(-4, 4, 3)))}/>")
+        return self.maybe(
+            f"<origin {xyz} {self.maybe(self.attribute('rpy', *self.rng.uniform(-4, 4, 3)))}/>"
+        )
 
     def inertial(self) -> str:
         """Mostly sound; without ``<inertia>``, ``<mass>`` or one of their attributes, or twice."""
@@ -89,7 +94,9 @@ class Author:
         a, b = self.rng.uniform(0.1, 1, 2)
         inertia = (turn * (a, b, a + b * self.rng.uniform(0.05, 0.9))) @ turn.T
         inertia += self.rng.uniform(0.0, 0.1) * np.eye(3)
-        keys = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
+        keys = zip(
+            ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True
+        )
         moments = " ".join(f'{key}="{float(value)!r}"' for key, value in keys)
         parts = [self.origin(), f'<mass value="{self.number(mass)}"/>', f"<inertia {moments}/>"]
         broken = self.rng.choice(
@@ -104,12 +111,18 @@ class Author:
             parts.append('<mass value="7"/>')
         self.rng.shuffle(parts[:2])
         inertial = f"<inertial>{''.join(parts)}</inertial>"
-        return inertial + ('<inertial><mass value="9"/></inertial>' if broken == "second inertial" else "")
+        return inertial + (
+            '<inertial><mass value="9"/></inertial>' if broken == "second inertial" else ""
+        )
 
     def axis(self, kind: str) -> str:
         if kind == "none":
             return ""
-        axis = self.rng.normal(size=3) if kind == "any" else np.array(kind.split(), float) * self.rng.uniform(0.5, 3)
+        axis = (
+            self.rng.normal(size=3)
+            if kind == "any"
+            else np.array(kind.split(), float) * self.rng.uniform(0.5, 3)
+        )
         return f'<axis xyz="{self.numbers(axis)}"/>'
 
     def limit(self, kind: str) -> str:
@@ -119,7 +132,9 @@ class Author:
         effort, velocity = self.rng.uniform(1, 99, 2) * (self.rng.random(2) < 0.9)
         bounds = f'effort="{self.number(effort)}" velocity="{self.number(velocity)}"'
         ends = (
-            self.maybe(f'lower="{self.number(lower)}"', 0.95) + " " + self.maybe(f'upper="{self.number(upper)}"', 0.95)
+            self.maybe(f'lower="{self.number(lower)}"', 0.95)
+            + " "
+            + self.maybe(f'upper="{self.number(upper)}"', 0.95)
         )
         text = f"<limit {ends} {bounds}/>"
         return self.maybe(text) if kind == "continuous" else text
@@ -127,7 +142,11 @@ class Author:
     def dynamics(self) -> str:
         damping, friction = (self.number(value) for value in self.rng.uniform(0, 2, 2))
         text = self.rng.choice(
-            [f'damping="{damping}"', f'friction="{friction}"', f'damping="{damping}" friction="{friction}"']
+            [
+                f'damping="{damping}"',
+                f'friction="{friction}"',
+                f'damping="{damping}" friction="{friction}"',
+            ]
         )
         return self.maybe(f"<dynamics {text}/>", 0.6) + self.maybe('<dynamics damping="9"/>', 0.05)
 
@@ -142,13 +161,16 @@ class Author:
         is_floating, joints = TREES[tree]
         links = [joints[0][2], *(child for _, _, _, child, _ in joints)]
         text = [
-            f'<link name="{name}">{self.inertial() if is_floating or name != "world" else ""}</link>' for name in links
+            f'<link name="{name}">{self.inertial() if is_floating or name != "world" else ""}</link>'
+            for name in links
         ]
         for name, kind, parent, child, axis in joints:
             ends = [f'<parent link="{parent}"/>', f'<child link="{child}"/>', self.origin()]
             self.rng.shuffle(ends)
             more = (
-                "" if kind == "fixed" else self.axis(axis) + self.limit(kind) + self.dynamics() + self.mimic(tree, name)
+                ""
+                if kind == "fixed"
+                else self.axis(axis) + self.limit(kind) + self.dynamics() + self.mimic(tree, name)
             )
             text.append(f'<joint name="{name}" type="{kind}">{"".join(ends)}{more}</joint>')
         return f'<robot name="{tree}">{"".join(text)}</robot>'
@@ -182,7 +204,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def joints_of(case: Case) -> list[tuple[str, int, int]]:
     """The moving joints: name, artix's number of its DOF, Pinocchio's number."""
     moving = [name for name in case.model.names[1:] if name != "root_joint"]
-    return [(name, case.robot.topology.dofs(name).start, case.model.getJointId(name)) for name in moving]
+    return [
+        (name, case.robot.topology.dofs(name).start, case.model.getJointId(name)) for name in moving
+    ]
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -190,7 +214,9 @@ def test_names_limits_and_friction(tree):
     """What Pinocchio keeps as an empty interval or as zero is unlimited here, and said."""
     for case in cases(tree):
         topology, robot, model = case.robot.topology, host_arrays(case.robot), case.model
-        bodies = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY} - {"universe"}
+        bodies = {frame.name for frame in model.frames if frame.type == pin.FrameType.BODY} - {
+            "universe"
+        }
         assert {*topology.link_names, *topology.frame_names} == bodies
         assert sorted(topology.dof_names) == sorted(name for name, _, _ in joints_of(case))
         said = " ".join(issue.message for issue in artix.check_urdf(case.text))
@@ -202,7 +228,11 @@ def test_names_limits_and_friction(tree):
             assert velocity or "velocity is 0" in said
             assert effort or velocity or "effort is 0" in said
             assert robot.friction.viscous[dof] == model.damping[at]
-            assert robot.friction.dynamic[dof] == robot.friction.static[dof] == model.upperDryFrictionLimit[at]
+            assert (
+                robot.friction.dynamic[dof]
+                == robot.friction.static[dof]
+                == model.upperDryFrictionLimit[at]
+            )
             low, high = robot.joint_lower_limit[dof], robot.joint_upper_limit[dof]
             if model.joints[joint].nq == 2:  # Continuous.
                 assert (low, high) == (-np.inf, np.inf)
@@ -249,13 +279,17 @@ def test_masses_inertias_and_placements(tree):
             frame, body = matrix_from_pose(robot.link_com_pose[link]), model.inertias[joint]
             assert float(robot.link_mass[link]) == pytest.approx(body.mass, rel=1e-12, abs=1e-300)
             inertia = frame[:3, :3] @ robot.link_inertia[link] @ frame[:3, :3].T
-            np.testing.assert_allclose(inertia, body.inertia, atol=1e-12 * (1e-3 + np.abs(body.inertia).max()))
+            np.testing.assert_allclose(
+                inertia, body.inertia, atol=1e-12 * (1e-3 + np.abs(body.inertia).max())
+            )
             if body.mass:
                 np.testing.assert_allclose(frame[:3, 3], body.lever, atol=1e-12)
         position = np.random.default_rng(0).uniform(-1, 1, model.nv)
         position[: 6 * TREES[tree][0]] = 0.0
         pin.framesForwardKinematics(model, data, pin.integrate(model, pin.neutral(model), position))
-        by_name = {name: float(position[model.joints[joint].idx_v]) for name, _, joint in joints_of(case)}
+        by_name = {
+            name: float(position[model.joints[joint].idx_v]) for name, _, joint in joints_of(case)
+        }
         for name, placement in placements(robot, by_name).items():
             wanted = data.oMf[model.getFrameId(name, pin.FrameType.BODY)].homogeneous
             np.testing.assert_allclose(placement, wanted, atol=1e-12)
@@ -263,7 +297,8 @@ def test_masses_inertias_and_placements(tree):
 
 @pytest.mark.parametrize("tree", TREES)
 def test_mass_matrix_and_gravity(tree):
-    """All robots of a tree by one program. Of a floating robot, the joints' part, which no choice of base axes changes."""
+    """All robots of a tree by one program. Of a floating robot, the joints' part, which no choice
+    of base axes changes."""
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
         robots = artix.Fleet([host_arrays(case.robot) for case in cases(tree)]).articulation
@@ -272,7 +307,12 @@ def test_mass_matrix_and_gravity(tree):
         states = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (COUNT, *leaf.shape)), states)
         states = states.replace(joint_position=position)
         mass, gravity = jax.jit(
-            jax.vmap(lambda robot, state: (artix.mass_matrix(robot, state), artix.gravity_compensation(robot, state)))
+            jax.vmap(
+                lambda robot, state: (
+                    artix.mass_matrix(robot, state),
+                    artix.gravity_compensation(robot, state),
+                )
+            )
         )(robots, states)
         mass, gravity = np.asarray(mass), np.asarray(gravity)
     base = 6 * TREES[tree][0]
@@ -286,7 +326,9 @@ def test_mass_matrix_and_gravity(tree):
         wanted = pin.crba(model, data, q)
         wanted = np.triu(wanted) + np.triu(wanted, 1).T
         rows = base + dofs
-        np.testing.assert_allclose(mass[number][np.ix_(rows, rows)], wanted[np.ix_(at, at)], atol=1e-11)
+        np.testing.assert_allclose(
+            mass[number][np.ix_(rows, rows)], wanted[np.ix_(at, at)], atol=1e-11
+        )
         forces = pin.computeGeneralizedGravity(model, data, q)
         np.testing.assert_allclose(gravity[number][rows], forces[at], atol=1e-10)
 
@@ -298,7 +340,11 @@ def test_strict_reading_refuses_whatever_is_changed(tree):
     for case in cases(tree)[::5]:
         said = [issue for issue in artix.check_urdf(case.text) if issue.severity == "warning"]
         changes = [issue for issue in said if "moves" not in issue.message]
-        changes = [issue for issue in changes if "continuous" not in issue.message and "locks" not in issue.message]
+        changes = [
+            issue
+            for issue in changes
+            if "continuous" not in issue.message and "locks" not in issue.message
+        ]
         if changes:
             refused += 1
             with pytest.raises(DescriptionError):

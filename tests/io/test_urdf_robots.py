@@ -1,4 +1,5 @@
-"""Every URDF of the package example-robot-data against Pinocchio, which reads URDF with a parser of its own."""
+"""Every URDF of the package example-robot-data against Pinocchio, which reads URDF with a parser of
+its own."""
 
 from __future__ import annotations
 
@@ -19,31 +20,59 @@ cmeel_prefix = Path(pin.__file__).parents[4]
 ROOT = cmeel_prefix / "share" / "example-robot-data" / "robots"
 FILES = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.urdf"))}
 if not FILES:
-    pytest.skip("example-robot-data (pip install example-robot-data) is not installed", allow_module_level=True)
+    pytest.skip(
+        "example-robot-data (pip install example-robot-data) is not installed",
+        allow_module_level=True,
+    )
 
 #: Holds no link, and Pinocchio refuses it too.
 EMPTY = "ur_description/urdf/ur3.urdf"
 
-#: Descriptions of links that no body can be, and of which links the reader warns; it computes with them as given.
+#: Descriptions of links that no body can be, and of which links the reader warns; it computes with
+#: them as given.
 IMPOSSIBLE = {
-    "alex_description/urdf/alex_psyonic_hands.urdf": ("LeftPsyonicAbilityBaseLink", "Left_thumb_base"),
-    "allegro_hand_description/urdf/allegro_left_hand.urdf": ("link_11.0", "link_7.0", "link_3.0", "link_15.0"),
-    "allegro_hand_description/urdf/allegro_right_hand.urdf": ("link_3.0", "link_7.0", "link_11.0", "link_15.0"),
-    # All nine entries of the matrix are equal, hence two principal moments are zero beside the third.
+    "alex_description/urdf/alex_psyonic_hands.urdf": (
+        "LeftPsyonicAbilityBaseLink",
+        "Left_thumb_base",
+    ),
+    "allegro_hand_description/urdf/allegro_left_hand.urdf": (
+        "link_11.0",
+        "link_7.0",
+        "link_3.0",
+        "link_15.0",
+    ),
+    "allegro_hand_description/urdf/allegro_right_hand.urdf": (
+        "link_3.0",
+        "link_7.0",
+        "link_11.0",
+        "link_15.0",
+    ),
+    # All nine entries of the matrix are equal, hence two principal moments are zero beside the
+    # third.
     "anymal_b_simple_description/robots/anymal-kinova.urdf": ("base",),
     "anymal_b_simple_description/robots/anymal.urdf": ("base",),
     "b1_description/urdf/b1-z1.urdf": ("base",),
     "b1_description/urdf/b1.urdf": ("base",),
     "go1_description/urdf/go1.urdf": ("base",),
-    "hyq_description/robots/hyq_no_sensors.urdf": ("base_link", "lf_foot", "rf_foot", "lh_foot", "rh_foot"),
-    "anymal_c_simple_description/urdf/anymal.urdf": ("depth_camera_front_camera", "depth_camera_rear_camera"),
+    "hyq_description/robots/hyq_no_sensors.urdf": (
+        "base_link",
+        "lf_foot",
+        "rf_foot",
+        "lh_foot",
+        "rh_foot",
+    ),
+    "anymal_c_simple_description/urdf/anymal.urdf": (
+        "depth_camera_front_camera",
+        "depth_camera_rear_camera",
+    ),
     # Inertia without mass.
     "bolt_description/robots/bolt.urdf": ("FL_FOOT", "FR_FOOT"),
     "pr2_description/urdf/pr2.urdf": ("sensor_mount_link", "double_stereo_link"),
     "romeo_description/urdf/romeo_small.urdf": ("RShoulderYawLink", "RElbowYawLink"),
 }
 
-#: Descriptions of links with negative moments of inertia, which load with ``repair=("inertia",)`` alone.
+#: Descriptions of links with negative moments of inertia, which load with ``repair=("inertia",)``
+#: alone.
 NEGATIVE = {
     "romeo_description/urdf/romeo_laas_small.urdf": "(-0.0213468, 0.0521041, 0.0989523)",
     "tiago_description/robots/tiago.urdf": "(-3.53486e-08, 3.50085e-08, 9.08701e-08)",
@@ -68,12 +97,15 @@ MERGE = pytest.mark.parametrize("merge", [False, pytest.param(True, marks=pytest
 
 @functools.cache
 def load(name: str, merge: bool):
-    """The articulation in double precision; exactly the descriptions listed above cause warnings."""
+    """The articulation in double precision; exactly the descriptions listed above cause
+    warnings."""
     with jax.enable_x64(True):
         if not repairs(name) and name not in IMPOSSIBLE:
             return load_urdf(FILES[name], merge_fixed_joints=merge, fixed_base=False)
         with pytest.warns(DescriptionWarning):
-            return load_urdf(FILES[name], merge_fixed_joints=merge, fixed_base=False, repair=repairs(name))
+            return load_urdf(
+                FILES[name], merge_fixed_joints=merge, fixed_base=False, repair=repairs(name)
+            )
 
 
 @functools.cache
@@ -93,9 +125,12 @@ def test_the_empty_description_is_refused():
 
 
 def test_all_but_four_load_by_default():
-    """As in Pinocchio, MuJoCo's URDF reader and PhysX; what is left has negative moments or broken mimic joints."""
+    """As in Pinocchio, MuJoCo's URDF reader and PhysX; what is left has negative moments or broken
+    mimic joints."""
     refused = [
-        name for name in LOADABLE if any(issue.severity == "error" for issue in check_urdf(FILES[name], repair="mimic"))
+        name
+        for name in LOADABLE
+        if any(issue.severity == "error" for issue in check_urdf(FILES[name], repair="mimic"))
     ]
     assert refused == sorted(NEGATIVE)
 
@@ -105,9 +140,15 @@ def test_inertias_that_no_body_has_cause_one_warning(name):
     broken = ("mimic",) * (name in BROKEN_MIMICS)
     with pytest.warns(DescriptionWarning) as caught:
         load_urdf(FILES[name], repair=broken)
-    (message,) = (text for text in (str(one.message) for one in caught) if "physically impossible" in text)
-    assert all(repr(link) in message for link in IMPOSSIBLE[name]) and "repair=('inertia',)" in message
-    assert sum("triangle" in str(one.message) or "inertia" in str(one.message) for one in caught) == 1
+    (message,) = (
+        text for text in (str(one.message) for one in caught) if "physically impossible" in text
+    )
+    assert (
+        all(repr(link) in message for link in IMPOSSIBLE[name]) and "repair=('inertia',)" in message
+    )
+    assert (
+        sum("triangle" in str(one.message) or "inertia" in str(one.message) for one in caught) == 1
+    )
     with pytest.raises(DescriptionError) as refusal:
         load_urdf(FILES[name], repair=broken, strict=True)
     assert all(issue.element.startswith("<inertial>") for issue in refusal.value.issues)
@@ -117,7 +158,9 @@ def test_inertias_that_no_body_has_cause_one_warning(name):
 def test_negative_moments_are_refused_without_repair(name):
     with pytest.raises(DescriptionError) as caught:
         load_urdf(FILES[name])
-    assert f"{NEGATIVE[name]} kg m^2" in str(caught.value) and "repair=('inertia',)" in str(caught.value)
+    assert f"{NEGATIVE[name]} kg m^2" in str(caught.value) and "repair=('inertia',)" in str(
+        caught.value
+    )
 
 
 @MERGE
@@ -126,7 +169,9 @@ def test_mass_and_degrees_of_freedom(name, merge):
     articulation, model = load(name, merge), reference(name)
     assert articulation.topology.num_dofs == model.nv - 6
     np.testing.assert_allclose(
-        np.asarray(articulation.link_mass).sum(), sum(inertia.mass for inertia in model.inertias), rtol=1e-12
+        np.asarray(articulation.link_mass).sum(),
+        sum(inertia.mass for inertia in model.inertias),
+        rtol=1e-12,
     )
 
 
@@ -135,7 +180,8 @@ def joint_positions(model, name: str) -> tuple[np.ndarray, dict[str, float]]:
     step = np.random.default_rng(len(name)).uniform(-1.5, 1.5, model.nv)
     step[:6] = 0.0
     return pin.integrate(model, pin.neutral(model), step), {
-        model.names[joint]: float(step[model.joints[joint].idx_v]) for joint in range(2, model.njoints)
+        model.names[joint]: float(step[model.joints[joint].idx_v])
+        for joint in range(2, model.njoints)
     }
 
 
@@ -185,7 +231,10 @@ def test_limits(name):
         if not topology.joint_axes[link]:
             continue
         dof, other = topology.dofs(joint).start, model.joints[model.getJointId(joint)]
-        low, high = float(articulation.joint_lower_limit[dof]), float(articulation.joint_upper_limit[dof])
+        low, high = (
+            float(articulation.joint_lower_limit[dof]),
+            float(articulation.joint_upper_limit[dof]),
+        )
         if np.isfinite(low):
             assert low == model.lowerPositionLimit[other.idx_q]
             assert high == model.upperPositionLimit[other.idx_q]

@@ -1,4 +1,5 @@
-"""Individual schemas of UsdPhysics and PhysX, by hand: joints, resistances, mimic joints, tendons, and mistakes."""
+"""Individual schemas of UsdPhysics and PhysX, by hand: joints, resistances, mimic joints, tendons,
+and mistakes."""
 
 from __future__ import annotations
 
@@ -14,11 +15,18 @@ DEGREE = np.pi / 180
 
 
 def pair(
-    content: str = "", schemas: str = "", kind: str = "Revolute", first: str = "", second: str = "", **options
+    content: str = "",
+    schemas: str = "",
+    kind: str = "Revolute",
+    first: str = "",
+    second: str = "",
+    **options,
 ) -> str:
     """A body ``a`` fixed to the world, and a body ``b`` on a joint ``j``."""
     bodies = [body("a", first, **options), body("b", second)]
-    return robot(*bodies, joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b", content, kind, schemas))
+    return robot(
+        *bodies, joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b", content, kind, schemas)
+    )
 
 
 def limits(articulation) -> np.ndarray:
@@ -28,7 +36,8 @@ def limits(articulation) -> np.ndarray:
 def lock(*instances: str, low: float = 1, high: float = -1) -> tuple[str, str]:
     schemas = ", ".join(f'"PhysicsLimitAPI:{name}"' for name in instances)
     values = "\n".join(
-        f"float limit:{name}:physics:low = {low}\nfloat limit:{name}:physics:high = {high}" for name in instances
+        f"float limit:{name}:physics:low = {low}\nfloat limit:{name}:physics:high = {high}"
+        for name in instances
     )
     return schemas, values
 
@@ -52,8 +61,14 @@ def test_limits_of_one_side_and_wrapping():
 def test_cones_bound_the_turns_about_the_other_axes():
     cone = "float physics:coneAngle0Limit = 30\nfloat physics:coneAngle1Limit = 60\n"
     # By PhysX's articulations: angle 0 about the next axis, angle 1 about the one after it.
-    for letter, expected in (("X", [np.inf, 30, 60]), ("Y", [60, np.inf, 30]), ("Z", [30, 60, np.inf])):
-        articulation = artix.load_usd(pair(cone + f'uniform token physics:axis = "{letter}"', kind="Spherical"))
+    for letter, expected in (
+        ("X", [np.inf, 30, 60]),
+        ("Y", [60, np.inf, 30]),
+        ("Z", [30, 60, np.inf]),
+    ):
+        articulation = artix.load_usd(
+            pair(cone + f'uniform token physics:axis = "{letter}"', kind="Spherical")
+        )
         assert articulation.topology.joint_types[1] is artix.JointType.SPHERICAL
         assert np.allclose(limits(articulation)[:, 1], np.array(expected) * DEGREE)
     assert np.all(np.isinf(limits(artix.load_usd(pair(kind="Spherical")))))
@@ -70,14 +85,18 @@ def test_generic_joints():
     slide = artix.load_usd(pair(zeros, zero, kind=""))
     assert slide.topology.joint_types[1] is artix.JointType.PRISMATIC
     assert slide.topology.joint_axes[1] == (artix.Axis.Z,)
-    with pytest.raises(artix.DescriptionError, match=r"</World/robot/j>: .* free axes rotX, rotY, rotZ, transX"):
+    with pytest.raises(
+        artix.DescriptionError, match=r"</World/robot/j>: .* free axes rotX, rotY, rotZ, transX"
+    ):
         artix.load_usd(pair(kind=""))
 
 
 def test_drives_of_generic_joints_by_their_axes():
     locked, values = lock(*TRANSLATIONS)
     drive = '\nfloat drive:rotZ:physics:stiffness = 2\nuniform token drive:rotZ:physics:type = "acceleration"'
-    articulation = artix.load_usd(pair(values + drive, locked + ', "PhysicsDriveAPI:rotZ"', kind=""))
+    articulation = artix.load_usd(
+        pair(values + drive, locked + ', "PhysicsDriveAPI:rotZ"', kind="")
+    )
     assert np.allclose(articulation.drive.stiffness, [0, 0, 2 / DEGREE])
     assert np.allclose(articulation.drive.is_acceleration, [0, 0, 1])
 
@@ -121,9 +140,11 @@ def test_mimic_joints(spelling):
     assert articulation.topology.mimic_dofs == ((1, 0),)
     assert np.allclose(articulation.mimic.gear_ratio, -0.02 / DEGREE)
     assert np.allclose(articulation.mimic.offset, -0.1)
-    # The other way round of the reference joint changes the sign of its positions, not the relation.
+    # The other way round of the reference joint changes the sign of its positions, not the
+    # relation.
     exchanged = text.replace("body0 = </World/robot/a>", "body0 = <x>").replace(
-        "body1 = </World/robot/b>", "body1 = </World/robot/a>").replace("<x>", "</World/robot/b>")  # fmt: skip
+        "body1 = </World/robot/b>", 
+            "body1 = </World/robot/a>").replace("<x>", "</World/robot/b>")  # fmt: skip
     assert np.allclose(artix.load_usd(exchanged).mimic.gear_ratio, 0.02 / DEGREE)
     with pytest.raises(artix.DescriptionError, match=r"points at </World/robot/nothing>"):
         artix.load_usd(text.replace("</World/robot/j>", "</World/robot/nothing>"))
@@ -138,20 +159,25 @@ FIXED_TENDON = """float[] physxTendon:T:gearing = [0.5, 2]
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_fixed_tendons():
     with pytest.warns(artix.DescriptionWarning, match="only the first number is used"):
-        articulation = artix.load_usd(pair(FIXED_TENDON.format(enabled="true"), '"PhysxTendonAxisRootAPI:T"'))
+        articulation = artix.load_usd(
+            pair(FIXED_TENDON.format(enabled="true"), '"PhysxTendonAxisRootAPI:T"')
+        )
     assert articulation.topology.fixed_tendons[0].root_link == 0
     assert np.allclose(articulation.fixed_tendons.coefficient, 0.5 / DEGREE)
     assert np.allclose(articulation.fixed_tendons.recip_coefficient, 3)
     assert np.allclose(articulation.fixed_tendons.stiffness, 7)
     with pytest.warns(artix.DescriptionWarning, match="not enabled"):
-        off = artix.load_usd(pair(FIXED_TENDON.format(enabled="false"), '"PhysxTendonAxisRootAPI:T"'))
+        off = artix.load_usd(
+            pair(FIXED_TENDON.format(enabled="false"), '"PhysxTendonAxisRootAPI:T"')
+        )
     assert np.allclose(off.fixed_tendons.stiffness, 0)
     with pytest.raises(artix.DescriptionError, match=r"has 0 axes with the PhysxTendonAxisRootAPI"):
         artix.load_usd(pair(FIXED_TENDON.format(enabled="true"), '"PhysxTendonAxisAPI:T"'))
 
 
 def spatial(leaf: str = "Leaf", parent: str = "R", rest: str = "", above: str = "a") -> str:
-    """A tendon from the point (0, 0, 1) of ``a`` to the point (0, 4, 1) of ``b``, which is drawn 3 m along x."""
+    """A tendon from the point (0, 0, 1) of ``a`` to the point (0, 4, 1) of ``b``, which is drawn 3
+    m along x."""
     second = f"""point3f physxTendon:L:localPos = (0, 4, 1)
         float physxTendon:L:gearing = 2
         rel physxTendon:L:parentLink = </World/robot/{above}>
@@ -163,13 +189,17 @@ def spatial(leaf: str = "Leaf", parent: str = "R", rest: str = "", above: str = 
         body("b", second, f', "PhysxTendonAttachment{leaf}API:L"', place="(3, 0, 0)"),
     ]
     return robot(
-        *bodies, joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b", "point3f physics:localPos0 = (3, 0, 0)")
+        *bodies,
+        joint("fix", None, "a", kind="Fixed"),
+        joint("j", "a", "b", "point3f physics:localPos0 = (3, 0, 0)"),
     )
 
 
 def test_a_spatial_tendon_without_rest_length_has_its_present_one():
     articulation = artix.load_usd(spatial())
-    assert np.allclose(articulation.spatial_tendons.rest_length, [0, 2 * 5])  # without the offset, as PhysX computes it
+    assert np.allclose(
+        articulation.spatial_tendons.rest_length, [0, 2 * 5]
+    )  # without the offset, as PhysX computes it
     assert np.allclose(articulation.spatial_tendons.offset, 0.5)
     given = artix.load_usd(spatial(rest="float physxTendon:L:restLength = 1.5"))
     assert np.allclose(given.spatial_tendons.rest_length, [0, 1.5])
@@ -217,15 +247,22 @@ def test_all_mistakes_are_found_at_once():
     text = pair(broken, '"PhysicsDriveAPI:angular"', first="float physics:density = -1")
     issues = artix.check_usd(text)
     assert [issue.severity for issue in issues] == ["error"] * 3
-    assert sorted(issue.element.rpartition(":")[2].strip(">") for issue in issues) == ["axis", "density", "stiffness"]
+    assert sorted(issue.element.rpartition(":")[2].strip(">") for issue in issues) == [
+        "axis",
+        "density",
+        "stiffness",
+    ]
 
 
 def test_mistakes_of_another_robot_do_not_matter():
     broken = pair(
-        'uniform token physics:axis = "W"\nfloat physics:breakForce = 3', second="float physics:density = nan"
+        'uniform token physics:axis = "W"\nfloat physics:breakForce = 3',
+        second="float physics:density = nan",
     )
     other = pair().replace("#usda 1.0", "").partition("def Xform")[2]
-    text = broken + "def Xform" + other.replace('"World"', '"Other"', 1).replace("/World/", "/Other/")
+    text = (
+        broken + "def Xform" + other.replace('"World"', '"Other"', 1).replace("/World/", "/Other/")
+    )
     with pytest.raises(artix.DescriptionError, match="2 articulations"):
         artix.load_usd(text)
     assert artix.load_usd(text, root="/Other/robot").topology.link_names == ("a", "b")
@@ -235,19 +272,26 @@ def test_mistakes_of_another_robot_do_not_matter():
 
 def test_a_joint_to_a_body_that_is_not_there_is_refused():
     with pytest.raises(
-        artix.DescriptionError, match=r"</World/robot/j\.physics:body0>: there is no prim </World/robot/z>"
+        artix.DescriptionError,
+        match=r"</World/robot/j\.physics:body0>: there is no prim </World/robot/z>",
     ):
-        artix.load_usd(pair().replace("rel physics:body0 = </World/robot/a>", "rel physics:body0 = </World/robot/z>"),
+        artix.load_usd(pair().replace(
+            "rel physics:body0 = </World/robot/a>", 
+            "rel physics:body0 = </World/robot/z>"),
                        root="/World/robot/b", fixed_base=True)  # fmt: skip
     nowhere = "rel physics:body0 = </nowhere>\n        rel physics:body1 = </World/robot/a>"
-    with pytest.raises(artix.DescriptionError, match=r"fix\.physics:body0>: there is no prim </nowhere>"):
+    with pytest.raises(
+        artix.DescriptionError, match=r"fix\.physics:body0>: there is no prim </nowhere>"
+    ):
         artix.load_usd(pair().replace("rel physics:body1 = </World/robot/a>", nowhere))
 
 
 def test_a_generic_joint_beyond_half_a_turn_is_an_angle():
     locked, values = lock(*TRANSLATIONS, "rotX", "rotY")
     limited = "\nfloat limit:rotZ:physics:low = -400\nfloat limit:rotZ:physics:high = 400"
-    articulation = artix.load_usd(pair(values + limited, locked + ', "PhysicsLimitAPI:rotZ"', kind=""))
+    articulation = artix.load_usd(
+        pair(values + limited, locked + ', "PhysicsLimitAPI:rotZ"', kind="")
+    )
     assert articulation.topology.joint_types[1] is artix.JointType.REVOLUTE_UNWRAPPED
     assert articulation.topology.dof_names == ("j",)
     assert np.allclose(limits(articulation), np.array([[-400, 400]]) * DEGREE)
@@ -266,7 +310,12 @@ def test_attachments_stay_in_place_when_links_merge():
 
 
 @pytest.mark.parametrize(
-    "second", ["float physics:mass = -2", "float3 physics:diagonalInertia = (1, 1, -9)", "float physics:mass = nan"]
+    "second",
+    [
+        "float physics:mass = -2",
+        "float3 physics:diagonalInertia = (1, 1, -9)",
+        "float physics:mass = nan",
+    ],
 )
 def test_bodies_that_cannot_be_are_refused(second):
     name = second.split()[1]
@@ -298,7 +347,9 @@ def test_what_is_not_carried_is_said():
 
 def mesh_foot(points: int) -> str:
     """A foot whose only collider is a mesh."""
-    corners = ", ".join(f"({x}, {y}, {z})" for x, y, z in np.random.default_rng(0).normal(size=(points, 3)))
+    corners = ", ".join(
+        f"({x}, {y}, {z})" for x, y, z in np.random.default_rng(0).normal(size=(points, 3))
+    )
     return f"""
         def Mesh "sole" (prepend apiSchemas = ["PhysicsCollisionAPI"])
         {{
@@ -318,7 +369,11 @@ def test_links_of_a_floating_robot_that_lose_their_meshes_are_said():
     with pytest.warns(artix.DescriptionWarning) as caught:
         artix.load_usd(text)
     (said,) = (str(warning.message) for warning in caught)
-    for words in ("left, right", "only these keep shapes: hip", "meshes='hull' or meshes='capsule'"):
+    for words in (
+        "left, right",
+        "only these keep shapes: hip",
+        "meshes='hull' or meshes='capsule'",
+    ):
         assert words in said
     issues = artix.check_usd(text)
     assert [issue.severity for issue in issues].count("warning") == 1
@@ -351,7 +406,9 @@ def test_loading_and_checking_say_the_same_and_strict_refuses(text):
 
 
 def test_text_that_is_no_usd_and_files_that_are_not_there(tmp_path):
-    with pytest.raises(artix.DescriptionError, match=r"<text>:2: error: stage: not readable as USD"):
+    with pytest.raises(
+        artix.DescriptionError, match=r"<text>:2: error: stage: not readable as USD"
+    ):
         artix.load_usd("#usda 1.0\ndef Xform\n nonsense }")
     with pytest.raises(FileNotFoundError):
         artix.load_usd(tmp_path / "nowhere.usda")
@@ -368,13 +425,17 @@ def test_a_sheared_or_broken_transform_is_refused():
         ("double3 xformOp:scale = (0, 1, 1)", "scale"),
         ("double3 xformOp:scale = (nan, 1, 1)", "not finite"),
     ):
-        text = pair(first=operation).replace('["xformOp:translate"]', '["xformOp:translate", "xformOp:scale"]', 1)
+        text = pair(first=operation).replace(
+            '["xformOp:translate"]', '["xformOp:translate", "xformOp:scale"]', 1
+        )
         with pytest.raises(artix.DescriptionError, match=message):
             artix.load_usd(text)
     place = 'double3 xformOp:scale = (1, 5, 1)\nuniform token[] xformOpOrder = ["xformOp:scale"]\n'
     turned = pair(first="float xformOp:rotateX = 30").replace(
         '["xformOp:translate"]', '["xformOp:translate", "xformOp:rotateX"]', 1
     )
-    text = turned.replace('["PhysicsArticulationRootAPI"])\n  {', '["PhysicsArticulationRootAPI"])\n  {' + place, 1)
+    text = turned.replace(
+        '["PhysicsArticulationRootAPI"])\n  {', '["PhysicsArticulationRootAPI"])\n  {' + place, 1
+    )
     with pytest.raises(artix.DescriptionError, match="shears"):
         artix.load_usd(text)

@@ -1,4 +1,5 @@
-"""Malformed stages: each loads a valid articulation or raises artix's own error, and nothing else happens."""
+"""Malformed stages: each loads a valid articulation or raises artix's own error, and nothing else
+happens."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ def change_type(lines: list[str], rng: random.Random) -> None:
     words = lines[index].split()
     if len(words) > 1:
         place = 1 if words[0] == "uniform" else 0
-        lines[index] = " ".join([*words[:place], rng.choice(TYPES), *words[place + 1 : -1], rng.choice(WORDS)])
+        lines[index] = " ".join(
+            [*words[:place], rng.choice(TYPES), *words[place + 1 : -1], rng.choice(WORDS)]
+        )
 
 
 def change_path(lines: list[str], rng: random.Random) -> None:
@@ -108,12 +111,18 @@ def break_characters(lines: list[str], rng: random.Random) -> None:
     index = rng.randrange(len(lines))
     line = lines[index]
     place = rng.randrange(len(line) + 1)
-    lines[index] = line[:place] + rng.choice(["\0", "é", "{", "}", "(", '"', "\x80", "#", "\\"]) + line[place + 1 :]
+    lines[index] = (
+        line[:place]
+        + rng.choice(["\0", "é", "{", "}", "(", '"', "\x80", "#", "\\"])
+        + line[place + 1 :]
+    )
 
 
 def nest(lines: list[str], rng: random.Random) -> None:
     depth = rng.choice([5, 60])
-    inner = "".join('def Xform "n" (prepend apiSchemas = ["PhysicsRigidBodyAPI"])\n{\n' for _ in range(depth))
+    inner = "".join(
+        'def Xform "n" (prepend apiSchemas = ["PhysicsRigidBodyAPI"])\n{\n' for _ in range(depth)
+    )
     lines.append(inner + "}\n" * depth)
 
 
@@ -143,7 +152,8 @@ def outcome(source) -> str:
     assert not any(issue.severity == "error" for issue in artix.check_usd(source))
     assert not any(np.isnan(array).any() for array in numbers(articulation).values())
     assert all(
-        np.isfinite(np.asarray(leaf)).all() for leaf in (state.root_pose, state.joint_position, state.root_velocity)
+        np.isfinite(np.asarray(leaf)).all()
+        for leaf in (state.root_pose, state.joint_position, state.root_velocity)
     )
     return "loaded"
 

@@ -1,4 +1,5 @@
-"""Mass properties from colliders: shapes against MuJoCo, the rules of densities and masses against UsdPhysics itself."""
+"""Mass properties from colliders: shapes against MuJoCo, the rules of densities and masses against
+UsdPhysics itself."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def mesh_lists(points: np.ndarray, faces: list[list[int]]) -> str:
         int[] faceVertexIndices = [{numbers}]"""
 
 
-def collider(kind: str, name: str, content: str, place=(0, 0, 0), turn=(1, 0, 0, 0), schemas: str = "") -> str:
+def collider(
+    kind: str, name: str, content: str, place=(0, 0, 0), turn=(1, 0, 0, 0), schemas: str = ""
+) -> str:
     return f"""
         def {kind} "{name}" (prepend apiSchemas = ["PhysicsCollisionAPI"{schemas}])
         {{
@@ -51,7 +54,11 @@ def lone_body(*colliders: str, content: str = "", before: str = "") -> str:
 def properties(text: str) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, centre and inertia about it in the body's axes, of a lone body."""
     articulation = artix.load_usd(text)
-    return float(articulation.link_mass[0]), np.array(articulation.link_com_pose[0, :3]), body_inertias(articulation)[0]
+    return (
+        float(articulation.link_mass[0]),
+        np.array(articulation.link_com_pose[0, :3]),
+        body_inertias(articulation)[0],
+    )
 
 
 def inertia_text(*moments: float) -> str:
@@ -68,7 +75,9 @@ def test_inertias_that_no_body_has_are_given_refused_or_mended():
     with pytest.raises(DescriptionError, match="triangle inequality"):
         artix.load_usd(text, strict=True)
     with pytest.warns(DescriptionWarning, match="repaired"):
-        assert np.allclose(artix.load_usd(text, repair="inertia").link_inertia[0], np.diag([1.5, 1.5, 3.0]))
+        assert np.allclose(
+            artix.load_usd(text, repair="inertia").link_inertia[0], np.diag([1.5, 1.5, 3.0])
+        )
     assert {issue.severity for issue in artix.check_usd(text)} == {"warning"}
     assert "error" in {issue.severity for issue in artix.check_usd(text, strict=True)}
 
@@ -85,7 +94,8 @@ def test_negative_moments_are_refused_unless_they_are_rounding():
     assert np.array_equal(rounding.link_inertia[0], np.diag([0.0, 1.0, 1.0]))
 
 
-#: A collider and MuJoCo's words for the same; a MuJoCo geom's axis is z, a cylinder's sizes are radius and half height.
+#: A collider and MuJoCo's words for the same; a MuJoCo geom's axis is z, a cylinder's sizes are
+#: radius and half height.
 SHAPES = {
     "cube": (("Cube", "double size = 0.6"), 'type="box" size="0.3 0.3 0.3"'),
     "sphere": (("Sphere", "double radius = 0.3"), 'type="sphere" size="0.3"'),
@@ -127,7 +137,9 @@ def test_a_cone_weighs_what_its_polyhedron_weighs():
     fine = shapes.polyhedron(points, np.concatenate([sides, bottom]))
     cone = shapes.cylinder((0.3, 0.0), 0.8, 2)
     for found, wanted in zip(cone, fine, strict=True):
-        assert np.allclose(found, wanted, rtol=2e-4, atol=1e-6)  # 400 corners: pi^2 / 6 / 400^2 of the area
+        assert np.allclose(
+            found, wanted, rtol=2e-4, atol=1e-6
+        )  # 400 corners: pi^2 / 6 / 400^2 of the area
 
 
 def random_polyhedron(seed: int) -> tuple[np.ndarray, list[list[int]]]:
@@ -144,14 +156,18 @@ def test_meshes_weigh_what_mujoco_weighs(seed):
     mujoco = pytest.importorskip("mujoco")
     points, faces = random_polyhedron(seed)
     for approximation, words in (("none", 'inertia="exact"'), ("convexHull", 'inertia="convex"')):
-        triangles = [[face[0], face[k], face[k + 1]] for face in faces for k in range(1, len(face) - 1)]
+        triangles = [
+            [face[0], face[k], face[k + 1]] for face in faces for k in range(1, len(face) - 1)
+        ]
         if np.linalg.det(points[[1, 2, 4]] - points[0]) > 0:
             triangles = [face[::-1] for face in triangles]
         xml = f"""<mujoco><asset><mesh name="m" {words} vertex="{" ".join(map(str, points.ravel()))}"
             face="{" ".join(str(corner) for face in triangles for corner in face)}"/></asset>
             <worldbody><body><freejoint/><geom type="mesh" mesh="m" density="1000"/></body></worldbody></mujoco>"""
         model = mujoco.MjModel.from_xml_string(xml)
-        content = mesh_lists(points, faces) + f'\nuniform token physics:approximation = "{approximation}"'
+        content = (
+            mesh_lists(points, faces) + f'\nuniform token physics:approximation = "{approximation}"'
+        )
         shape = collider("Mesh", "shape", content, schemas=', "PhysicsMeshCollisionAPI"')
         mass, center, inertia = properties(lone_body(shape))
         turn = rotation_matrix(model.body_iquat[1][[1, 2, 3, 0]])
@@ -164,7 +180,9 @@ def test_meshes_weigh_what_mujoco_weighs(seed):
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_meshes_with_seams_or_holes_or_bounds():
     sides = [CUBE[face] for face in FACES]
-    seams = mesh_lists(np.concatenate(sides), [[4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3] for k in range(6)])
+    seams = mesh_lists(
+        np.concatenate(sides), [[4 * k, 4 * k + 1, 4 * k + 2, 4 * k + 3] for k in range(6)]
+    )
     hole = mesh_lists(CUBE, FACES[:-1])
     box = mesh_lists(CUBE, FACES) + '\nuniform token physics:approximation = "boundingCube"'
     for content in (seams, hole, box):
@@ -188,12 +206,24 @@ _BOUND = "rel material:binding:physics = </steel>\n"
 RULES = {
     "default": ("", ["double size = 0.5", "double size = 0.3"]),
     "body density": ("float physics:density = 300", ["double size = 0.5", "double size = 0.3"]),
-    "own density": ("float physics:density = 300", ["double size = 0.5\nfloat physics:density = 50", "double size = 0.3"]),
+    "own density": (
+        "float physics:density = 300", [
+        "double size = 0.5\nfloat physics:density = 50", 
+        "double size = 0.3"]),
     "material": ("", ["double size = 0.5\n" + _BOUND, "double size = 0.3"]),
-    "material and body": ("float physics:density = 300", ["double size = 0.5\n" + _BOUND, "double size = 0.3"]),
+    "material and body": (
+        "float physics:density = 300", [
+        "double size = 0.5\n" + _BOUND, 
+        "double size = 0.3"]),
     "own mass": ("", ["double size = 0.5\nfloat physics:mass = 4", "double size = 0.3"]),
-    "body mass": ("float physics:mass = 5", ["double size = 0.5", "double size = 0.3\nfloat physics:density = 50"]),
-    "inertia": ("float3 physics:diagonalInertia = (3, 4, 5)", ["double size = 0.5", "double size = 0.3"]),
+    "body mass": (
+        "float physics:mass = 5", [
+        "double size = 0.5", 
+        "double size = 0.3\nfloat physics:density = 50"]),
+    "inertia": (
+        "float3 physics:diagonalInertia = (3, 4, 5)", [
+        "double size = 0.5", 
+        "double size = 0.3"]),
 }  # fmt: skip
 
 
@@ -226,7 +256,10 @@ def test_densities_and_masses_combine_as_usdphysics_says(rule):
     content, cubes = RULES[rule]
     places = [((0.1, 0.2, -0.3), (0.8, 0.6, 0, 0)), ((-0.5, 0, 0.4), (0.6, 0, 0.8, 0))]
     schemas = ', "PhysicsMassAPI", "MaterialBindingAPI"'
-    colliders = [collider("Cube", f"cube{k}", cube, *places[k], schemas=schemas) for k, cube in enumerate(cubes)]
+    colliders = [
+        collider("Cube", f"cube{k}", cube, *places[k], schemas=schemas)
+        for k, cube in enumerate(cubes)
+    ]
     text = lone_body(*colliders, content=content, before=MATERIAL)
     mass, center, inertia = properties(text)
     wanted = compute_mass_properties(text)
@@ -238,7 +271,9 @@ def test_densities_and_masses_combine_as_usdphysics_says(rule):
 def test_a_body_without_anything_is_physxs_ball_and_said_to_be():
     with pytest.warns(artix.DescriptionWarning) as caught:
         mass, _, inertia = properties(lone_body())
-    assert [text in str(caught[k].message) for k, text in enumerate(("assumed 1 kg", "assumed a ball"))] == [True, True]
+    assert [
+        text in str(caught[k].message) for k, text in enumerate(("assumed 1 kg", "assumed a ball"))
+    ] == [True, True]
     assert mass == 1.0
     assert np.allclose(inertia, 0.004 * np.eye(3))
 
@@ -249,7 +284,9 @@ def test_colliders_belong_to_the_nearest_body_and_may_be_off():
     {{ {shape}
     }}"""
     off = collider("Cube", "off", "double size = 1\nbool physics:collisionEnabled = false")
-    shown = shape.replace('(prepend apiSchemas = ["PhysicsCollisionAPI"])', "").replace('"shape"', '"shown"')
+    shown = shape.replace('(prepend apiSchemas = ["PhysicsCollisionAPI"])', "").replace(
+        '"shape"', '"shown"'
+    )
     outer = f"""
     def Xform "a" (prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsArticulationRootAPI"])
     {{ {shape}{off}{shown}

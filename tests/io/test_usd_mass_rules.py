@@ -1,4 +1,5 @@
-"""Mass properties over random authored attributes against ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``."""
+"""Mass properties over random authored attributes against
+``UsdPhysics.RigidBodyAPI.ComputeMassProperties``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import artix
 from artix.io.common.poses import rotation_matrix
 from tests.support.usd_stages import body_inertias, numbers
 
-#: The oracle computes in float32. Errors are relative to the mass, the size and the inertia of the body.
+#: The oracle computes in float32. Errors are relative to the mass, the size and the inertia of the
+#: body.
 TOLERANCE = 2e-6
 BODY = "/World/robot"
 
@@ -50,7 +52,8 @@ class Units:
 
 
 def author_mass(prim: Usd.Prim, rng: np.random.Generator, unit: Units) -> None:
-    """Authors every attribute of the ``PhysicsMassAPI`` or not, with numbers of some 10 kg and 0.3 m."""
+    """Authors every attribute of the ``PhysicsMassAPI`` or not, with numbers of some 10 kg and 0.3
+    m."""
     if rng.random() < 0.15:
         return
     api, chance = UsdPhysics.MassAPI.Apply(prim), rng.choice([0.3, 0.5, 0.8])
@@ -68,8 +71,12 @@ def author_mass(prim: Usd.Prim, rng: np.random.Generator, unit: Units) -> None:
 
 
 def author_collider(stage: Usd.Stage, path: str, rng: np.random.Generator, unit: Units) -> Usd.Prim:
-    """A box, ball, cylinder or capsule, perhaps scaled, turned, off, or of a material with a density."""
-    kind, size = rng.choice(["Cube", "Sphere", "Cylinder", "Capsule", "Capsule_1", "Cylinder_1"]), 0.2 / unit.length
+    """A box, ball, cylinder or capsule, perhaps scaled, turned, off, or of a material with a
+    density."""
+    kind, size = (
+        rng.choice(["Cube", "Sphere", "Cylinder", "Capsule", "Capsule_1", "Cylinder_1"]),
+        0.2 / unit.length,
+    )
     prim = stage.DefinePrim(path, str(kind))
     if kind == "Cube":
         prim.GetAttribute("size").Set(float(size))
@@ -94,7 +101,9 @@ def author_collider(stage: Usd.Stage, path: str, rng: np.random.Generator, unit:
         if rng.random() < 0.8:
             UsdPhysics.MaterialAPI.Apply(material.GetPrim()).CreateDensityAttr(density)
         binding = UsdShade.MaterialBindingAPI.Apply(prim)
-        binding.Bind(material, UsdShade.Tokens.weakerThanDescendants, str(rng.choice(["", "physics"])))
+        binding.Bind(
+            material, UsdShade.Tokens.weakerThanDescendants, str(rng.choice(["", "physics"]))
+        )
     return prim
 
 
@@ -107,7 +116,12 @@ def random_stage(seed: int) -> tuple[Usd.Stage, bool]:
     UsdPhysics.SetStageKilogramsPerUnit(stage, unit.mass)
     UsdGeom.SetStageUpAxis(stage, str(rng.choice(["Y", "Z"])))
     world = UsdGeom.Xform.Define(stage, "/World")
-    place(world.GetPrim(), rng, 0.5 / unit.length, Gf.Vec3d(float(rng.uniform(0.5, 2))) if rng.random() < 0.3 else None)
+    place(
+        world.GetPrim(),
+        rng,
+        0.5 / unit.length,
+        Gf.Vec3d(float(rng.uniform(0.5, 2))) if rng.random() < 0.3 else None,
+    )
     # The body can be a collider itself.
     kind = "Cube" if rng.random() < 0.2 else "Xform"
     body = stage.DefinePrim(BODY, kind)
@@ -127,7 +141,8 @@ def random_stage(seed: int) -> tuple[Usd.Stage, bool]:
 
 
 def _has_axes(body: Usd.Prim) -> bool:
-    """Whether the oracle sets the axes: those of a body with mass, centre and moments it leaves uninitialized."""
+    """Whether the oracle sets the axes: those of a body with mass, centre and moments it leaves
+    uninitialized."""
     api = UsdPhysics.MassAPI(body)
     if not body.HasAPI(UsdPhysics.MassAPI) or api.GetPrincipalAxesAttr().HasAuthoredValue():
         return True
@@ -182,7 +197,8 @@ def solid_of(prim: Usd.Prim, scale: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def has_ambiguous_axes(body: Usd.Prim) -> bool:
-    """Whether moments or axes are paired with those of an inertia whose axes are a matter of rounding."""
+    """Whether moments or axes are paired with those of an inertia whose axes are a matter of
+    rounding."""
     api = UsdPhysics.MassAPI(body)
     if not body.HasAPI(UsdPhysics.MassAPI):
         return False
@@ -191,7 +207,9 @@ def has_ambiguous_axes(body: Usd.Prim) -> bool:
         return False
     for attribute in attributes:
         attribute.Clear()  # A blocked one has no value at all, and the oracle reads uninitialized memory.
-    moments = np.sort(UsdPhysics.RigidBodyAPI(body).ComputeMassProperties(shape_information(body))[1])
+    moments = np.sort(
+        UsdPhysics.RigidBodyAPI(body).ComputeMassProperties(shape_information(body))[1]
+    )
     return bool(np.diff(moments).min() < 0.01 * moments[2])
 
 
@@ -201,7 +219,9 @@ def test_every_combination_is_that_of_usdphysics(block):
     compared = 0
     for seed in range(100 * block, 100 * (block + 1)):
         stage, known_axes = random_stage(seed)
-        unit = Units(UsdGeom.GetStageMetersPerUnit(stage), UsdPhysics.GetStageKilogramsPerUnit(stage))
+        unit = Units(
+            UsdGeom.GetStageMetersPerUnit(stage), UsdPhysics.GetStageKilogramsPerUnit(stage)
+        )
         body = stage.GetPrimAtPath(BODY)
         oracle = UsdPhysics.RigidBodyAPI(body).ComputeMassProperties(shape_information(body))
         mass, center = oracle[0] * unit.mass, np.array(oracle[2]) * unit.length
@@ -223,7 +243,9 @@ def test_every_combination_is_that_of_usdphysics(block):
     assert compared > 75
 
 
-def lone_body(content: str, inner: str = "", schemas: str = '"PhysicsRigidBodyAPI", "PhysicsMassAPI"') -> str:
+def lone_body(
+    content: str, inner: str = "", schemas: str = '"PhysicsRigidBodyAPI", "PhysicsMassAPI"'
+) -> str:
     applied = f'"PhysicsArticulationRootAPI", {schemas}'
     return f"""#usda 1.0
     (metersPerUnit = 1)
@@ -251,7 +273,10 @@ def test_a_centre_without_inertia_moves_the_inertia_of_the_colliders():
 
 
 def test_a_collider_says_its_own_centre_and_inertia():
-    content = "float physics:mass = 1\npoint3f physics:centerOfMass = (0.1, 0, 0)\nfloat3 physics:diagonalInertia = (0.1, 0.2, 0.25)"
+    content = (
+        "float physics:mass = 1\npoint3f physics:centerOfMass = (0.1, 0, 0)\nfloat3 "
+        "physics:diagonalInertia = (0.1, 0.2, 0.25)"
+    )
     articulation = artix.load_usd(lone_body("", BALL.replace("CONTENT", content)), dtype="float32")
     assert float(articulation.link_mass[0]) == 1.0
     assert np.allclose(articulation.link_com_pose[0, :3], [0.3, 0, 0], atol=1e-7)
@@ -267,8 +292,12 @@ def test_small_moments_and_missing_axes_of_a_complete_body_are_as_the_schema_say
 
 
 def test_mass_without_its_schema_has_no_meaning_and_is_said_to_have_none():
-    text = lone_body("float physics:mass = 7", BALL.replace("CONTENT", ""), schemas='"PhysicsRigidBodyAPI"')
-    with pytest.warns(artix.DescriptionWarning, match=r"</body\.physics:mass>.*PhysicsMassAPI is not applied"):
+    text = lone_body(
+        "float physics:mass = 7", BALL.replace("CONTENT", ""), schemas='"PhysicsRigidBodyAPI"'
+    )
+    with pytest.warns(
+        artix.DescriptionWarning, match=r"</body\.physics:mass>.*PhysicsMassAPI is not applied"
+    ):
         articulation = artix.load_usd(text, dtype="float32")
     assert float(articulation.link_mass[0]) == pytest.approx(1000 * 4 / 3 * np.pi * 1e-3)
 
@@ -286,7 +315,9 @@ def test_colliders_below_a_disabled_body_belong_to_the_body_above(enabled):
     stage.GetRootLayer().ImportFromString(text)
     body = stage.GetPrimAtPath("/body")
     wanted = UsdPhysics.RigidBodyAPI(body).ComputeMassProperties(shape_information(body))[0]
-    assert float(artix.load_usd(text, dtype="float32").link_mass[0]) == pytest.approx(wanted, rel=1e-6)
+    assert float(artix.load_usd(text, dtype="float32").link_mass[0]) == pytest.approx(
+        wanted, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("scale", [(1, 1, 1), (2, 2, 2)])
@@ -302,7 +333,9 @@ def test_instanced_colliders_weigh_what_their_copies_weigh(scale):
     }}"""
     content = "float physics:density = 500"
     prototype = f'def Xform "prototype"\n{{\n{BALL.replace("CONTENT", "")}\n}}\n'
-    instanced = lone_body(content, inner).replace('def Xform "body"', prototype + 'def Xform "body"')
+    instanced = lone_body(content, inner).replace(
+        'def Xform "body"', prototype + 'def Xform "body"'
+    )
     stage = Usd.Stage.CreateInMemory()
     stage.GetRootLayer().ImportFromString(instanced.replace("instanceable = true", ""))
     body = stage.GetPrimAtPath("/body")
@@ -316,11 +349,19 @@ def test_instanced_colliders_weigh_what_their_copies_weigh(scale):
 def test_ends_of_different_radii(kind):
     bottom, top, height = 0.3, 0.1, 0.5
     content = f"double radiusBottom = {bottom}\ndouble radiusTop = {top}\ndouble height = {height}"
-    collider = f'def {kind} "shape" (prepend apiSchemas = ["PhysicsCollisionAPI"])\n{{\n{content}\n}}'
-    with pytest.warns(artix.DescriptionWarning, match="touches nothing: its ends have different radii"):
+    collider = (
+        f'def {kind} "shape" (prepend apiSchemas = ["PhysicsCollisionAPI"])\n{{\n{content}\n}}'
+    )
+    with pytest.warns(
+        artix.DescriptionWarning, match="touches nothing: its ends have different radii"
+    ):
         articulation = artix.load_usd(lone_body("", collider), dtype="float32")
     # Thin discs.
-    ends = (0.5 * height + bottom, 0.5 * height + top) if kind == "Capsule_1" else (0.5 * height, 0.5 * height)
+    ends = (
+        (0.5 * height + bottom, 0.5 * height + top)
+        if kind == "Capsule_1"
+        else (0.5 * height, 0.5 * height)
+    )
     edges = np.linspace(-ends[0], ends[1], 4001)
     z = 0.5 * (edges[1:] + edges[:-1])
     radius = bottom + (top - bottom) * (z / height + 0.5)
@@ -334,7 +375,10 @@ def test_ends_of_different_radii(kind):
     assert float(articulation.link_mass[0]) == pytest.approx(area.sum(), rel=1e-5)
     assert np.allclose(articulation.link_com_pose[0, :3], [0, 0, center], atol=1e-5)
     assert np.allclose(
-        body_inertias(articulation)[0], np.diag([across, across, area @ radius**2 / 2]), rtol=1e-5, atol=1e-5
+        body_inertias(articulation)[0],
+        np.diag([across, across, area @ radius**2 / 2]),
+        rtol=1e-5,
+        atol=1e-5,
     )
 
 
@@ -343,7 +387,8 @@ def test_newer_prims_with_equal_radii_are_the_old_ones(kind):
     shapes = []
     for suffix, names in (("", ["radius"]), ("_1", ["radiusTop", "radiusBottom"])):
         content = "\n".join(
-            [f"double {name} = 0.2" for name in names] + ["double height = 0.4", 'uniform token axis = "X"']
+            [f"double {name} = 0.2" for name in names]
+            + ["double height = 0.4", 'uniform token axis = "X"']
         )
         collider = f'def {kind}{suffix} "shape" (prepend apiSchemas = ["PhysicsCollisionAPI"])\n{{\n{content}\n}}'
         shapes.append(artix.load_usd(lone_body("", collider), dtype="float32"))

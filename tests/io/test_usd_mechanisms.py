@@ -1,4 +1,5 @@
-"""The mechanisms that PhysX simulated, written as USD: each must give the articulation of its specification."""
+"""The mechanisms that PhysX simulated, written as USD: each must give the articulation of its
+specification."""
 
 from __future__ import annotations
 
@@ -14,20 +15,25 @@ from artix.io.usd.reader import load_usd_with_state
 from tests.support import physx_mechanisms as physx
 from tests.support.usd_stages import MECHANISMS, joint_geometry, numbers, relative_error
 
-#: Float32 numbers of the specification against float32 numbers of the stage, some by way of degrees.
+#: Float32 numbers of the specification against float32 numbers of the stage, some by way of
+#: degrees.
 TOLERANCE = 1e-6
 
-#: Compared by what they mean: a stage may turn the frames of a joint, and order couplings and attachments otherwise.
+#: Compared by what they mean: a stage may turn the frames of a joint, and order couplings and
+#: attachments otherwise.
 FRAMES = ("joint_parent_pose", "joint_child_pose")
 
 
 def expected_drives(articulation) -> dict[str, np.ndarray]:
-    """The specification's drives as USD can say them: an envelope is in place of a drive's limit, or is that limit."""
+    """The specification's drives as USD can say them: an envelope is in place of a drive's limit,
+    or is that limit."""
     drive, envelope = articulation.drive, articulation.envelope
     effort, limit = np.asarray(envelope.max_effort, float), np.asarray(drive.max_force, float)
     has_rates = np.isfinite(np.asarray(envelope.max_actuator_velocity))
     return {
-        "drive.max_force": np.where(has_rates, np.inf, np.where(np.isfinite(effort), effort, limit)),
+        "drive.max_force": np.where(
+            has_rates, np.inf, np.where(np.isfinite(effort), effort, limit)
+        ),
         "envelope.max_effort": np.where(has_rates, effort, np.inf),
     }
 
@@ -38,7 +44,9 @@ def test_a_stage_gives_the_articulation_of_its_specification(name):
     skipped = {"joint_axes", "name", "mimic_dofs", "fixed_tendons", "spatial_tendons"}
     for field in dataclasses.fields(artix.Topology):
         if field.name not in skipped:
-            assert getattr(found.topology, field.name) == getattr(wanted.topology, field.name), field.name
+            assert getattr(found.topology, field.name) == getattr(wanted.topology, field.name), (
+                field.name
+            )
     assert relative_error(joint_geometry(found), joint_geometry(wanted)) < TOLERANCE
     values = numbers(wanted) | expected_drives(wanted)
     for key, value in numbers(found).items():
@@ -51,7 +59,9 @@ def test_a_stage_gives_the_articulation_of_its_specification(name):
 
 def rows(articulation, kind: str, structure: list[tuple]) -> dict[tuple, np.ndarray]:
     """The numbers of couplings by what they couple."""
-    table = np.stack([np.asarray(leaf, float) for leaf in jax.tree.leaves(getattr(articulation, kind))], axis=-1)
+    table = np.stack(
+        [np.asarray(leaf, float) for leaf in jax.tree.leaves(getattr(articulation, kind))], axis=-1
+    )
     assert len(table) == len(structure)
     return dict(zip(structure, table, strict=True))
 
@@ -97,7 +107,9 @@ def test_spatial_tendons(name):
         assert (link, above) == references[key][:2]
         assert relative_error(row, references[key][2]) < TOLERANCE, key
     for key in ("stiffness", "damping", "limit_stiffness", "offset"):
-        found_gain, wanted_gain = (np.asarray(getattr(one.spatial_tendons, key), float) for one in (found, wanted))
+        found_gain, wanted_gain = (
+            np.asarray(getattr(one.spatial_tendons, key), float) for one in (found, wanted)
+        )
         assert relative_error(found_gain, wanted_gain) < TOLERANCE, key
 
 
@@ -116,7 +128,11 @@ def test_the_state_of_a_stage_is_that_in_which_its_bodies_are(name):
     assert np.allclose(state.root_pose, physx.unit_pose(pose), atol=1e-7)
     assert not np.any(state.joint_position)
     assert state.joint_position.shape == (articulation.topology.num_dofs,)
-    assert not [issue for issue in artix.check_usd(MECHANISMS[name]) if "degrees from the pose" in issue.message]
+    assert not [
+        issue
+        for issue in artix.check_usd(MECHANISMS[name])
+        if "degrees from the pose" in issue.message
+    ]
 
 
 @functools.partial(jax.jit, static_argnames="options")
@@ -124,7 +140,9 @@ def steps(articulation, states, forces, options):
     """The states after one step of 1 ms, and the joint accelerations in it."""
 
     def one(state, force):
-        end, report = artix.step_and_report(articulation, state, artix.Control(joint_force=force), 1e-3, options)
+        end, report = artix.step_and_report(
+            articulation, state, artix.Control(joint_force=force), 1e-3, options
+        )
         return end, report.joint_acceleration
 
     return jax.vmap(one)(states, forces)
@@ -134,8 +152,13 @@ def steps(articulation, states, forces, options):
 @pytest.mark.parametrize("solver", ["pgs", "tgs"])
 @pytest.mark.parametrize("name", ["e_prismatic", "f_mimic_compliant", "f_mimic_hard"])
 def test_a_robot_from_a_stage_steps_as_physx_recorded(name, solver):
-    """Drives, friction and mimic joints act as PhysX acts on its own description of the same mechanism."""
-    data, spec, law = physx.recorded_steps(name), physx.specification(name), physx.law_errors(name)["s1"][solver]
+    """Drives, friction and mimic joints act as PhysX acts on its own description of the same
+    mechanism."""
+    data, spec, law = (
+        physx.recorded_steps(name),
+        physx.specification(name),
+        physx.law_errors(name)["s1"][solver],
+    )
     articulation, states = artix.load_usd(MECHANISMS[name], dtype=np.float64), physx.states(name)
     options = artix.SolverOptions(
         solver=solver,
@@ -143,9 +166,14 @@ def test_a_robot_from_a_stage_steps_as_physx_recorded(name, solver):
         velocity_iterations=1,
         drive_limits_are_forces=spec["drive_limits_are_forces"],
     )
-    end, acceleration = steps(articulation, states, np.asarray(physx.recorded(name)["in_tau"]), options)
+    end, acceleration = steps(
+        articulation, states, np.asarray(physx.recorded(name)["in_tau"]), options
+    )
     run = spec["s1_runs"].index(solver)
     first = 1 if name == "f_mimic_hard" else 0  # its first state violates a hard relation by 0.02
     found = {"q": end.joint_position, "qd": end.joint_velocity, "qdd": acceleration}
-    errors = {key: physx.error(value[first:], data[f"s1_{key}"][run, first:]) for key, value in found.items()}
+    errors = {
+        key: physx.error(value[first:], data[f"s1_{key}"][run, first:])
+        for key, value in found.items()
+    }
     assert {key: value for key, value in errors.items() if not value <= 3 * law[key] + 1e-6} == {}

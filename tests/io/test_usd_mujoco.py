@@ -1,4 +1,5 @@
-"""MuJoCo's USD schemas over random attributes against models that MuJoCo compiles from the same numbers."""
+"""MuJoCo's USD schemas over random attributes against models that MuJoCo compiles from the same
+numbers."""
 
 from __future__ import annotations
 
@@ -37,12 +38,21 @@ def scene(angle: str | None, content: str = "") -> str:
 
 
 def attributes(numbers: dict[str, float], spaces: str = "mjc") -> str:
-    return "\n        ".join(f"uniform double {spaces}:{name} = {value!r}" for name, value in numbers.items())
+    return "\n        ".join(
+        f"uniform double {spaces}:{name} = {value!r}" for name, value in numbers.items()
+    )
 
 
 def random_joints(rng: np.random.Generator) -> dict[str, dict[str, float]]:
     """Passive properties by joint; each is authored or not."""
-    bounds = {"armature": 2.0, "damping": 9.0, "frictionloss": 1.0, "stiffness": 30.0, "ref": 0.4, "springref": 0.5}
+    bounds = {
+        "armature": 2.0,
+        "damping": 9.0,
+        "frictionloss": 1.0,
+        "stiffness": 30.0,
+        "ref": 0.4,
+        "springref": 0.5,
+    }
     joints = {}
     for name in NAMES:
         chosen = [key for key in bounds if rng.random() < 0.6]
@@ -52,7 +62,12 @@ def random_joints(rng: np.random.Generator) -> dict[str, dict[str, float]]:
     return joints
 
 
-def stage(joints: dict[str, dict[str, float]], motor: dict[str, float], servo: dict[str, float], angle: str) -> str:
+def stage(
+    joints: dict[str, dict[str, float]],
+    motor: dict[str, float],
+    servo: dict[str, float],
+    angle: str,
+) -> str:
     parents = ["a", "a", "a", "a"]
     children = ["b", "c", "d", "e"]
     prims = [body("a"), *map(body, children), joint("fix", None, "a", kind="Fixed")]
@@ -61,7 +76,10 @@ def stage(joints: dict[str, dict[str, float]], motor: dict[str, float], servo: d
         content = attributes(joints[name])
         if name != "wheel":
             low, high = (-40, 70) if kind == "Revolute" else (-0.3, 0.6)
-            content += f"\n        float physics:lowerLimit = {low}\n        float physics:upperLimit = {high}"
+            content += (
+                f"\n        float physics:lowerLimit = {low}\n        float physics:upperLimit = "
+                f"{high}"
+            )
         prims.append(joint(name, parent, child, content, kind=kind, schemas='"MjcJointAPI"'))
     prims.append(
         actuator(
@@ -96,7 +114,12 @@ def stage(joints: dict[str, dict[str, float]], motor: dict[str, float], servo: d
     return robot(*prims, before=scene(angle))
 
 
-def compiled(joints: dict[str, dict[str, float]], motor: dict[str, float], servo: dict[str, float], angle: str):
+def compiled(
+    joints: dict[str, dict[str, float]],
+    motor: dict[str, float],
+    servo: dict[str, float],
+    angle: str,
+):
     """The same model, compiled by MuJoCo."""
     bodies = ""
     for name in NAMES:
@@ -122,7 +145,9 @@ def test_joints_and_actuators_are_those_of_mujoco(angle):
     for _ in range(25):
         joints = random_joints(rng)
         motor = {"gear": rng.choice([-1, 1]) * rng.uniform(0.5, 50), "ctrl": rng.uniform(0.5, 2)}
-        servo = {key: rng.uniform(0.5, 20) for key in ("gear", "kp", "kv", "force")} | {"bias": rng.normal()}
+        servo = {key: rng.uniform(0.5, 20) for key in ("gear", "kp", "kv", "force")} | {
+            "bias": rng.normal()
+        }
         motor, servo = ({key: float(value) for key, value in one.items()} for one in (motor, servo))
         model = compiled(joints, motor, servo, angle)
         robot_ = artix.load_usd(stage(joints, motor, servo, angle))
@@ -133,17 +158,33 @@ def test_joints_and_actuators_are_those_of_mujoco(angle):
             "frictionloss": (robot_.friction.static, model.dof_frictionloss),
             "dynamic": (robot_.friction.dynamic, model.dof_frictionloss),
         }
-        limits = np.where(model.jnt_limited[:, None], model.jnt_range - model.qpos0[:, None], [[-np.inf, np.inf]])
+        limits = np.where(
+            model.jnt_limited[:, None], model.jnt_range - model.qpos0[:, None], [[-np.inf, np.inf]]
+        )
         wanted["low"] = robot_.joint_lower_limit, limits[:, 0]
         wanted["high"] = robot_.joint_upper_limit, limits[:, 1]
-        # Springs of the first two joints, servos of the others, in the coordinate that is zero where frames coincide.
+        # Springs of the first two joints, servos of the others, in the coordinate that is zero
+        # where frames coincide.
         gear, bias = model.actuator_gear[1, 0], model.actuator_biasprm[1]
         stiffness = [*model.jnt_stiffness[:2], -(gear**2) * bias[1], 0.0]
-        targets = [*(model.qpos_spring - model.qpos0)[:2], bias[0] / (-gear * bias[1]) - model.qpos0[2], 0.0]
+        targets = [
+            *(model.qpos_spring - model.qpos0)[:2],
+            bias[0] / (-gear * bias[1]) - model.qpos0[2],
+            0.0,
+        ]
         wanted["stiffness"] = robot_.drive.stiffness, stiffness
-        wanted["target"] = robot_.drive.target_position, np.where(np.array(stiffness) > 0, targets, 0.0)
-        wanted["drive damping"] = robot_.drive.damping, [0.0, 0.0, -(gear**2) * bias[2], servo["kv"]]
-        wanted["drive limit"] = robot_.drive.max_force, [np.inf, np.inf, gear * model.actuator_forcerange[1, 1], np.inf]
+        wanted["target"] = (
+            robot_.drive.target_position,
+            np.where(np.array(stiffness) > 0, targets, 0.0),
+        )
+        wanted["drive damping"] = (
+            robot_.drive.damping,
+            [0.0, 0.0, -(gear**2) * bias[2], servo["kv"]],
+        )
+        wanted["drive limit"] = (
+            robot_.drive.max_force,
+            [np.inf, np.inf, gear * model.actuator_forcerange[1, 1], np.inf],
+        )
         motor_limit = abs(model.actuator_gear[0, 0]) * model.actuator_ctrlrange[0, 1]
         wanted["limit"] = robot_.max_joint_force, [np.inf, motor_limit, np.inf, np.inf]
         for key, (mine, theirs) in wanted.items():
@@ -167,7 +208,11 @@ def test_lengths_and_masses_of_the_stage():
 
 def test_an_attribute_of_mujoco_comes_before_newtons():
     """As MuJoCo's own reader has it; Newton's gains are per degree."""
-    both = attributes({"damping": 0.7}) + "\n" + attributes({"damping": 0.25, "armature": 2.0}, "newton")
+    both = (
+        attributes({"damping": 0.7})
+        + "\n"
+        + attributes({"damping": 0.25, "armature": 2.0}, "newton")
+    )
     prims = [body("a"), body("b"), joint("fix", None, "a", kind="Fixed")]
     schemas = '"MjcJointAPI", "NewtonJointAPI"'
     arm = artix.load_usd(robot(*prims, joint("j", "a", "b", both, schemas=schemas)))
@@ -179,9 +224,17 @@ def test_an_attribute_of_mujoco_comes_before_newtons():
 
 
 def test_a_relation_of_joints_has_mujocos_units():
-    prims = [body("a"), body("b"), body("c"), joint("fix", None, "a", kind="Fixed"), joint("lead", "a", "b")]
+    prims = [
+        body("a"),
+        body("b"),
+        body("c"),
+        joint("fix", None, "a", kind="Fixed"),
+        joint("lead", "a", "b"),
+    ]
     content = attributes({"coef0": 0.5, "coef1": 1.5}) + "\nrel mjc:target = </World/robot/lead>"
-    text = robot(*prims, joint("follow", "a", "c", content, schemas='"MjcJointAPI", "MjcEqualityJointAPI"'))
+    text = robot(
+        *prims, joint("follow", "a", "c", content, schemas='"MjcJointAPI", "MjcEqualityJointAPI"')
+    )
     arm = artix.load_usd(text)
     # Followers: q + gear_ratio q_reference + offset = 0.
     assert float(arm.mimic.gear_ratio[0]) == -1.5
@@ -191,7 +244,9 @@ def test_a_relation_of_joints_has_mujocos_units():
 def test_a_gear_of_zero_does_nothing():
     motor = actuator("idle", "/World/robot/j", "uniform double[] mjc:gear = [0, 0, 0, 0, 0, 0]")
     arm = artix.load_usd(
-        robot(body("a"), body("b"), joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b"), motor)
+        robot(
+            body("a"), body("b"), joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b"), motor
+        )
     )
     assert np.isinf(arm.max_joint_force[0])
 
@@ -202,7 +257,11 @@ LEFT_OUT = {
         actuator("push", "/World/robot/b/tip"),
         "an MjcActuator on a site is not read",
     ),
-    "body": ([body("b")], actuator("push", "/World/robot/b"), "an MjcActuator on a body is not read"),
+    "body": (
+        [body("b")],
+        actuator("push", "/World/robot/b"),
+        "an MjcActuator on a body is not read",
+    ),
     "tendon": (
         [body("b"), '\ndef MjcTendon "cord"\n{\n rel mjc:path = </World/robot/j>\n}'],
         actuator("push", "/World/robot/cord"),
@@ -216,7 +275,9 @@ LEFT_OUT = {
     "asymmetric": (
         [body("b")],
         actuator(
-            "push", "/World/robot/j", "uniform double mjc:ctrlRange:min = -1\nuniform double mjc:ctrlRange:max = 2"
+            "push",
+            "/World/robot/j",
+            "uniform double mjc:ctrlRange:min = -1\nuniform double mjc:ctrlRange:max = 2",
         ),
         "its range is not symmetric",
     ),
@@ -227,7 +288,9 @@ LEFT_OUT = {
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_is_left_out_is_said(name):
     prims, act, message = LEFT_OUT[name]
-    text = robot(body("a"), *prims, joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b"), act)
+    text = robot(
+        body("a"), *prims, joint("fix", None, "a", kind="Fixed"), joint("j", "a", "b"), act
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         artix.load_usd(text, root="/World/robot/fix")
@@ -238,10 +301,14 @@ def test_what_is_left_out_is_said(name):
 
 
 def test_springs_beside_drives_and_options_of_the_scene_are_said():
-    content = attributes({"stiffness": 3.0, "springdamper": 1.0}).replace("uniform double mjc:springdamper = 1.0",
+    content = attributes({"stiffness": 3.0, "springdamper": 1.0}).replace(
+        "uniform double mjc:springdamper = 1.0",
         "uniform double[] mjc:springdamper = [0.1, 1]\nfloat drive:angular:physics:stiffness = 2")  # fmt: skip
     schemas = '"MjcJointAPI", "PhysicsDriveAPI:angular"'
-    flags = "bool mjc:flag:gravity = false\nbool mjc:flag:damper = false\ndouble mjc:option:density = 1.2"
+    flags = (
+        "bool mjc:flag:gravity = false\nbool mjc:flag:damper = false\ndouble mjc:option:density = "
+        "1.2"
+    )
     prims = [
         body("a"),
         body("b"),
@@ -251,8 +318,11 @@ def test_springs_beside_drives_and_options_of_the_scene_are_said():
     with pytest.warns(artix.DescriptionWarning) as caught:
         arm = artix.load_usd(robot(*prims, before=scene(None, flags)))
     said = " ".join(str(warning.message) for warning in caught)
-    for words in ("because its PhysicsDriveAPI is read", "time constant and damping ratio is not read",
-                  "mjc:flag:damper>: left out: what the flag switches off", "the drag of a medium is not read"):  # fmt: skip
+    for words in (
+        "because its PhysicsDriveAPI is read", 
+        "time constant and damping ratio is not read",
+                  "mjc:flag:damper>: left out: what the flag switches off", 
+                      "the drag of a medium is not read"):  # fmt: skip
         assert words in said
     assert float(arm.drive.stiffness[0]) == pytest.approx(2 * 180 / np.pi)
     assert not np.any(arm.gravity)

@@ -1,4 +1,5 @@
-"""The USD assets of the ``newton`` package: each loads or is refused by name, and newton's own importer agrees."""
+"""The USD assets of the ``newton`` package: each loads or is refused by name, and newton's own
+importer agrees."""
 
 from __future__ import annotations
 
@@ -16,14 +17,19 @@ import artix
 from tests.support.usd_stages import body_inertias
 
 SPECIFICATION = importlib.util.find_spec("newton")
-FOLDER = Path(SPECIFICATION.origin).parent if SPECIFICATION and SPECIFICATION.origin else Path("/nowhere")
+FOLDER = (
+    Path(SPECIFICATION.origin).parent
+    if SPECIFICATION and SPECIFICATION.origin
+    else Path("/nowhere")
+)
 ASSETS = sorted(path for path in FOLDER.rglob("*.usd*") if path.suffix in (".usd", ".usda"))
 
 pytestmark = pytest.mark.skipif(not ASSETS, reason="newton is not installed")
 
 
 def load(path: Path) -> tuple[artix.Articulation | None, list[str]]:
-    """The articulation of a stage, of its own root or all that is below its default prim; and what was refused."""
+    """The articulation of a stage, of its own root or all that is below its default prim; and what
+    was refused."""
     stage = Usd.Stage.Open(str(path))
     default = stage.GetDefaultPrim()
     said: list[str] = []
@@ -55,7 +61,9 @@ def newton_bodies(path: Path) -> dict[str, tuple[float, np.ndarray, np.ndarray]]
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         builder.add_usd(str(path))
-    bodies = zip(builder.body_label, builder.body_mass, builder.body_com, builder.body_inertia, strict=True)
+    bodies = zip(
+        builder.body_label, builder.body_mass, builder.body_com, builder.body_inertia, strict=True
+    )
     return {
         label.rpartition("/")[2]: (float(mass), np.array(center), np.array(inertia).reshape(3, 3))
         for label, mass, center, inertia in bodies

@@ -1,4 +1,5 @@
-"""Which bodies and joints of a stage make an articulation: roots, bases, islands, loops, names, state."""
+"""Which bodies and joints of a stage make an articulation: roots, bases, islands, loops, names,
+state."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def test_the_centre_of_a_random_tree_has_the_least_eccentricity(seed):
 
 
 def test_a_joint_to_the_world_keeps_its_freedom():
-    text = robot(*CHAIN, joint("slide", None, "a", "float physics:lowerLimit = -1", kind="Prismatic"))
+    text = robot(
+        *CHAIN, joint("slide", None, "a", "float physics:lowerLimit = -1", kind="Prismatic")
+    )
     articulation = artix.load_usd(text)
     assert articulation.topology.link_names == ("world", "a", "b", "c")
     assert articulation.topology.dof_names == ("slide", "ab", "bc")
@@ -77,7 +80,9 @@ def test_the_caller_decides_about_the_base():
     text = robot(*CHAIN, joint("fix", None, "c", kind="Fixed"))
     assert not artix.load_usd(text, fixed_base=False).topology.fixed_base
     assert artix.load_usd(robot(*CHAIN), fixed_base=True).topology.fixed_base
-    sliding = robot(body("a", schemas=ROOT), joint("slide", None, "a", kind="Prismatic"), schemas="")
+    sliding = robot(
+        body("a", schemas=ROOT), joint("slide", None, "a", kind="Prismatic"), schemas=""
+    )
     assert artix.load_usd(sliding, fixed_base=False).topology.dof_names == ()
     assert artix.load_usd(sliding).topology.dof_names == ("slide",)
 
@@ -126,7 +131,9 @@ def test_siblings_are_ordered_as_physx_orders_them():
         joint("m", "a", "r"),
         joint("b", "a", "s", kind="Spherical"),
     ]
-    topology = artix.load_usd(robot(body("a", schemas=ROOT), *sides, *reversed(joints), schemas="")).topology
+    topology = artix.load_usd(
+        robot(body("a", schemas=ROOT), *sides, *reversed(joints), schemas="")
+    ).topology
     assert topology.joint_names == ("z", "m", "n", "b")
 
 
@@ -135,9 +142,13 @@ def test_what_does_not_move_is_the_world():
     articulation = artix.load_usd(robot(*CHAIN, wall, joint("fix", "wall", "a", kind="Fixed")))
     assert articulation.topology.fixed_base
     assert articulation.topology.link_names == ("a", "b", "c")
-    disabled = robot(*CHAIN, body("off", "bool physics:rigidBodyEnabled = false"), joint("ao", "a", "off"))
+    disabled = robot(
+        *CHAIN, body("off", "bool physics:rigidBodyEnabled = false"), joint("ao", "a", "off")
+    )
     assert artix.load_usd(disabled).topology.link_names == ("world", "a", "b", "c")
-    assert links(robot(*CHAIN, body("d"), joint("cd", "c", "d", "bool physics:jointEnabled = false"))) == (
+    assert links(
+        robot(*CHAIN, body("d"), joint("cd", "c", "d", "bool physics:jointEnabled = false"))
+    ) == (
         "b",
         "a",
         "c",
@@ -149,13 +160,19 @@ def test_a_joint_may_name_a_prim_within_a_body():
         double3 xformOp:translate = (0, 0, 0.5)
         uniform token[] xformOpOrder = ["xformOp:translate"]
     }"""
-    text = robot(body("a", inner=inner), body("b"), joint("ab", "a/mark", "b", "point3f physics:localPos0 = (1, 0, 0)"))
+    text = robot(
+        body("a", inner=inner),
+        body("b"),
+        joint("ab", "a/mark", "b", "point3f physics:localPos0 = (1, 0, 0)"),
+    )
     articulation = artix.load_usd(text, root="/World/robot/a")
     assert np.allclose(articulation.joint_parent_pose[1, :3], [1.0, 0.0, 0.5])
 
 
 def test_a_loop_is_refused_until_one_joint_is_excluded():
-    with pytest.raises(artix.DescriptionError, match=r"</World/robot/bc>: closes a loop.*excludeFromArticulation"):
+    with pytest.raises(
+        artix.DescriptionError, match=r"</World/robot/bc>: closes a loop.*excludeFromArticulation"
+    ):
         artix.load_usd(robot(*CHAIN, joint("ca", "c", "a"), schemas=""), root="/World/robot/a")
     content = """bool physics:excludeFromArticulation = true
         uniform token physics:axis = "Z"
@@ -163,7 +180,10 @@ def test_a_loop_is_refused_until_one_joint_is_excluded():
     articulation = artix.load_usd(robot(*CHAIN, joint("ca", "c", "a", content)))
     (loop,) = articulation.topology.loop_joints
     assert loop.type is artix.LoopJointType.REVOLUTE
-    assert [articulation.topology.link_names[link] for link in (loop.link_a, loop.link_b)] == ["c", "a"]
+    assert [articulation.topology.link_names[link] for link in (loop.link_a, loop.link_b)] == [
+        "c",
+        "a",
+    ]
     pose = np.asarray(articulation.loop_joints.pose_a[0])
     assert np.allclose(pose[:3], [0, 0, 1])
     x, y, z, w = pose[3:]
@@ -173,7 +193,10 @@ def test_a_loop_is_refused_until_one_joint_is_excluded():
 
 
 def test_stacked_joints_make_a_chain():
-    stack = [joint("x", None, "a", kind="Prismatic"), joint("turn", None, "a", 'uniform token physics:axis = "Z"')]
+    stack = [
+        joint("x", None, "a", kind="Prismatic"),
+        joint("turn", None, "a", 'uniform token physics:axis = "Z"'),
+    ]
     with pytest.raises(artix.DescriptionError, match=r"closes a loop.*newton:jointsAddMobility"):
         artix.load_usd(robot(body("a"), *stack))
     newton = '"PhysicsArticulationRootAPI", "NewtonArticulationRootAPI"'
@@ -186,7 +209,9 @@ def test_stacked_joints_make_a_chain():
     # The stage says in which order, not the names.
     reverse = text.replace('"x"', '"z"')
     assert artix.load_usd(reverse).topology.joint_names == ("z", "turn")
-    elsewhere = text.replace('uniform token physics:axis = "Z"', "point3f physics:localPos0 = (1, 0, 0)")
+    elsewhere = text.replace(
+        'uniform token physics:axis = "Z"', "point3f physics:localPos0 = (1, 0, 0)"
+    )
     with pytest.raises(artix.DescriptionError, match="disagree on the rest pose"):
         artix.load_usd(elsewhere)
 
@@ -195,7 +220,8 @@ def test_excluded_joints_of_every_kind():
     excluded = "bool physics:excludeFromArticulation = true\n"
     distance = joint("rope", "a", "c", excluded + "float physics:maxDistance = 3", kind="Distance")
     generic = joint(
-        "six", None, "c", excluded + "float limit:rotX:physics:low = 1\nfloat limit:rotX:physics:high = -1",
+        "six", None, "c", excluded + 
+            "float limit:rotX:physics:low = 1\nfloat limit:rotX:physics:high = -1",
         kind="", schemas='"PhysicsLimitAPI:rotX"',
     )  # fmt: skip
     limited = joint("hinge", "c", "a", excluded + "float physics:lowerLimit = 0")
@@ -213,7 +239,9 @@ def test_excluded_joints_of_every_kind():
 def test_names_that_several_prims_have():
     inner = "".join([body("tip"), joint("hinge", "left", "left/tip")])
     other = "".join([body("tip"), joint("hinge", "right", "right/tip")])
-    text = robot(body("left", inner=inner), body("right", inner=other), joint("lr", "left", "right"))
+    text = robot(
+        body("left", inner=inner), body("right", inner=other), joint("lr", "left", "right")
+    )
     articulation = artix.load_usd(text, root="/World/robot/left")
     assert set(articulation.topology.link_names) == {"left", "right", "left/tip", "right/tip"}
     assert set(articulation.topology.joint_names) == {"lr", "left/hinge", "right/hinge"}
@@ -222,7 +250,9 @@ def test_names_that_several_prims_have():
 def test_fixed_links_merge_into_frames():
     camera = body("camera", place="(0, 0, 1)")
     fixing = joint("mount", "c", "camera", "point3f physics:localPos0 = (0, 0, 1)", kind="Fixed")
-    merged = artix.load_usd(robot(*CHAIN, camera, fixing), root="/World/robot/a", merge_fixed_joints=True)
+    merged = artix.load_usd(
+        robot(*CHAIN, camera, fixing), root="/World/robot/a", merge_fixed_joints=True
+    )
     assert merged.topology.link_names == ("a", "b", "c")
     assert merged.topology.frame_names == ("camera",)
     assert float(merged.link_mass[2]) == 4.0
@@ -271,7 +301,11 @@ def test_gravity():
     assert np.allclose(artix.load_usd(sideways, gravity=(0, 0, -1)).gravity, [0, 0, -1])
     moon = scene.format(name="moon", direction=(0, 0, -1), size=1.62)
     owned = [body("a", "rel physics:simulationOwner = </moon>", schemas=ROOT)]
-    both = robot(*owned, before=scene.format(name="earth", direction=(0, 0, -1), size=9.81) + moon, schemas="")
+    both = robot(
+        *owned,
+        before=scene.format(name="earth", direction=(0, 0, -1), size=9.81) + moon,
+        schemas="",
+    )
     assert np.allclose(artix.load_usd(both).gravity, [0, 0, -1.62])
 
 
@@ -280,7 +314,11 @@ def test_a_disabled_joint_leaves_out_what_hangs_on_it_and_says_so():
     text = robot(*CHAIN, body("d"), joint("cd", "c", "d", off), joint("ca", "c", "a", off))
     with pytest.warns(artix.DescriptionWarning) as caught:
         assert links(text) == ("b", "a", "c")
-    said = [str(warning.message) for warning in caught if "the joint is disabled" in str(warning.message)]
+    said = [
+        str(warning.message)
+        for warning in caught
+        if "the joint is disabled" in str(warning.message)
+    ]
     assert len(said) == 2
     assert "</World/robot/cd.physics:jointEnabled>" in said[0] and "as in PhysX" in said[0]
     assert "</World/robot/ca.physics:jointEnabled>" in said[1] and "as in PhysX" not in said[1]
@@ -292,7 +330,11 @@ FREE = joint("free", None, "a", kind="")
 @pytest.mark.parametrize("where", ["robot", "body", "joint"])
 def test_a_root_joint_of_six_free_axes_is_a_floating_base(where):
     schema = '"PhysicsArticulationRootAPI"'
-    root = FREE.replace('"free" ', f'"free" (prepend apiSchemas = [{schema}])') if where == "joint" else FREE
+    root = (
+        FREE.replace('"free" ', f'"free" (prepend apiSchemas = [{schema}])')
+        if where == "joint"
+        else FREE
+    )
     bodies = [body("a", schemas=f", {schema}" if where == "body" else ""), *CHAIN[1:]]
     text = robot(*bodies, root, schemas=schema if where == "robot" else "")
     with warnings.catch_warnings():

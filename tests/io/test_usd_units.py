@@ -1,4 +1,5 @@
-"""One robot in other units, another up axis, other orders and other files: the same articulation."""
+"""One robot in other units, another up axis, other orders and other files: the same
+articulation."""
 
 from __future__ import annotations
 
@@ -13,9 +14,13 @@ import artix
 from artix.io.usd.reader import load_usd_with_state
 from tests.support.usd_stages import MECHANISMS, body_inertias, numbers, relative_error
 
-#: Units of attributes as exponents of length and mass; angles keep their degrees. The first match counts.
+#: Units of attributes as exponents of length and mass; angles keep their degrees. The first match
+#: counts.
 _UNITS = [
-    (r"xformOp:translate|localPos|centerOfMass|maxLinearVelocity|physics:velocity|gravityMagnitude", (1, 0)),
+    (
+        r"xformOp:translate|localPos|centerOfMass|maxLinearVelocity|physics:velocity|gravityMagnitude",
+        (1, 0),
+    ),
     (r"physics:mass|linear:armature|linear:viscous", (0, 1)),
     (r"diagonalInertia|angular:armature|rot.:armature", (2, 1)),
     (r"angular:viscous|angular:velocityDependentResistance", (2, 1)),
@@ -37,7 +42,8 @@ def _exponents(prim, name: str) -> tuple[int, int]:
         # The one mixed relation has a rack that follows a pinion: length per angle, and a length.
         return (1, 0) if prismatic and name.endswith((":gearing", ":offset")) else (0, 0)
     if name.endswith((":gearing", ":forceCoefficient")):
-        # Length per angle and torque per force, of revolute joints; both are ratios for prismatic ones and attachments.
+        # Length per angle and torque per force, of revolute joints; both are ratios for prismatic
+        # ones and attachments.
         return (0, 0) if prismatic or not prim.IsA(UsdPhysics.Joint) else (1, 0)
     if re.search(r"drive:.*:(stiffness|damping)", name):
         drive = prim.GetAttribute(name.rpartition(":")[0] + ":type").Get()
@@ -93,7 +99,9 @@ def turned(text: str) -> str:
 
 @pytest.mark.parametrize("name", ["d_mixed_floating", "b_arm7", "h_spatial_tendon_branch"])
 def test_up_axis(name):
-    (wanted, state), (found, other) = map(load_usd_with_state, (MECHANISMS[name], turned(MECHANISMS[name])))
+    (wanted, state), (found, other) = map(
+        load_usd_with_state, (MECHANISMS[name], turned(MECHANISMS[name]))
+    )
     values = numbers(wanted)
     for key, value in numbers(found).items():
         assert relative_error(value, values[key]) < 1e-6, key
@@ -102,7 +110,8 @@ def test_up_axis(name):
 
 
 def reordered(text: str) -> str:
-    """The stage with the bodies and joints in the reverse order, and every joint's bodies exchanged."""
+    """The stage with the bodies and joints in the reverse order, and every joint's bodies
+    exchanged."""
     layer = Sdf.Layer.CreateAnonymous(".usda")
     layer.ImportFromString(text)
     robot = layer.GetPrimAtPath("/World/robot")
@@ -147,9 +156,16 @@ def test_the_mass_matrix_is_the_same_in_every_spelling():
     state = artix.random_state(wanted, jax.random.key(0))
     mass_matrix = jax.jit(artix.mass_matrix)
     reference = mass_matrix(wanted, state)
-    for other in (in_units(text, 0.01, 1.0), in_units(text, 0.0254, 0.45), turned(text), reordered(text)):
+    for other in (
+        in_units(text, 0.01, 1.0),
+        in_units(text, 0.0254, 0.45),
+        turned(text),
+        reordered(text),
+    ):
         found = mass_matrix(artix.load_usd(other), state)
-        assert np.max(np.abs(found - reference)) < 1e-6 * np.max(np.abs(reference))  # float32 numbers in other units
+        assert np.max(np.abs(found - reference)) < 1e-6 * np.max(
+            np.abs(reference)
+        )  # float32 numbers in other units
 
 
 def test_a_stage_may_be_spread_over_files_and_instanced(tmp_path):
@@ -172,20 +188,25 @@ def test_a_stage_may_be_spread_over_files_and_instanced(tmp_path):
         }}"""
         path = tmp_path / f"{arc}.usda"
         path.write_text(outer)
-        with pytest.raises(artix.DescriptionError, match=r"2 articulations.*/Field/left/robot.*root="):
+        with pytest.raises(
+            artix.DescriptionError, match=r"2 articulations.*/Field/left/robot.*root="
+        ):
             artix.load_usd(path)
         wanted, at_origin = load_usd_with_state(text)
         found, state = load_usd_with_state(path, root="/Field/left/robot/trunk")
         assert found.topology == wanted.topology
         values = numbers(wanted)
-        assert all(relative_error(value, values[key]) < 1e-9 for key, value in numbers(found).items())
+        assert all(
+            relative_error(value, values[key]) < 1e-9 for key, value in numbers(found).items()
+        )
         assert np.allclose(state.root_pose[:3] - at_origin.root_pose[:3], [0, 3, 0], atol=1e-6)
 
 
 def test_what_cannot_be_composed_is_said(tmp_path):
     path = tmp_path / "robot.usda"
     text = MECHANISMS["a_pendulum1"].replace(
-        'def Xform "World"', 'def Xform "Wall" (references = @./nowhere.usda@) {}\ndef Xform "World"'
+        'def Xform "World"',
+        'def Xform "Wall" (references = @./nowhere.usda@) {}\ndef Xform "World"',
     )
     path.write_text(text)
     with pytest.warns(artix.DescriptionWarning, match=r"nowhere\.usda"):
@@ -211,7 +232,9 @@ def test_a_scaled_body_scales_what_is_on_it():
     assert relative_error(body_inertias(found), body_inertias(wanted)) < 1e-9
 
 
-@pytest.mark.parametrize("metadata", ["metersPerUnit = 0", "metersPerUnit = -1", "kilogramsPerUnit = 1e30"])
+@pytest.mark.parametrize(
+    "metadata", ["metersPerUnit = 0", "metersPerUnit = -1", "kilogramsPerUnit = 1e30"]
+)
 def test_units_that_are_none_are_refused(metadata):
     text = re.sub(rf"{metadata.split()[0]} = \S+", metadata, MECHANISMS["a_pendulum1"])
     with pytest.raises(artix.DescriptionError, match=metadata.split()[0]):

@@ -21,12 +21,16 @@ TABLE = """<mujoco model="table"><option timestep="0.002" cone="elliptic"/><worl
 
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_an_mjcf_is_a_scene_that_moves_as_in_mujoco() -> None:
-    """A ball on a cube on a floor beside an arm: at rest as in MuJoCo, whose contacts give by less than 1 mm."""
+    """A ball on a cube on a floor beside an arm: at rest as in MuJoCo, whose contacts give by less
+    than 1 mm."""
     scene, state = artix.load_world(TABLE, dtype="float64")
     model = mujoco.MjModel.from_xml_string(TABLE)
     data = mujoco.MjData(model)
     assert scene.names == ("world", "lab:cube", "ball", "ghost")
-    assert set(scene.pairs) == {("world/arm:0", "lab:cube/lab/cube:0"), ("lab:cube/lab/cube:0", "ball/skin")}
+    assert set(scene.pairs) == {
+        ("world/arm:0", "lab:cube/lab/cube:0"),
+        ("lab:cube/lab/cube:0", "ball/skin"),
+    }
     assert len(scene.ground.surfaces) == 1
     np.testing.assert_allclose(scene.ground.surfaces[0].friction, 0.4)
     for name, robot in zip(scene.names, scene.articulations, strict=True):
@@ -57,7 +61,8 @@ def test_a_file_of_one_robot_has_its_plain_state(tmp_path) -> None:
 
 
 def test_a_scene_of_one_is_saved_with_its_ground(tmp_path) -> None:
-    """MuJoCo's floor carries the quadruped where artix's does; other formats say that they have none."""
+    """MuJoCo's floor carries the quadruped where artix's does; other formats say that they have
+    none."""
     robot = artix.robots.load("quadruped")
     tilted = artix.Plane.of(normal=(0.1, 0.0, 1.0), point=(0.0, 0.0, -0.2), friction=0.7)
     scene = artix.Scene(robot, ground=artix.Ground((tilted,)))
@@ -67,16 +72,23 @@ def test_a_scene_of_one_is_saved_with_its_ground(tmp_path) -> None:
     (plane,) = again.ground.surfaces
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), plane, tilted)
     found = artix.geometry_distances(again, state)
-    np.testing.assert_allclose(found, artix.geometry_distances(scene, scene.neutral_state()), atol=1e-6)
+    np.testing.assert_allclose(
+        found, artix.geometry_distances(scene, scene.neutral_state()), atol=1e-6
+    )
     model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot.xml"))
     data = mujoco.MjData(model)
     data.qpos[2] = 0.2
     mujoco.mj_forward(model, data)
     assert {data.contact[k].geom1 for k in range(data.ncon)} == {0}
     assert data.ncon == np.sum(np.asarray(found) + 0.2 * tilted.normal[2] < 0)
-    assert [issue.message for issue in artix.save(scene, tmp_path / "robot.npz")] == ["the format has no ground"]
+    assert [issue.message for issue in artix.save(scene, tmp_path / "robot.npz")] == [
+        "the format has no ground"
+    ]
     for suffix in ("xml", "npz"):
-        with pytest.raises(ValueError, match=r"the file holds one robot; save each of a scene, such as scene\['a'\]"):
+        with pytest.raises(
+            ValueError,
+            match=r"the file holds one robot; save each of a scene, such as scene\['a'\]",
+        ):
             artix.save(artix.Scene({"a": robot, "b": robot}), tmp_path / f"robots.{suffix}")
 
 
@@ -121,7 +133,10 @@ def test_a_stage_of_two_robots_on_a_plane() -> None:
     text = '#usda 1.0\n( \n metersPerUnit = 0.01\n upAxis = "Z"\n kilogramsPerUnit = 1\n)\n' + FLOOR
     text += ROBOT.format(name="left", mass=1, place="0, 0, 30")
     text += ROBOT.format(name="right", mass=2, place="100, 0, 30")
-    with pytest.warns(artix.DescriptionWarning, match="contacts between the 2 articulations of the stage are left out"):
+    with pytest.warns(
+        artix.DescriptionWarning,
+        match="contacts between the 2 articulations of the stage are left out",
+    ):
         scene, state = artix.load_world(text, dtype="float64")
     assert scene.names == ("left", "right")
     (floor,) = scene.ground.surfaces
@@ -129,5 +144,7 @@ def test_a_stage_of_two_robots_on_a_plane() -> None:
     assert scene.ground.friction_combination == "average"
     np.testing.assert_allclose(state["right"].root_pose[:3], [1.0, 0.0, 0.3], atol=1e-12)
     np.testing.assert_allclose(scene["right"].link_mass, [2.0])
-    height = artix.geometry_distances(artix.Scene(scene["left"], ground=scene.ground), state["left"])
+    height = artix.geometry_distances(
+        artix.Scene(scene["left"], ground=scene.ground), state["left"]
+    )
     np.testing.assert_allclose(height, [0.15], atol=1e-9)

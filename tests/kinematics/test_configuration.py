@@ -1,4 +1,5 @@
-"""The configuration manifold against Pinocchio: paths, distances, Jacobians, normal forms, and Lie groups."""
+"""The configuration manifold against Pinocchio: paths, distances, Jacobians, normal forms, and Lie
+groups."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ FRACTION = 0.3
 
 @functools.cache
 def case(fixed_base: bool):
-    """A tree with spherical, revolute and prismatic joints, two configurations, a displacement, and all quantities."""
+    """A tree with spherical, revolute and prismatic joints, two configurations, a displacement, and
+    all quantities."""
     model, a = oracles.spherical_model(4, fixed_base=fixed_base)
     start, end = (state_at(random_states(a, 2, seed=7), k) for k in range(2))
     if fixed_base:
@@ -86,7 +88,9 @@ def test_paths_against_pinocchio(fixed_base: bool) -> None:
         have = pinocchio_of(model, a, found[name])
         if not fixed_base:
             have[:3], wanted[:3] = 0.0, 0.0
-        assert pin.isSameConfiguration(model, have, wanted, 1e-12) or same_up_to_sign(model, have, wanted), name
+        assert pin.isSameConfiguration(model, have, wanted, 1e-12) or same_up_to_sign(
+            model, have, wanted
+        ), name
     between = pin.difference(model, first.q, second.q)[order]
     close(joint_entries(a, found["difference"]), joint_entries(a, between))
     if not fixed_base:
@@ -116,10 +120,13 @@ def test_distances_against_pinocchio(fixed_base: bool) -> None:
     model, a, (first, second), _, found = case(fixed_base)
     squares = pin.squaredDistance(model, first.q, second.q)
     joints = [
-        a.topology.joint_names.index(model.names[joint]) for joint in range(1 if fixed_base else 2, model.njoints)
+        a.topology.joint_names.index(model.names[joint])
+        for joint in range(1 if fixed_base else 2, model.njoints)
     ]
     close(found["squared_distance"][1:][np.array(joints)], squares[0 if fixed_base else 1 :])
-    close(found["squared_distance"][0], np.sum(found["difference"][: a.topology.num_base_dofs] ** 2))
+    close(
+        found["squared_distance"][0], np.sum(found["difference"][: a.topology.num_base_dofs] ** 2)
+    )
     close(found["distance"] ** 2, np.sum(found["squared_distance"]))
     if fixed_base:
         close(found["distance"], pin.distance(model, first.q, second.q))
@@ -176,20 +183,32 @@ def test_rate_map_against_pinocchio(fixed_base: bool) -> None:
 
 
 def test_jacobians_with_locked_axes() -> None:
-    """Spherical joints with one or two free axes, whose third component integrate drops: against differences."""
+    """Spherical joints with one or two free axes, whose third component integrate drops: against
+    differences."""
     a = tree_of(["spherical_01", "spherical_2", "prismatic_x"], [0, 1, 2], fixed_base=False, seed=3)
     start, end = (state_at(random_states(a, 2, seed=3), k) for k in range(2))
-    dnu, unit = jnp.asarray(np.random.default_rng(4).normal(size=a.topology.nv)), jnp.eye(a.topology.nv)
-    integrate, difference = (jax.jit(functools.partial(one, a)) for one in (artix.integrate, artix.difference))
+    dnu, unit = (
+        jnp.asarray(np.random.default_rng(4).normal(size=a.topology.nv)),
+        jnp.eye(a.topology.nv),
+    )
+    integrate, difference = (
+        jax.jit(functools.partial(one, a)) for one in (artix.integrate, artix.difference)
+    )
     there = integrate(start, dnu)
     moved = (
-        (lambda k, h: integrate(integrate(start, h * unit[k]), dnu), lambda state: difference(there, state)),
+        (
+            lambda k, h: integrate(integrate(start, h * unit[k]), dnu),
+            lambda state: difference(there, state),
+        ),
         (lambda k, h: integrate(start, dnu + h * unit[k]), lambda state: difference(there, state)),
         (lambda k, h: integrate(start, h * unit[k]), lambda state: difference(state, end)),
         (lambda k, h: integrate(end, h * unit[k]), lambda state: difference(start, state)),
     )
     derivatives = jax.jit(
-        lambda start, end: (*artix.integrate_derivatives(a, start, dnu), *artix.difference_derivatives(a, start, end))
+        lambda start, end: (
+            *artix.integrate_derivatives(a, start, dnu),
+            *artix.difference_derivatives(a, start, end),
+        )
     )
     found = derivatives(start, end)
     for have, (state_of, function) in zip(found, moved, strict=True):
@@ -214,14 +233,20 @@ def test_normal_forms() -> None:
         a, start, start.replace(joint_position=start.joint_position + 1e-3)
     )
     b = tree_of(["revolute_twist"], [0], fixed_base=True)
-    assert not artix.kinematics.is_same_configuration(b, artix.neutral_state(b), state_at(random_states(b, 1), 0))
+    assert not artix.kinematics.is_same_configuration(
+        b, artix.neutral_state(b), state_at(random_states(b, 1), 0)
+    )
     q = jnp.array([6.5 * np.pi])
-    close(artix.normalize(b, artix.neutral_state(b).replace(joint_position=q)).joint_position, q - 8 * np.pi)
+    close(
+        artix.normalize(b, artix.neutral_state(b).replace(joint_position=q)).joint_position,
+        q - 8 * np.pi,
+    )
 
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_two_axes(holds: bool) -> None:
-    """A Cardan joint has every identity between positions and velocities; a spherical joint of two axes lacks these."""
+    """A Cardan joint has every identity between positions and velocities; a spherical joint of two
+    axes lacks these."""
     axes = (artix.Axis.SWING1, artix.Axis.SWING2)
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(name="base")
@@ -229,7 +254,10 @@ def test_two_axes(holds: bool) -> None:
     com = [0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 1.0]
     builder.add_link(0, joint, mass=1.0, inertia=[0.1, 0.2, 0.3], com_pose=com, name="tip")
     a = builder.build("float64")
-    s, t = (artix.neutral_state(a).replace(joint_position=jnp.array(q)) for q in ([0.9, 0.7], [-0.3, 0.4]))
+    s, t = (
+        artix.neutral_state(a).replace(joint_position=jnp.array(q))
+        for q in ([0.9, 0.7], [-0.3, 0.4])
+    )
     d, still = jnp.array([0.3, -0.5]), jnp.zeros(2)
 
     def along(function):
@@ -240,9 +268,12 @@ def test_two_axes(holds: bool) -> None:
     errors = {
         "difference(integrate)": artix.difference(a, s, artix.integrate(a, s, d)) - d,
         "integrate(difference)": artix.integrate(a, s, step).joint_position - t.joint_position,
-        "derivatives": inverse @ artix.kinematics.integrate_derivatives(a, s, step).displacement - jnp.eye(2),
-        "Jacobian": jax.jacfwd(along(artix.center_of_mass))(still) - artix.center_of_mass_jacobian(a, s),
-        "gravity": jax.grad(along(artix.potential_energy))(still) - artix.gravity_compensation(a, s),
+        "derivatives": inverse @ artix.kinematics.integrate_derivatives(a, s, step).displacement
+        - jnp.eye(2),
+        "Jacobian": jax.jacfwd(along(artix.center_of_mass))(still)
+        - artix.center_of_mass_jacobian(a, s),
+        "gravity": jax.grad(along(artix.potential_energy))(still)
+        - artix.gravity_compensation(a, s),
     }
     sizes = {name: float(jnp.max(jnp.abs(error))) for name, error in errors.items()}
     assert {name for name, size in sizes.items() if (size < 1e-14) != holds} == set(), sizes
@@ -267,7 +298,8 @@ def test_wrapped_angles() -> None:
         normal = artix.normalize(robot, at(angle))
         assert artix.kinematics.is_same_configuration(robot, at(angle), normal)
         np.testing.assert_allclose(
-            artix.integrate(robot, at(0.0), jnp.asarray([angle, 0.0])).joint_position[0], normal.joint_position[0]
+            artix.integrate(robot, at(0.0), jnp.asarray([angle, 0.0])).joint_position[0],
+            normal.joint_position[0],
         )
         assert abs(normal.joint_position[0]) <= 2 * np.pi
 
@@ -308,7 +340,8 @@ def test_lie_groups_against_pinocchio() -> None:
             "Jlog3": pin.Jlog3(pin.exp3(vector)),
             "exp6": pin.exp6_quat(twist),
             "log6": twist,
-            # Pinocchio's Jexp6 has eight digits at an angle of a thousandth; the series that defines it has all.
+            # Pinocchio's Jexp6 has eight digits at an angle of a thousandth; the series that
+            # defines it has all.
             "Jexp6": pin.Jexp6(twist) if scales[k] >= 0.3 else jacobian_by_series(twist),
         }
         wanted |= {"Jlog6": np.linalg.inv(wanted["Jexp6"])}

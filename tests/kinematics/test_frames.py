@@ -1,4 +1,5 @@
-"""One concept of the motion of a point: which frame, which point, which axes, as docs/conventions.md has them."""
+"""One concept of the motion of a point: which frame, which point, which axes, as
+docs/conventions.md has them."""
 
 import inspect
 import re
@@ -16,11 +17,18 @@ from tests.support.models import random_states, state_at, tree_of
 
 def functions_with_axes() -> dict:
     found = {name: value for name, value in vars(artix).items() if inspect.isfunction(value)}
-    return {name: value for name, value in found.items() if "axes" in inspect.signature(value).parameters}
+    return {
+        name: value
+        for name, value in found.items()
+        if "axes" in inspect.signature(value).parameters
+    }
 
 
 def test_world_aligned_is_the_default_of_every_function():
-    defaults = {name: inspect.signature(f).parameters["axes"].default for name, f in functions_with_axes().items()}
+    defaults = {
+        name: inspect.signature(f).parameters["axes"].default
+        for name, f in functions_with_axes().items()
+    }
     of_frames = (
         "velocity",
         "acceleration",
@@ -49,7 +57,8 @@ def tree_and_state():
 
 
 @pytest.mark.parametrize(
-    "axes", ["local", *(pytest.param(axes, marks=pytest.mark.slow) for axes in ("world_aligned", "world"))]
+    "axes",
+    ["local", *(pytest.param(axes, marks=pytest.mark.slow) for axes in ("world_aligned", "world"))],
 )
 def test_one_frame_several_frames_and_every_link_agree(tree_and_state, axes):
     """The functions of one frame are compared with Pinocchio in tests/pinocchio."""
@@ -61,7 +70,9 @@ def test_one_frame_several_frames_and_every_link_agree(tree_and_state, axes):
     def motions(state):
         def of(frame, offset, axes=axes):
             options = {"frame": frame, "offset": offset}
-            classical = artix.frame_acceleration(tree, state, acceleration, **options, axes=axes, classical=True)
+            classical = artix.frame_acceleration(
+                tree, state, acceleration, **options, axes=axes, classical=True
+            )
             return [
                 artix.frame_pose(tree, state, **options),
                 artix.frame_velocity(tree, state, **options, axes=axes),
@@ -70,7 +81,9 @@ def test_one_frame_several_frames_and_every_link_agree(tree_and_state, axes):
                 artix.frame_jacobian(tree, state, **options, axes=axes),
                 artix.frame_jacobian_rate(tree, state, **options, axes=axes),
                 *artix.frame_velocity_derivatives(tree, state, **options, axes=axes),
-                *artix.frame_acceleration_derivatives(tree, state, acceleration, **options, axes=axes),
+                *artix.frame_acceleration_derivatives(
+                    tree, state, acceleration, **options, axes=axes
+                ),
                 artix.frame_kinematic_hessian(tree, state, **options, axes=axes),
             ]
 
@@ -90,19 +103,27 @@ def test_indices_of_links_may_be_data(tree_and_state):
     tree, state = tree_and_state
     links = np.array([4, 2], np.int32)
     velocities = artix.frame_velocity(tree, state, links)
-    np.testing.assert_allclose(velocities, artix.frame_velocity(tree, state)[links], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(
+        velocities, artix.frame_velocity(tree, state)[links], rtol=0, atol=1e-14
+    )
 
 
 def test_the_centre_of_mass_and_a_pose_each(tree_and_state):
     tree, state = tree_and_state
     center = artix.frame_velocity(tree, state, 3, tree.link_com_pose[3])
-    np.testing.assert_allclose(artix.frame_velocity(tree, state, 3, "com"), center, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        artix.frame_velocity(tree, state, 3, "com"), center, rtol=0, atol=1e-13
+    )
     # "tool" is a frame of the last link, elsewhere and turned.
     of_tool, of_link = (artix.frame_pose(tree, state, frame, "com") for frame in ("tool", 4))
     np.testing.assert_allclose(of_tool[:3], of_link[:3], rtol=0, atol=1e-13)
-    np.testing.assert_allclose(of_tool[3:], artix.frame_pose(tree, state, "tool")[3:], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        of_tool[3:], artix.frame_pose(tree, state, "tool")[3:], rtol=0, atol=1e-13
+    )
     each = artix.frame_pose(tree, state, [1, 2], tree.link_com_pose[1:3])
-    np.testing.assert_allclose(each[1], artix.frame_pose(tree, state, 2, tree.link_com_pose[2]), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        each[1], artix.frame_pose(tree, state, 2, tree.link_com_pose[2]), rtol=0, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("name", ["LOCAL", "WORLD", "LOCAL_WORLD_ALIGNED"])
@@ -119,18 +140,42 @@ def test_the_axes_have_pinocchios_names_too(tree_and_state, name):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"axes": "body"}, ValueError, "axes must be 'world_aligned', 'local' or 'world'; found 'body'"),
+        (
+            {"axes": "body"},
+            ValueError,
+            "axes must be 'world_aligned', 'local' or 'world'; found 'body'",
+        ),
         (
             {"frame": 1, "offset": "center"},
             ValueError,
             r"offset must be 'com' or a pose of shape \(7,\); found 'center'",
         ),
-        ({"frame": []}, ValueError, "frame: expected one frame or more, found none; leave it out for every link"),
-        ({"frame": np.ones((2, 2), int)}, ValueError, r"frame: expected an index or a vector .* found shape \(2, 2\)"),
-        ({"frame": ["tool", "hand"]}, KeyError, "no link or frame called 'hand'; choose from: link_0, .*, tool"),
-        ({"frame": [1, 5]}, IndexError, "frame: there is no link 5; links are numbered from 0 to 4"),
+        (
+            {"frame": []},
+            ValueError,
+            "frame: expected one frame or more, found none; leave it out for every link",
+        ),
+        (
+            {"frame": np.ones((2, 2), int)},
+            ValueError,
+            r"frame: expected an index or a vector .* found shape \(2, 2\)",
+        ),
+        (
+            {"frame": ["tool", "hand"]},
+            KeyError,
+            "no link or frame called 'hand'; choose from: link_0, .*, tool",
+        ),
+        (
+            {"frame": [1, 5]},
+            IndexError,
+            "frame: there is no link 5; links are numbered from 0 to 4",
+        ),
         ({"frame": 1, "offset": np.ones((1, 7))}, ValueError, r"offset: expected shape \(7,\)"),
-        ({"frame": [1, 2], "offset": np.ones((3, 7))}, ValueError, r"offset: expected shape \(2, 7\)"),
+        (
+            {"frame": [1, 2], "offset": np.ones((3, 7))},
+            ValueError,
+            r"offset: expected shape \(2, 7\)",
+        ),
     ],
 )
 def test_what_is_no_frame_point_or_axes_is_refused(tree_and_state, options, error, message):
@@ -152,13 +197,19 @@ def test_velocity_of_a_point_against_differences_of_its_position(robot_and_state
 
     pose = artix.frame_pose(robot, state, 5)
     aligned = artix.frame_velocity(robot, state)[5]
-    np.testing.assert_allclose(aligned[:3], speed(lambda s: artix.frame_pose(robot, s, 5)[:3]), atol=1e-8)
+    np.testing.assert_allclose(
+        aligned[:3], speed(lambda s: artix.frame_pose(robot, s, 5)[:3]), atol=1e-8
+    )
     center = robot.link_com_pose[5]
     of_center = speed(lambda s: artix.frame_pose(robot, s, 5, center)[:3])
-    np.testing.assert_allclose(artix.frame_velocity(robot, state, offset="com")[5, :3], of_center, atol=1e-8)
+    np.testing.assert_allclose(
+        artix.frame_velocity(robot, state, offset="com")[5, :3], of_center, atol=1e-8
+    )
     rotation = np.asarray(spatial.rotation_matrix(pose[3:, None])[..., 0])
     local = artix.frame_velocity(robot, state, axes="local")[5]
-    np.testing.assert_allclose(local, np.concatenate([rotation.T @ aligned[:3], rotation.T @ aligned[3:]]), atol=1e-12)
+    np.testing.assert_allclose(
+        local, np.concatenate([rotation.T @ aligned[:3], rotation.T @ aligned[3:]]), atol=1e-12
+    )
     world = artix.frame_velocity(robot, state, axes="world")[5]
     np.testing.assert_allclose(world[:3], aligned[:3] + np.cross(pose[:3], aligned[3:]), atol=1e-12)
 
@@ -166,10 +217,16 @@ def test_velocity_of_a_point_against_differences_of_its_position(robot_and_state
 def test_the_example_of_the_conventions(robot_and_state):
     robot, state = robot_and_state
     page = (Path(__file__).parents[2] / "docs" / "conventions.md").read_text()
-    example = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "of_center" in block)
+    example = next(
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        if "of_center" in block
+    )
     found = {"artix": artix, "jnp": jnp, "robot": robot, "state": state}
     exec(compile(example, "conventions.md", "exec"), found)
-    np.testing.assert_allclose(found["of_center"], artix.frame_velocity(robot, state, offset="com")[5, :3], atol=1e-12)
+    np.testing.assert_allclose(
+        found["of_center"], artix.frame_velocity(robot, state, offset="com")[5, :3], atol=1e-12
+    )
     np.testing.assert_allclose(found["of_frame"], artix.frame_velocity(robot, state)[5], atol=1e-12)
 
 

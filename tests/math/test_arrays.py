@@ -38,9 +38,12 @@ def test_entries(name: str, dtype: np.dtype) -> None:
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64", None])
-@pytest.mark.parametrize("x", [X, X.astype(np.float32), X.tolist(), 1 / 3, 3, np.int8(3), np.zeros((0, 7)), True])
+@pytest.mark.parametrize(
+    "x", [X, X.astype(np.float32), X.tolist(), 1 / 3, 3, np.int8(3), np.zeros((0, 7)), True]
+)
 def test_conversions(x: Any, kind: str | None) -> None:
-    """The values, dtype and shape of ``jnp.array``, which converts a list of Python floats by itself."""
+    """The values, dtype and shape of ``jnp.array``, which converts a list of Python floats by
+    itself."""
     expected = jnp.array(x) if kind is None else jnp.array(x, kind)
     found = device_array(x, kind)
     assert (found.dtype, found.shape, found.weak_type) == (expected.dtype, expected.shape, False)
@@ -48,7 +51,9 @@ def test_conversions(x: Any, kind: str | None) -> None:
 
 
 def test_numbers_beyond_the_range_are_infinite() -> None:
-    np.testing.assert_array_equal(device_array(np.array([1e300, -1e300]), jnp.float32), [np.inf, -np.inf])
+    np.testing.assert_array_equal(
+        device_array(np.array([1e300, -1e300]), jnp.float32), [np.inf, -np.inf]
+    )
 
 
 def test_the_array_is_a_copy() -> None:
@@ -82,7 +87,8 @@ def test_what_is_traced_stays_traced() -> None:
 
 
 def test_masked_arrays_are_refused_where_they_would_lose_their_mask():
-    """Under the mask is a number like any other; JAX itself refuses such arrays as arguments of its functions."""
+    """Under the mask is a number like any other; JAX itself refuses such arrays as arguments of its
+    functions."""
     robot = artix.robots.load("double_pendulum")
     ones = np.ma.masked_array(np.ones(3, robot.dtype), mask=[True, False, False])
     broken = robot.replace(link_mass=ones)

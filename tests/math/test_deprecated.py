@@ -19,7 +19,9 @@ def value_of(path: str):
 
 @pytest.mark.parametrize("old", RENAMED)
 def test_an_old_name_is_the_new_one_and_says_so_where_it_is_used(old):
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(f'{old} is now {RENAMED[old]};')}") as caught:
+    with pytest.warns(
+        DeprecationWarning, match=f"^{re.escape(f'{old} is now {RENAMED[old]};')}"
+    ) as caught:
         value = value_of(old)
     assert value is value_of(RENAMED[old])
     assert [warning.filename for warning in caught] == [__file__]
@@ -40,7 +42,9 @@ def test_a_replaced_name_works_and_says_what_to_write(old):
 def test_an_old_function_is_a_call_of_the_new_one(old):
     """The new functions themselves are compared with Pinocchio, which knows no old ones."""
     new, fixed = CALLS[old]
-    with pytest.warns(DeprecationWarning, match=f"^{re.escape(f'{old} is now {new}(...')}") as caught:
+    with pytest.warns(
+        DeprecationWarning, match=f"^{re.escape(f'{old} is now {new}(...')}"
+    ) as caught:
         function, again = value_of(old), value_of(old)
     assert function is again  # So that JAX traces it once.
     assert (function.func, function.keywords) == (value_of(new), fixed)
@@ -53,14 +57,17 @@ def test_old_functions_take_the_old_arguments():
     with pytest.warns(DeprecationWarning, match="offset='com'"):
         velocities, accelerations = artix.link_velocities, artix.link_accelerations
     np.testing.assert_allclose(velocities(robot, state)[:, 0], [0, -1, -3], atol=1e-6)
-    np.testing.assert_allclose(accelerations(robot, state, jnp.zeros(2))[:, 2], [0, 2, 6], atol=1e-5)
+    np.testing.assert_allclose(
+        accelerations(robot, state, jnp.zeros(2))[:, 2], [0, 2, 6], atol=1e-5
+    )
 
 
 def test_an_old_getter_reads_the_attribute_that_it_names():
     simulation = artix.physx.create_simulation(artix.robots.load("cart_pole"))
     for old, attribute in ATTRIBUTES.items():
         with pytest.warns(
-            DeprecationWarning, match=rf"^{re.escape(f'{old}(simulation) is now simulation.{attribute};')}"
+            DeprecationWarning,
+            match=rf"^{re.escape(f'{old}(simulation) is now simulation.{attribute};')}",
         ):
             get = value_of(old)
         assert repr(get(simulation)) == repr(getattr(simulation, attribute))

@@ -11,7 +11,8 @@ from artix.math.gaussian_elimination import inverse_with_pivoting
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_inverse_with_pivoting(size) -> None:
-    """Also where the first pivot is zero, without which elimination fails, and in any order of rows."""
+    """Also where the first pivot is zero, without which elimination fails, and in any order of
+    rows."""
     matrices = np.random.default_rng(size).normal(size=(50, size, size))
     if size > 1:
         matrices[:, 0, 0] = 0

@@ -1,4 +1,5 @@
-"""Functions on SO(3) and SE(3): error messages, identities, and one program each. For values, see tests/pinocchio."""
+"""Functions on SO(3) and SE(3): error messages, identities, and one program each. For values, see
+tests/pinocchio."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,13 @@ from artix import lie
 SIZES = {"so3_log": 4, "se3_log": 7} | {
     f"{group}_{name}": size
     for group, size in (("so3", 3), ("se3", 6))
-    for name in ("exp", "right_jacobian", "left_jacobian", "right_jacobian_inverse", "left_jacobian_inverse")
+    for name in (
+        "exp",
+        "right_jacobian",
+        "left_jacobian",
+        "right_jacobian_inverse",
+        "left_jacobian_inverse",
+    )
 }
 
 
@@ -25,7 +32,8 @@ def test_another_shape_is_refused(name):
 
 @pytest.mark.parametrize("name", sorted(SIZES))
 def test_within_a_program_nothing_is_a_call(name):
-    """A function is inlined into the program that calls it: by JAX 0.10 when it traces, by 0.12 when it lowers."""
+    """A function is inlined into the program that calls it: by JAX 0.10 when it traces, by 0.12
+    when it lowers."""
     function = getattr(lie, name)
     program = jax.jit(lambda x: function(x)).lower(jnp.ones(SIZES[name]) / 2).as_text()
     assert f"call @{function.__name__}" not in program
@@ -36,7 +44,14 @@ def test_identities(group, size):
     """Of logarithms, of left and right Jacobians, and of a step along the group."""
     exp, log, right, left, right_inverse, left_inverse = (
         getattr(lie, f"{group}_{name}")
-        for name in ("exp", "log", "right_jacobian", "left_jacobian", "right_jacobian_inverse", "left_jacobian_inverse")
+        for name in (
+            "exp",
+            "log",
+            "right_jacobian",
+            "left_jacobian",
+            "right_jacobian_inverse",
+            "left_jacobian_inverse",
+        )
     )
     for v in np.random.default_rng(0).uniform(-1.5, 1.5, (5, size)):  # turns of at most 2.6 rad
         np.testing.assert_allclose(log(exp(v)), v, atol=1e-14)

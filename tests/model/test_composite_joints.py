@@ -1,4 +1,5 @@
-"""Composite and helical joints against Pinocchio's own joint models: kinematics, dynamics and derivatives."""
+"""Composite and helical joints against Pinocchio's own joint models: kinematics, dynamics and
+derivatives."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ JOINTS = {
 
 @functools.cache
 def branches() -> tuple[pin.Model, artix.Articulation]:
-    """One branch per joint on a fixed base, each with a hinge at its end, so that what is above carries something."""
+    """One branch per joint on a fixed base, each with a hinge at its end, so that what is above
+    carries something."""
     rng = np.random.default_rng(3)
     model, builder = pin.Model(), ArticulationBuilder(fixed_base=True, gravity=(1.0, -2.0, -9.0))
     model.gravity = pin.Motion(np.array([1.0, -2.0, -9.0]), np.zeros(3))
@@ -56,8 +58,12 @@ def branches() -> tuple[pin.Model, artix.Articulation]:
         place, link = random_pose(rng), random_link(rng)
         joint = model.addJoint(joint, theirs, oracles.placement_of(place), name)
         center = oracles.placement_of(link["com_pose"])
-        model.appendBodyToJoint(joint, pin.Inertia(link["mass"], np.zeros(3), link["inertia"]), center)
-        return joint, builder.add_link(parent, made(name=name, parent_pose=place), name=f"{name} link", **link)
+        model.appendBodyToJoint(
+            joint, pin.Inertia(link["mass"], np.zeros(3), link["inertia"]), center
+        )
+        return joint, builder.add_link(
+            parent, made(name=name, parent_pose=place), name=f"{name} link", **link
+        )
 
     for name, (made, theirs) in JOINTS.items():
         joint, link = add(0, 0, name, made, theirs)
@@ -72,12 +78,21 @@ def dofs_of(a: artix.Articulation, name: str) -> np.ndarray:
 
 
 def to_pinocchio(model, a, state, acceleration):
-    """Pinocchio's q, v, a and the matrix E of ``v = E qd``: its planar and free joints move along their own axes."""
-    q, v, rate, matrix = pin.neutral(model), np.zeros(model.nv), np.zeros(model.nv), np.zeros((model.nv, model.nv))
+    """Pinocchio's q, v, a and the matrix E of ``v = E qd``: its planar and free joints move along
+    their own axes."""
+    q, v, rate, matrix = (
+        pin.neutral(model),
+        np.zeros(model.nv),
+        np.zeros(model.nv),
+        np.zeros((model.nv, model.nv)),
+    )
     for joint in range(1, model.njoints):
         name, (first, size) = model.names[joint], (model.idx_vs[joint], model.nvs[joint])
         dofs = dofs_of(a, name)
-        x, xd, xdd = (np.asarray(array)[dofs] for array in (state.joint_position, state.joint_velocity, acceleration))
+        x, xd, xdd = (
+            np.asarray(array)[dofs]
+            for array in (state.joint_position, state.joint_velocity, acceleration)
+        )
         entries, block, drift = x, np.eye(size), np.zeros(size)
         if name == "planar":
             entries = np.array([*x[:2], np.cos(x[2]), np.sin(x[2])])
@@ -95,7 +110,8 @@ def to_pinocchio(model, a, state, acceleration):
 
 
 def compare(model, a, seed: int = 2) -> None:
-    """Poses, velocities, mass matrix, inverse and forward dynamics of a fixed base at the origin."""
+    """Poses, velocities, mass matrix, inverse and forward dynamics of a fixed base at the
+    origin."""
     state = state_at(random_states(a, 1, seed=seed), 0)
     state = state.replace(root_pose=artix.neutral_state(a).root_pose)
     acceleration = jnp.asarray(np.random.default_rng(5).normal(size=a.topology.nv))
@@ -120,8 +136,14 @@ def compare(model, a, seed: int = 2) -> None:
         placement = oracles.placement_of(poses[link])
         assert np.abs(placement.homogeneous - data.oMi[joint].homogeneous).max() <= 1e-12
         center = np.asarray(a.link_com_pose[link, :3])
-        speed = data.oMi[joint].rotation @ (data.v[joint].linear + np.cross(data.v[joint].angular, center))
-        close(velocities[link], np.concatenate([speed, data.oMi[joint].rotation @ data.v[joint].angular]), 1e-12)
+        speed = data.oMi[joint].rotation @ (
+            data.v[joint].linear + np.cross(data.v[joint].angular, center)
+        )
+        close(
+            velocities[link],
+            np.concatenate([speed, data.oMi[joint].rotation @ data.v[joint].angular]),
+            1e-12,
+        )
 
 
 def test_composite_joints_against_pinocchio() -> None:
@@ -150,7 +172,9 @@ def test_planar_and_floating_joints_of_urdf() -> None:
     # Pinocchio takes every normal for z; the plane is perpendicular to the axis.
     a = artix.load_urdf(URDF.format(links=LINKS, axis="0.36 0.48 0.8"))
     moved = artix.neutral_state(a)
-    moved = moved.replace(joint_position=moved.joint_position.at[:3].set(jnp.array([0.3, -0.2, 0.7])))
+    moved = moved.replace(
+        joint_position=moved.joint_position.at[:3].set(jnp.array([0.3, -0.2, 0.7]))
+    )
     turn, origin = pin.rpy.rpyToMatrix(0.3, 0.2, 0.1), np.array([0.1, 0.2, 0.3])
     pose = oracles.placement_of(artix.frame_pose(a, moved)[a.topology.link_index("planar link")])
     normal = turn @ np.array([0.36, 0.48, 0.8])
@@ -162,7 +186,8 @@ def test_planar_and_floating_joints_of_urdf() -> None:
 def test_refusals_about_planar_and_floating_joints_of_urdf() -> None:
     taken = URDF.format(links=LINKS, axis="0 0 1").replace("hinge", "planar:x")
     with pytest.raises(
-        artix.DescriptionError, match=r"clashes with the parts of the planar joint 'planar' \(planar:x, "
+        artix.DescriptionError,
+        match=r"clashes with the parts of the planar joint 'planar' \(planar:x, ",
     ):
         artix.load_urdf(taken)
     floating = (
@@ -179,12 +204,17 @@ def test_refusals_about_planar_and_floating_joints_of_urdf() -> None:
 
 @pytest.mark.slow
 def test_derivatives_against_differences_of_pinocchio() -> None:
-    """Pinocchio's own derivatives are wrong for joints whose motion is not constant in their frame (pin 4.1)."""
+    """Pinocchio's own derivatives are wrong for joints whose motion is not constant in their frame
+    (pin 4.1)."""
     model, a = branches()
     state = state_at(random_states(a, 1, seed=2), 0)
     state = state.replace(root_pose=artix.neutral_state(a).root_pose)
     acceleration = jnp.asarray(np.random.default_rng(5).normal(size=a.topology.nv))
-    data, unit, integrate = model.createData(), jnp.eye(a.topology.nv), jax.jit(functools.partial(artix.integrate, a))
+    data, unit, integrate = (
+        model.createData(),
+        jnp.eye(a.topology.nv),
+        jax.jit(functools.partial(artix.integrate, a)),
+    )
 
     def force(state):
         q, v, rate, matrix = to_pinocchio(model, a, state, acceleration)
@@ -194,7 +224,10 @@ def test_derivatives_against_differences_of_pinocchio() -> None:
         return state.replace(joint_velocity=state.joint_velocity + h * unit[k])
 
     found = jax.jit(functools.partial(artix.inverse_dynamics_derivatives, a))(state, acceleration)
-    for have, moved in ((found.configuration, lambda k, h: integrate(state, h * unit[k])), (found.velocity, sped)):
+    for have, moved in (
+        (found.configuration, lambda k, h: integrate(state, h * unit[k])),
+        (found.velocity, sped),
+    ):
         wanted = oracle_derivatives.differences(force, moved, a.topology.nv)
         assert np.abs(have - wanted).max() <= 1e-9 * np.abs(wanted).max()
 
@@ -204,7 +237,10 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = oracles.helical_model(fixed_base=fixed_base)
     rng = np.random.default_rng(1)
     state = state_at(random_states(a, 1, seed=4), 0)
-    x, w = jnp.asarray(rng.normal(size=a.topology.nv)), jnp.asarray(rng.normal(size=(a.topology.num_links, 6)))
+    x, w = (
+        jnp.asarray(rng.normal(size=a.topology.nv)),
+        jnp.asarray(rng.normal(size=(a.topology.num_links, 6))),
+    )
     offset = random_pose(rng)
 
     @jax.jit
@@ -213,9 +249,13 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
         return {
             "link_poses": links.pose,
             "link_velocities": links.velocity,
-            "link_accelerations": artix.frame_acceleration(a, state, x, offset="com", classical=True),
+            "link_accelerations": artix.frame_acceleration(
+                a, state, x, offset="com", classical=True
+            ),
             "dense_jacobian": artix.physx.dense_jacobian(a, state),
-            "frame_jacobian_rate_local": artix.frame_jacobian_rate(a, state, 3, offset, axes="local"),
+            "frame_jacobian_rate_local": artix.frame_jacobian_rate(
+                a, state, 3, offset, axes="local"
+            ),
             "mass_matrix": artix.mass_matrix(a, state),
             "coriolis_compensation": artix.coriolis_compensation(a, state),
             "gravity_compensation": artix.gravity_compensation(a, state),
@@ -229,21 +269,28 @@ def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
     for name, have in found.items():
         want = wanted[name]
         if name == "link_poses":
-            want = want * np.where(np.sum(have[:, 3:] * want[:, 3:], axis=1) < 0, -1.0, 1.0)[:, None]
+            want = (
+                want * np.where(np.sum(have[:, 3:] * want[:, 3:], axis=1) < 0, -1.0, 1.0)[:, None]
+            )
             want[:, :3] = wanted[name][:, :3]
         np.testing.assert_allclose(have, want, rtol=1e-11, atol=1e-11, err_msg=name)
-    for have, want in zip(derivatives, oracle_derivatives.inverse_dynamics_derivatives(oracle, x), strict=True):
+    for have, want in zip(
+        derivatives, oracle_derivatives.inverse_dynamics_derivatives(oracle, x), strict=True
+    ):
         close(have, want, 1e-10)
 
 
 @pytest.mark.slow
 def test_pitch_is_differentiable_and_part_of_fleets() -> None:
-    """The gradient by a pitch against central differences, and a screw in a fleet beside a slide."""
+    """The gradient by a pitch against central differences, and a screw in a fleet beside a
+    slide."""
     builder = ArticulationBuilder(fixed_base=True)
     base = builder.add_link(name="base", mass=1.0)
     rng = np.random.default_rng(2)
     arm = builder.add_link(base, Joint.revolute(parent_pose=random_pose(rng)), **random_link(rng))
-    builder.add_link(arm, Joint.helical(pitch=0.2, parent_pose=random_pose(rng)), **random_link(rng))
+    builder.add_link(
+        arm, Joint.helical(pitch=0.2, parent_pose=random_pose(rng)), **random_link(rng)
+    )
     a, b = builder.build(), tree_of(["prismatic_y"], [0], fixed_base=True)
     states = [state_at(random_states(one, 1, seed=4), 0) for one in (a, b)]
     energy = jax.jit(lambda pitch: artix.kinetic_energy(a.replace(joint_pitch=pitch), states[0]))
@@ -260,7 +307,8 @@ def test_pitch_is_differentiable_and_part_of_fleets() -> None:
 
 @pytest.mark.slow
 def test_steps_keep_the_energy_of_a_screw() -> None:
-    """A nut that spins down a fixed screw without friction: angle'' = m g pitch / (I + m pitch^2)."""
+    """A nut that spins down a fixed screw without friction: angle'' = m g pitch / (I + m
+    pitch^2)."""
     builder = ArticulationBuilder(fixed_base=True)
     builder.add_link(name="screw")
     nut = {"mass": 2.0, "inertia": [0.02, 0.02, 0.03]}
@@ -269,14 +317,23 @@ def test_steps_keep_the_energy_of_a_screw() -> None:
     states = artix.rollout(a, artix.neutral_state(a), None, 0.01, num_steps=50)
     acceleration = -2.0 * 9.81 * 0.05 / (0.03 + 2.0 * 0.05**2)
     close(states.joint_velocity[:, 0], acceleration * 0.01 * np.arange(1, 51), 1e-9)
-    close(artix.frame_pose(a, jax.tree.map(lambda leaf: leaf[-1], states))[1, 2], 0.05 * states.joint_position[-1, 0])
+    close(
+        artix.frame_pose(a, jax.tree.map(lambda leaf: leaf[-1], states))[1, 2],
+        0.05 * states.joint_position[-1, 0],
+    )
 
 
 def test_composite_joints_are_named_and_refused() -> None:
     builder = ArticulationBuilder(fixed_base=True)
     base = builder.add_link(name="base", mass=1.0)
-    options = {"limits": [(-1.0, 1.0), None, (-2.0, 2.0)], "armature": [0.1, 0.2, 0.3], "max_force": 5.0}
-    builder.add_link(base, CompositeJoint.planar(**options), name="puck", mass=1.0, inertia=[1, 1, 1])
+    options = {
+        "limits": [(-1.0, 1.0), None, (-2.0, 2.0)],
+        "armature": [0.1, 0.2, 0.3],
+        "max_force": 5.0,
+    }
+    builder.add_link(
+        base, CompositeJoint.planar(**options), name="puck", mass=1.0, inertia=[1, 1, 1]
+    )
     twice = CompositeJoint(joints=[Joint.revolute(), Joint.revolute()], name="knee")
     builder.add_link(base, twice, name="leg", mass=1.0)
     a = builder.build()
@@ -287,13 +344,19 @@ def test_composite_joints_are_named_and_refused() -> None:
     close(a.armature[dofs], [0.1, 0.2, 0.3])
     close(a.joint_upper_limit[dofs], [1.0, np.inf, 2.0])
     close(a.max_joint_force[dofs], 5.0)
-    with pytest.raises(ValueError, match=r"composite joint 'hip': armature must have one entry per .*\(2\); found 3"):
+    with pytest.raises(
+        ValueError,
+        match=r"composite joint 'hip': armature must have one entry per .*\(2\); found 3",
+    ):
         CompositeJoint.universal(name="hip", armature=[0.1, 0.2, 0.3])
     with pytest.raises(TypeError, match="composite joint 'hip': unknown option 'stiffness'"):
         CompositeJoint.universal(name="hip", stiffness=1.0)
     with pytest.raises(ValueError, match="it has no joints"):
         CompositeJoint(joints=[])
-    with pytest.raises(ValueError, match=r"joint 'hip': pitch must be zero: only helical joints have one; found 0\.1"):
+    with pytest.raises(
+        ValueError,
+        match=r"joint 'hip': pitch must be zero: only helical joints have one; found 0\.1",
+    ):
         Joint(type=artix.JointType.REVOLUTE, axes=(Axis.TWIST,), name="hip", pitch=0.1)
     with pytest.raises(ValueError, match="pitch must be finite; found nan"):
         Joint.helical(pitch=np.nan)
@@ -305,7 +368,11 @@ def test_files_keep_or_refuse_a_screw(tmp_path) -> None:
     again = artix.load(tmp_path / "screw.npz")
     assert again.topology == a.topology
     assert np.array_equal(again.joint_pitch, a.joint_pitch)
-    older = {name: content for name, content in members_of(tmp_path / "screw.npz").items() if "pitch" not in name}
+    older = {
+        name: content
+        for name, content in members_of(tmp_path / "screw.npz").items()
+        if "pitch" not in name
+    }
     write(tmp_path / "older.npz", older)
     assert not np.any(artix.load(tmp_path / "older.npz").joint_pitch)
     for suffix, error in (("urdf", "no helical"), ("xml", "no helical"), ("usda", "no helical")):

@@ -1,4 +1,5 @@
-"""States from the coordinates of other libraries: link poses and velocities beside Pinocchio's and MuJoCo's."""
+"""States from the coordinates of other libraries: link poses and velocities beside Pinocchio's and
+MuJoCo's."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _JOINTS = (
 def cart() -> str:
     names = [joint[3] for joint in _JOINTS]
     return URDF.format(
-        links="\n".join(_LINK.format(name) for name in names), joints="\n".join(_JOINT.format(*one) for one in _JOINTS)
+        links="\n".join(_LINK.format(name) for name in names),
+        joints="\n".join(_JOINT.format(*one) for one in _JOINTS),
     )
 
 
@@ -53,10 +55,16 @@ def test_pinocchio(floating: bool) -> None:
     states = artix.State.of(robot, q, v, order="pinocchio")
     names = list(model.names)[1 + floating :]
     assert names != sorted(names, key=robot.topology.joint_names.index)
-    jax.tree.map(np.testing.assert_array_equal, artix.State.of(robot, q, v, order="pinocchio", joints=names), states)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        artix.State.of(robot, q, v, order="pinocchio", joints=names),
+        states,
+    )
     for link in ("body", "upper", "lower", "wheel", "slider"):
         poses = jax.vmap(lambda state, link=link: artix.frame_pose(robot, state, link))(states)
-        motions = jax.vmap(lambda state, link=link: artix.frame_velocity(robot, state, link, axes="local"))(states)
+        motions = jax.vmap(
+            lambda state, link=link: artix.frame_velocity(robot, state, link, axes="local")
+        )(states)
         for k in range(len(q)):
             pin.forwardKinematics(model, data, q[k], v[k])
             frame = model.getFrameId(link)
@@ -92,7 +100,9 @@ def test_mujoco() -> None:
         data.qpos, data.qvel = q[k], v[k]
         mujoco.mj_forward(model, data)
         state = jax.tree.map(lambda x, k=k: x[k], states)
-        for ours, theirs in zip(jax.tree.leaves(state), jax.tree.leaves(coordinates.state(q[k], v[k])), strict=True):
+        for ours, theirs in zip(
+            jax.tree.leaves(state), jax.tree.leaves(coordinates.state(q[k], v[k])), strict=True
+        ):
             np.testing.assert_allclose(ours, theirs, atol=1e-14)
         for body in ("trunk", "z", "foot", "a"):
             pose, wanted = artix.frame_pose(robot, state, body), data.body(body)
@@ -112,17 +122,25 @@ def test_own_order_and_refusals() -> None:
     again = artix.State.of(robot, position, artix.generalized_velocity(robot, state))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), again, state)
     assert not artix.State.of(robot, position).joint_velocity.any()
-    inside = jax.jit(lambda q, v: artix.State.of(robot, q, v, order="mujoco"))(jnp.ones(nq), jnp.ones(nv))
+    inside = jax.jit(lambda q, v: artix.State.of(robot, q, v, order="mujoco"))(
+        jnp.ones(nq), jnp.ones(nv)
+    )
     assert inside.root_pose.shape == (7,)
-    with pytest.raises(ValueError, match="position: expected 11 numbers in the order of artix, found 4; seven of them"):
+    with pytest.raises(
+        ValueError,
+        match="position: expected 11 numbers in the order of artix, found 4; seven of them",
+    ):
         artix.State.of(robot, jnp.zeros(4))
     with pytest.raises(
-        ValueError, match="expected 11 numbers, or 12 with cosines and sines, in the order of pinocchio"
+        ValueError,
+        match="expected 11 numbers, or 12 with cosines and sines, in the order of pinocchio",
     ):
         artix.State.of(robot, jnp.zeros(4), order="pinocchio")
     with pytest.raises(ValueError, match=r"velocity: expected 10 numbers .*; found \(4,\)"):
         artix.State.of(robot, jnp.zeros(nq), jnp.zeros(4))
     with pytest.raises(ValueError, match=r"joints: .* missing \['elbow'\], unknown \['elbov'\]"):
         artix.State.of(robot, jnp.zeros(nq), joints=["z_shoulder", "elbov", "a_wheel", "m_rail"])
-    with pytest.raises(ValueError, match="order: expected one of 'artix', 'pinocchio', 'mujoco', found 'drake'"):
+    with pytest.raises(
+        ValueError, match="order: expected one of 'artix', 'pinocchio', 'mujoco', found 'drake'"
+    ):
         artix.State.of(robot, jnp.zeros(nq), order="drake")

@@ -1,4 +1,5 @@
-"""Log-Cholesky parameters: against Pinocchio, round trips, physical consistency for every theta, use in optimisation."""
+"""Log-Cholesky parameters: against Pinocchio, round trips, physical consistency for every theta,
+use in optimisation."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def test_against_pinocchio(seed: int) -> None:
     mass, com_pose, inertia = from_theta(theta)
     np.testing.assert_allclose(mass, wanted.mass, rtol=1e-13)
     np.testing.assert_allclose(com_pose, [*wanted.lever, 0, 0, 0, 1], atol=1e-13)
-    # Pinocchio takes the second moments about the centre of mass as a difference, which costs it some digits.
+    # Pinocchio takes the second moments about the centre of mass as a difference, which costs it
+    # some digits.
     np.testing.assert_allclose(
         inertia, wanted.inertia, atol=1e-12 * np.max(np.abs(wanted.inertia)) * (1 + theta @ theta)
     )
@@ -66,11 +68,15 @@ def test_every_theta_is_a_body_that_may_exist_and_comes_back(theta) -> None:
     rounding = 1e-14 * high
     assert low > -rounding
     assert low + middle >= high - rounding  # no principal inertia above the sum of the others
-    artix.ArticulationBuilder().add_link(mass=float(mass), com_pose=com_pose, inertia=inertia)  # refuses what is none
+    artix.ArticulationBuilder().add_link(
+        mass=float(mass), com_pose=com_pose, inertia=inertia
+    )  # refuses what is none
     # The second moments lose digits to their own condition number, the square of V's.
     moments = 0.5 * np.trace(inertia) - np.array([high, middle, low])
     again = to_theta(mass, com_pose, inertia)
-    np.testing.assert_allclose(again, theta, atol=1e-13 * moments[2] / max(moments[0], rounding) + 1e-13)
+    np.testing.assert_allclose(
+        again, theta, atol=1e-13 * moments[2] / max(moments[0], rounding) + 1e-13
+    )
 
 
 @pytest.mark.slow
@@ -93,7 +99,9 @@ def test_an_articulation_keeps_its_dynamics() -> None:
     inverse = jax.jit(jax.vmap(artix.inverse_dynamics, in_axes=(None, 0, 0)))
     acceleration = jnp.asarray(np.random.default_rng(1).normal(size=(3, a.topology.nv)))
     wanted = inverse(a, states, acceleration)
-    np.testing.assert_allclose(inverse(again, states, acceleration), wanted, atol=1e-12 * np.max(np.abs(wanted)))
+    np.testing.assert_allclose(
+        inverse(again, states, acceleration), wanted, atol=1e-12 * np.max(np.abs(wanted))
+    )
     some = artix.log_cholesky_from_articulation(a, ["link_2", "link_1"])
     np.testing.assert_array_equal(some, theta[jnp.array([2, 1])])
     moved = artix.with_log_cholesky(a, some.at[0, 0].add(0.5 * jnp.log(2.0)), ["link_2", "link_1"])
@@ -103,8 +111,11 @@ def test_an_articulation_keeps_its_dynamics() -> None:
 @pytest.mark.slow
 @pytest.mark.own_seeds  # how fast it converges depends on the robot
 def test_gradient_descent_recovers_a_link_from_torques() -> None:
-    """Identification: the last link of an arm, from a factor of two off in mass and size, by the torques alone."""
-    truth = tree_of(["revolute_swing1", "revolute_twist", "revolute_swing2"], [0, 1, 2], fixed_base=True, seed=4)
+    """Identification: the last link of an arm, from a factor of two off in mass and size, by the
+    torques alone."""
+    truth = tree_of(
+        ["revolute_swing1", "revolute_twist", "revolute_swing2"], [0, 1, 2], fixed_base=True, seed=4
+    )
     states, links = random_states(truth, 32, speed=2.0), ["link_3"]
     acceleration = jnp.asarray(10 * np.random.default_rng(2).normal(size=(32, 3)))
     torques = jax.vmap(artix.inverse_dynamics, in_axes=(None, 0, 0))
@@ -125,11 +136,15 @@ def test_gradient_descent_recovers_a_link_from_torques() -> None:
 
     start = wanted + jnp.asarray(np.random.default_rng(3).uniform(-0.35, 0.35, (1, 10)))
     with jax.numpy_dtype_promotion("standard"):  # Optax mixes the types of its counters and rates
-        (theta, _), losses = jax.lax.scan(descend, (start, optimizer.init(start)), None, length=3000)
+        (theta, _), losses = jax.lax.scan(
+            descend, (start, optimizer.init(start)), None, length=3000
+        )
     assert losses[0] > 1e-2
     assert losses[-1] < 1e-16
     for found, true in zip(
-        from_theta(theta[0]), (truth.link_mass[3], truth.link_com_pose[3, :3], truth.link_inertia[3]), strict=True
+        from_theta(theta[0]),
+        (truth.link_mass[3], truth.link_com_pose[3, :3], truth.link_inertia[3]),
+        strict=True,
     ):
         if found.ndim == 2:
             true = in_link_axes(truth.link_com_pose[3], true)
@@ -157,7 +172,9 @@ def test_links_without_parameters_are_refused(mass, inertia, message) -> None:
 
 def test_refusals_of_articulations_name_the_link() -> None:
     arm = artix.robots.load("arm7")
-    with pytest.raises(ValueError, match=r"link 'tool': a link of mass 0\.0 kg .* leave it out of `links`"):
+    with pytest.raises(
+        ValueError, match=r"link 'tool': a link of mass 0\.0 kg .* leave it out of `links`"
+    ):
         artix.log_cholesky_from_articulation(arm)
     with pytest.raises(KeyError, match="no link called 'nose'"):
         artix.log_cholesky_from_articulation(arm, ["nose"])

@@ -1,4 +1,5 @@
-"""Drives, friction, envelopes and couplings: their values in the articulation, and error messages."""
+"""Drives, friction, envelopes and couplings: their values in the articulation, and error
+messages."""
 
 from __future__ import annotations
 
@@ -23,17 +24,31 @@ from tests.support import physx_mechanisms as physx
 
 
 def chain(**options) -> artix.ArticulationBuilder:
-    """A base, an arm on a hinge ``hip`` and a hand on a ball ``ball``; the options are the ball's."""
+    """A base, an arm on a hinge ``hip`` and a hand on a ball ``ball``; the options are the
+    ball's."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="chain")
     builder.add_link(mass=1.0, inertia=[1.0, 1.0, 1.0], name="base")
-    builder.add_link(0, Joint.revolute(name="hip", drive=Drive(stiffness=3.0)), name="arm", linear_damping=0.2)
-    builder.add_link(1, Joint.spherical(name="ball", **options), name="hand", max_angular_velocity=7.0)
+    builder.add_link(
+        0, Joint.revolute(name="hip", drive=Drive(stiffness=3.0)), name="arm", linear_damping=0.2
+    )
+    builder.add_link(
+        1, Joint.spherical(name="ball", **options), name="hand", max_angular_velocity=7.0
+    )
     return builder
 
 
 def test_one_descriptor_holds_for_every_axis_and_a_sequence_for_one_each() -> None:
-    drive = Drive(stiffness=2.0, damping=0.5, max_force=4.0, acceleration=True, target=0.3, target_velocity=-1.0)
-    a = chain(drive=[None, drive, drive], friction=0.25, envelope=DriveEnvelope(max_effort=6.0)).build()
+    drive = Drive(
+        stiffness=2.0,
+        damping=0.5,
+        max_force=4.0,
+        acceleration=True,
+        target=0.3,
+        target_velocity=-1.0,
+    )
+    a = chain(
+        drive=[None, drive, drive], friction=0.25, envelope=DriveEnvelope(max_effort=6.0)
+    ).build()
     np.testing.assert_array_equal(a.drive.stiffness, [3, 0, 2, 2])
     np.testing.assert_array_equal(a.drive.damping, [0, 0, 0.5, 0.5])
     np.testing.assert_array_equal(a.drive.max_force, [np.inf, np.inf, 4, 4])
@@ -56,7 +71,9 @@ def test_couplings_are_found_by_name() -> None:
     builder.add_mimic("ball:1", "hip", 2.0, natural_frequency=5.0, damping_ratio=0.7)
     joints = [TendonJoint(dof="hip", coefficient=1.0, recip_coefficient=0.5)]
     joints.append(TendonJoint(dof="ball:2", coefficient=-1.0, recip_coefficient=-2.0, parent=0))
-    builder.add_fixed_tendon(FixedTendon(name="cord", stiffness=9.0, limits=(-1.0, 1.0), joints=joints))
+    builder.add_fixed_tendon(
+        FixedTendon(name="cord", stiffness=9.0, limits=(-1.0, 1.0), joints=joints)
+    )
     points = [
         Attachment(link="base", position=[0, 0, 1]),
         Attachment(link="arm", position=[1, 0, 0], parent=0, coefficient=2.0),
@@ -70,9 +87,18 @@ def test_couplings_are_found_by_name() -> None:
     assert topology.mimic_dofs == ((2, 0),)
     assert (topology.fixed_tendons[0].root_link, topology.fixed_tendons[0].dofs) == (0, (0, 3))
     rope = topology.spatial_tendons[0]
-    assert (rope.links, rope.parents, rope.leaves, rope.path(2)) == ((0, 1, 2, 1), (-1, 0, 1, 0), (2, 3), (2, 1))
+    assert (rope.links, rope.parents, rope.leaves, rope.path(2)) == (
+        (0, 1, 2, 1),
+        (-1, 0, 1, 0),
+        (2, 3),
+        (2, 1),
+    )
     latch = topology.loop_joints[0]
-    assert (latch.link_a, latch.link_b, [int(axis) for axis in latch.locked_axes]) == (-1, 2, [1, 2, 3, 4, 5])
+    assert (latch.link_a, latch.link_b, [int(axis) for axis in latch.locked_axes]) == (
+        -1,
+        2,
+        [1, 2, 3, 4, 5],
+    )
     np.testing.assert_array_equal(a.fixed_tendons.recip_coefficient, [0.5, -2.0])
     np.testing.assert_array_equal(a.spatial_tendons.rest_length, [0, 0, 0.5, 0.4])
     np.testing.assert_array_equal(a.spatial_tendons.upper_limit, [np.inf, np.inf, np.inf, 0.6])
@@ -81,7 +107,13 @@ def test_couplings_are_found_by_name() -> None:
     assert topology == builder.build().topology
     assert topology != chain().build().topology
     line = summary(a)
-    for text in ("1 mimic joint", "1 fixed tendon", "1 spatial tendon", "1 loop joint", "1 driven DOF"):
+    for text in (
+        "1 mimic joint",
+        "1 fixed tendon",
+        "1 spatial tendon",
+        "1 loop joint",
+        "1 driven DOF",
+    ):
         assert text in line
 
 
@@ -102,20 +134,27 @@ def test_recorded_mechanisms_have_what_their_names_say() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Drive(stiffness=-1.0), "drive: stiffness must be finite and not negative; found -1.0"),
+        (lambda: Drive(stiffness=-1.0), 
+            "drive: stiffness must be finite and not negative; found -1.0"),
         (lambda: Drive(damping=np.inf), "drive: damping must be finite"),
         (lambda: Drive(max_force=np.nan), "drive: max_force must be not negative"),
         (lambda: Drive(target=np.nan), "drive: target must be finite; found nan"),
         (lambda: Drive(stiffness=[1.0]), r"drive: stiffness must be one number; found \[1.0\]"),
         (lambda: DriveEnvelope(max_effort=np.inf), "envelope: max_effort must be finite"),
-        (lambda: DriveEnvelope(max_effort=1.0, speed_effort_gradient=-1.0), "envelope: speed_effort_gradient must be"),
+        (lambda: DriveEnvelope(max_effort=1.0, speed_effort_gradient=-1.0), 
+            "envelope: speed_effort_gradient must be"),
         (lambda: JointFriction(static=1.0, dynamic=2.0), r"friction: dynamic friction \(2.0\) must not exceed"),
         (lambda: JointFriction(viscous=-2.0), "friction: viscous must be finite and not negative"),
-        (lambda: chain(drive=[Drive()]).build(), "joint 'ball': drive must be one Drive or a sequence with one per free axis"),
-        (lambda: chain(friction="much").build(), "joint 'ball': friction must be one JointFriction or float"),
-        (lambda: chain(envelope=Drive()).build(), "joint 'ball': envelope must be one DriveEnvelope"),
-        (lambda: chain().add_link(1, Joint.fixed(), name="tip", linear_damping=-1.0), "link 'tip': linear_damping must be"),
-        (lambda: chain().add_link(1, Joint.fixed(), name="tip", cfm_scale=np.inf), "link 'tip': cfm_scale must be finite"),
+        (lambda: chain(drive=[Drive()]).build(), 
+            "joint 'ball': drive must be one Drive or a sequence with one per free axis"),
+        (lambda: chain(friction="much").build(), 
+            "joint 'ball': friction must be one JointFriction or float"),
+        (lambda: chain(envelope=Drive()).build(), 
+            "joint 'ball': envelope must be one DriveEnvelope"),
+        (lambda: chain().add_link(1, Joint.fixed(), name="tip", linear_damping=-1.0), 
+            "link 'tip': linear_damping must be"),
+        (lambda: chain().add_link(1, Joint.fixed(), name="tip", cfm_scale=np.inf), 
+            "link 'tip': cfm_scale must be finite"),
         (
             lambda: chain().add_link(1, Joint.fixed(), name="tip", max_linear_velocity=np.nan),
             r"link 'tip': max_linear_velocity must be not negative \(inf for none\)",
@@ -135,18 +174,24 @@ ROOT = Attachment(link="base", position=[0, 0, 0])
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: TendonJoint(dof="hip", coefficient=np.nan, recip_coefficient=1.0), "tendon joint on 'hip': coefficient"),
+        (lambda: TendonJoint(dof="hip", coefficient=np.nan, recip_coefficient=1.0), 
+            "tendon joint on 'hip': coefficient"),
         (lambda: FixedTendon(name="cord", joints=[]), "fixed tendon 'cord': it has no joint"),
-        (lambda: FixedTendon(name="cord", joints=[HIP], stiffness=-1.0), "fixed tendon 'cord': stiffness must be"),
-        (lambda: FixedTendon(name="cord", joints=[HIP], limits=(1.0, 0.0)), "fixed tendon 'cord': the lower limit 1.0"),
+        (lambda: FixedTendon(name="cord", joints=[HIP], stiffness=-1.0), 
+            "fixed tendon 'cord': stiffness must be"),
+        (lambda: FixedTendon(name="cord", joints=[HIP], limits=(1.0, 0.0)), 
+            "fixed tendon 'cord': the lower limit 1.0"),
         (
             lambda: FixedTendon(name="cord", joints=[TendonJoint(dof="hip", coefficient=1.0, recip_coefficient=1.0, parent=0)]),
             "fixed tendon 'cord': parent 0 of joint 0 must be -1",
         ),
         (lambda: Attachment(link="arm", position=[0, 0]), r"attachment on link 'arm': position: expected shape \(3,\)"),
-        (lambda: SpatialTendon(name="rope", attachments=[ROOT]), "spatial tendon 'rope': it needs a root and at least one leaf"),
-        (lambda: SpatialTendon(name="rope", attachments=[LEAF, LEAF]), "attachment 0 on link 'arm': parent 0 must be -1"),
-        (lambda: SpatialTendon(name="rope", attachments=[ROOT, ROOT]), "attachment 1 on link 'base': parent -1 must be"),
+        (lambda: SpatialTendon(name="rope", attachments=[ROOT]), 
+            "spatial tendon 'rope': it needs a root and at least one leaf"),
+        (lambda: SpatialTendon(name="rope", attachments=[LEAF, LEAF]), 
+            "attachment 0 on link 'arm': parent 0 must be -1"),
+        (lambda: SpatialTendon(name="rope", attachments=[ROOT, ROOT]), 
+            "attachment 1 on link 'base': parent -1 must be"),
         (
             lambda: SpatialTendon(name="rope", attachments=[ROOT, Attachment(link="arm", position=[0, 0, 0], parent=0)]),
             "attachment 1 on link 'arm': a leaf needs a rest_length",
@@ -155,13 +200,20 @@ ROOT = Attachment(link="base", position=[0, 0, 0])
             lambda: SpatialTendon(name="rope", attachments=[ROOT, LEAF, Attachment(link="hand", position=[0, 0, 0], parent=1, rest_length=1.0)]),
             "attachment 1 on link 'arm': only leaves have a rest_length",
         ),
-        (lambda: LoopJoint(name="latch", link_a="arm", link_b="arm"), "loop joint 'latch': link_a and link_b must differ"),
-        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", type="d6"), "loop joint 'latch': locked_axes are given"),
-        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", max_distance=1.0), "only a joint of type 'distance'"),
-        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", pose_b=[0] * 7), "'latch': pose_b: the quaternion"),
-        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", type="d6", locked_axes=(3, 1)), "in the order of"),
-        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", type="glue"), "'glue' is not a valid LoopJointType"),
-        (lambda: chain().add_mimic("ball:0", "hip", 1.0, natural_frequency=3.0), "mimic joint 'ball:0': natural_frequency and"),
+        (lambda: LoopJoint(name="latch", link_a="arm", link_b="arm"), 
+            "loop joint 'latch': link_a and link_b must differ"),
+        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", type="d6"), 
+            "loop joint 'latch': locked_axes are given"),
+        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", max_distance=1.0), 
+            "only a joint of type 'distance'"),
+        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", pose_b=[0] * 7), 
+            "'latch': pose_b: the quaternion"),
+        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", type="d6", locked_axes=(3, 1)), 
+            "in the order of"),
+        (lambda: LoopJoint(name="latch", link_a=None, link_b="arm", type="glue"), 
+            "'glue' is not a valid LoopJointType"),
+        (lambda: chain().add_mimic("ball:0", "hip", 1.0, natural_frequency=3.0), 
+            "mimic joint 'ball:0': natural_frequency and"),
     ],
 )  # fmt: skip
 def test_refused_couplings(make, message: str) -> None:
@@ -172,16 +224,22 @@ def test_refused_couplings(make, message: str) -> None:
 @pytest.mark.parametrize(
     ("add", "message"),
     [
-        (lambda b: b.add_mimic("ball", "hip", 1.0), "mimic joint 'ball': joint 'ball' must have exactly one DOF; its DOFs are: ball:0"),
-        (lambda b: [b.add_mimic("ball:0", x, 1.0) for x in ("hip", "ball:1")], "mimic joint 'ball:0': it follows two joints"),
-        (lambda b: b.add_fixed_tendon(FixedTendon(name="cord", joints=[HIP], root_link="hand")), "fixed tendon 'cord': the joint of 'hip' moves"),
-        (lambda b: b.add_fixed_tendon(FixedTendon(name="cord", joints=[HIP], root_link="foot")), "fixed tendon 'cord': no link called 'foot'"),
+        (lambda b: b.add_mimic("ball", "hip", 1.0), 
+            "mimic joint 'ball': joint 'ball' must have exactly one DOF; its DOFs are: ball:0"),
+        (lambda b: [b.add_mimic("ball:0", x, 1.0) for x in ("hip", "ball:1")], 
+            "mimic joint 'ball:0': it follows two joints"),
+        (lambda b: b.add_fixed_tendon(FixedTendon(name="cord", joints=[HIP], root_link="hand")), 
+            "fixed tendon 'cord': the joint of 'hip' moves"),
+        (lambda b: b.add_fixed_tendon(FixedTendon(name="cord", joints=[HIP], root_link="foot")), 
+            "fixed tendon 'cord': no link called 'foot'"),
         (lambda b: b.add_fixed_tendon(FixedTendon(name="cord", joints=[HIP, TendonJoint(dof="knee", coefficient=1.0, recip_coefficient=1.0)])),
          "fixed tendon 'cord': no joint or DOF called 'knee'"),
-        (lambda b: b.add_loop_joint(LoopJoint(name="latch", link_a=None, link_b="foot")), "loop joint 'latch': no link called 'foot'"),
+        (lambda b: b.add_loop_joint(LoopJoint(name="latch", link_a=None, link_b="foot")), 
+            "loop joint 'latch': no link called 'foot'"),
         (lambda b: b.add_spatial_tendon(SpatialTendon(name="rope", attachments=[Attachment(link="foot", position=[0, 0, 0]), LEAF])),
          "spatial tendon 'rope': no link called 'foot'"),
-        (lambda b: [b.add_loop_joint(LoopJoint(name="latch", link_a=None, link_b="hand")) for _ in range(2)], "loop joint 'latch': the name is taken"),
+        (lambda b: [b.add_loop_joint(LoopJoint(name="latch", link_a=None, link_b="hand")) for _ in range(2)], 
+            "loop joint 'latch': the name is taken"),
     ],
 )  # fmt: skip
 def test_refused_names(add, message: str) -> None:

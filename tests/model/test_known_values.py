@@ -1,4 +1,5 @@
-"""States and controls that are nonsense are refused where their values are known, and only there."""
+"""States and controls that are nonsense are refused where their values are known, and only
+there."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ FUNCTIONS = {
     "rollout": lambda state: artix.rollout(ROBOT, state, None, 0.01, num_steps=2),
     "scene_step": lambda state: artix.step(SCENE, {"one": state}, None, 0.01),
     "scene_rollout": lambda state: artix.rollout(SCENE, {"one": state}, None, 0.01, num_steps=2),
-    "simulate": lambda state: physx.simulate(physx.create_simulation(ROBOT).replace(state=state), 0.01),
+    "simulate": lambda state: physx.simulate(
+        physx.create_simulation(ROBOT).replace(state=state), 0.01
+    ),
 }
 
 
@@ -87,13 +90,18 @@ def test_quaternions_of_any_length_where_they_mean_something():
     assert artix.is_normalized(ROBOT, artix.normalize(ROBOT, long))
     assert artix.kinematics.is_same_configuration(ROBOT, long, SOUND)
     assert artix.vector_field(0.0, long, (ROBOT, None)).root_pose.shape == (7,)
-    for call in (lambda: artix.normalize(ROBOT, zero), lambda: artix.vector_field(0.0, zero, (ROBOT, None))):
+    for call in (
+        lambda: artix.normalize(ROBOT, zero),
+        lambda: artix.vector_field(0.0, zero, (ROBOT, None)),
+    ):
         with pytest.raises(ValueError, match="length zero"):
             call()
 
 
 @given(
-    numbers=st.lists(st.floats(-1, 1, width=32), min_size=4, max_size=4).filter(lambda q: np.linalg.norm(q) > 1e-3),
+    numbers=st.lists(st.floats(-1, 1, width=32), min_size=4, max_size=4).filter(
+        lambda q: np.linalg.norm(q) > 1e-3
+    ),
     digits=st.sampled_from([3, 4, 20]),
 )
 def test_rounded_quaternions_are_accepted(numbers, digits):
@@ -119,7 +127,10 @@ def test_only_what_is_not_finite_is_refused(field, entry, value):
     if np.isfinite(value):
         check_known_state("state", state)
     else:
-        with pytest.raises(ValueError, match=rf"state\.{field}: every number must be finite; found .* at \[{entry}\]"):
+        with pytest.raises(
+            ValueError,
+            match=rf"state\.{field}: every number must be finite; found .* at \[{entry}\]",
+        ):
             check_known_state("state", state)
 
 
@@ -175,5 +186,7 @@ def test_seeds_outside_the_limits_are_said():
     words = rf"1 of 2 seeds lie outside .* seed 1, '{arm.topology.dof_names[3]}' is at 9, outside \[.*in radians"
     with pytest.warns(UserWarning, match=words):
         assert inverse_kinematics.solve(arm, tool(goal), beyond, iterations=3).solved
-    with pytest.raises(ValueError, match=r"tasks\[0\].target: expected a quaternion xyzw of length 1"):
+    with pytest.raises(
+        ValueError, match=r"tasks\[0\].target: expected a quaternion xyzw of length 1"
+    ):
         inverse_kinematics.solve(arm, tool(goal.at[3:].multiply(2)), seeds)

@@ -47,9 +47,17 @@ def test_tables_name_every_field(arm) -> None:
 def test_what_is_absent_is_no_leaf_and_reads_as_constants(arm) -> None:
     assert jax.tree.structure(artix.robots.load("double_pendulum")) == jax.tree.structure(arm)
     assert len(jax.tree.leaves(arm)) == len(arm.arrays) < 15
-    assert {"drive.stiffness", "friction.static", "gravity_scale", "link_cfm_scale"} <= {*arm.absent}
-    assert arm.drive.stiffness.tolist() == [0, 0] and arm.drive.max_force.tolist() == [np.inf, np.inf]
-    assert arm.gravity_scale.tolist() == [1, 1, 1] and arm.joint_lower_limit.tolist() == [-np.inf, -np.inf]
+    assert {"drive.stiffness", "friction.static", "gravity_scale", "link_cfm_scale"} <= {
+        *arm.absent
+    }
+    assert arm.drive.stiffness.tolist() == [0, 0] and arm.drive.max_force.tolist() == [
+        np.inf,
+        np.inf,
+    ]
+    assert arm.gravity_scale.tolist() == [1, 1, 1] and arm.joint_lower_limit.tolist() == [
+        -np.inf,
+        -np.inf,
+    ]
     assert arm.armature.dtype == arm.dtype and isinstance(arm.armature, jax.Array)
     assert arm.geometry.pose.shape == (0, 7)
     on_host = jax.tree.map(np.asarray, arm)
@@ -64,7 +72,9 @@ def test_a_replaced_array_is_a_part_of_the_robot(arm) -> None:
     assert {*arm.absent} - {*rubbed.absent} == {"friction.viscous"}
     assert jax.tree.structure(rubbed.replace(friction=None)) == jax.tree.structure(arm)
     assert jax.tree.structure(rubbed.replace(friction=arm.friction)) == jax.tree.structure(arm)
-    np.testing.assert_array_equal(arm.replace(**{"friction.viscous": 2.0 * _ones(arm)}).friction.viscous, 2.0)
+    np.testing.assert_array_equal(
+        arm.replace(**{"friction.viscous": 2.0 * _ones(arm)}).friction.viscous, 2.0
+    )
     # Zeros that are given may be varied.
     assert "armature" not in arm.replace(armature=jnp.zeros(2)).absent
     # In a tree of axes, None is one.
@@ -88,15 +98,23 @@ def test_constants_are_the_zeros_that_were_there(robot: str) -> None:
     assert whole.absent == () and len(jax.tree.leaves(whole)) > 60
     state = artix.random_state(lean, jax.random.key(0))
     for known in (lean, whole):
-        ours = jax.jit(lambda state, known=known: artix.forward_dynamics(known, state, _ones(lean)))(state)
-        np.testing.assert_array_equal(ours, jax.jit(lambda state: FUNCTIONS["forward_dynamics"](whole, state))(state))
+        ours = jax.jit(
+            lambda state, known=known: artix.forward_dynamics(known, state, _ones(lean))
+        )(state)
+        np.testing.assert_array_equal(
+            ours, jax.jit(lambda state: FUNCTIONS["forward_dynamics"](whole, state))(state)
+        )
 
 
 def test_a_derivative_does_not_pretend_to_know_what_the_robot_lacks(arm) -> None:
     state = artix.neutral_state(arm)
     slope = jax.grad(lambda robot: artix.step(robot, state, None, 0.01).joint_velocity.sum())(arm)
     assert jnp.isfinite(slope.link_mass).all()
-    assert slope.armature is None and slope.friction.viscous is None and slope.joint_lower_limit is None
+    assert (
+        slope.armature is None
+        and slope.friction.viscous is None
+        and slope.joint_lower_limit is None
+    )
     given = arm.replace(armature=jnp.zeros(2))
     slope = jax.grad(lambda robot: artix.inverse_dynamics(robot, state, _ones(robot)).sum())(given)
     np.testing.assert_array_equal(slope.armature, 1.0)
@@ -113,7 +131,9 @@ def test_derivatives_by_a_part_that_was_given() -> None:
 
     zero, step = jnp.zeros(2), 1e-6
     slope = jax.grad(speed)(zero)
-    wanted = [(speed(zero.at[k].set(step)) - speed(zero.at[k].set(-step))) / (2 * step) for k in range(2)]
+    wanted = [
+        (speed(zero.at[k].set(step)) - speed(zero.at[k].set(-step))) / (2 * step) for k in range(2)
+    ]
     assert abs(slope).min() > 1e-4
     np.testing.assert_allclose(slope, wanted, rtol=1e-7)
 
@@ -132,13 +152,19 @@ def test_a_robot_as_an_argument_costs_what_it_has(name: str, most: float) -> Non
     kept = artix.keep_zeros(robot)
     state = artix.neutral_state(robot)
     (known,) = artix.explain(FUNCTIONS[name], robot, state).operations
-    (varied,) = artix.explain(lambda _, varied, state: FUNCTIONS[name](varied, state), robot, kept, state).operations
+    (varied,) = artix.explain(
+        lambda _, varied, state: FUNCTIONS[name](varied, state), robot, kept, state
+    ).operations
     assert sum(known.operations) < sum(varied.operations) < most * sum(known.operations)
 
 
 def test_robots_are_copied_and_pickled(arm) -> None:
     for robot in (arm, artix.keep_zeros(arm)):
-        for again in (pickle.loads(pickle.dumps(robot)), copy.deepcopy(robot), dataclasses.replace(robot)):
+        for again in (
+            pickle.loads(pickle.dumps(robot)),
+            copy.deepcopy(robot),
+            dataclasses.replace(robot),
+        ):
             assert again.absent == robot.absent
             np.testing.assert_array_equal(again.joint_parent_pose, robot.joint_parent_pose)
     with pytest.raises(AttributeError, match="no attribute 'mass'"):
@@ -156,7 +182,9 @@ def test_members_of_a_fleet_may_lack_what_others_have(arm) -> None:
     ends = fleet.evaluate(artix.step, states, None, 0.01)
     for member, robot in enumerate((arm, damped, arm)):
         wanted = artix.step(robot, fleet.member_state(states, member), None, 0.01)
-        np.testing.assert_allclose(ends.joint_velocity[member], wanted.joint_velocity, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            ends.joint_velocity[member], wanted.joint_velocity, rtol=1e-5, atol=1e-6
+        )
 
 
 def test_surgery_adds_no_parts(arm) -> None:

@@ -28,7 +28,10 @@ OURS, THEIRS = pair(struct), pair(flax.struct)
 
 def test_a_node_is_what_flax_would_make_of_it():
     ours, theirs = (of(jnp.ones(2), second={"x": jnp.zeros(3)}, name="a") for of in (OURS, THEIRS))
-    paths = [[(str(path), leaf.shape) for path, leaf in jax.tree.leaves_with_path(one)] for one in (ours, theirs)]
+    paths = [
+        [(str(path), leaf.shape) for path, leaf in jax.tree.leaves_with_path(one)]
+        for one in (ours, theirs)
+    ]
     assert paths[0] == paths[1] == [("(GetAttrKey(name='first'),)", (2,)), (paths[0][1][0], (3,))]
     assert repr(ours).replace("Pair", "") == repr(theirs).replace("Pair", "")
     for one in (ours, theirs):

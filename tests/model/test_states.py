@@ -13,7 +13,8 @@ NUM = 20_000
 
 
 def test_random_states_are_distributed_as_described(dtype: np.dtype) -> None:
-    """Moments of 20,000 states within five standard errors, and no two numbers of a state correlated."""
+    """Moments of 20,000 states within five standard errors, and no two numbers of a state
+    correlated."""
     robot = artix.robots.load("quadruped").astype(dtype)
     keys = jax.random.split(jax.random.key(0), NUM)
     states = jax.vmap(lambda key: artix.random_state(robot, key, velocity_scale=2.0))(keys)
@@ -24,9 +25,15 @@ def test_random_states_are_distributed_as_described(dtype: np.dtype) -> None:
     quaternion = np.asarray(states.root_pose[:, 3:])
     error = 5 / NUM**0.5
     assert np.abs(uniform).max() <= 1 + 1e-6
-    for x, variance, fourth in ((uniform, 1 / 3, 1 / 5), (normal, 1, 3), (quaternion, 1 / 4, 1 / 8)):
+    for x, variance, fourth in (
+        (uniform, 1 / 3, 1 / 5),
+        (normal, 1, 3),
+        (quaternion, 1 / 4, 1 / 8),
+    ):
         np.testing.assert_allclose(x.mean(0), 0, atol=error * variance**0.5)
-        np.testing.assert_allclose((x**2).mean(0), variance, atol=error * (fourth - variance**2) ** 0.5)
+        np.testing.assert_allclose(
+            (x**2).mean(0), variance, atol=error * (fourth - variance**2) ** 0.5
+        )
         np.testing.assert_allclose((x**4).mean(0), fourth, rtol=10 * error)
     correlation = np.corrcoef(np.concatenate([uniform, normal, quaternion], axis=1), rowvar=False)
     np.testing.assert_allclose(correlation, np.eye(len(correlation)), atol=error)
@@ -46,11 +53,15 @@ def test_random_states_are_distributed_as_described(dtype: np.dtype) -> None:
         ((0.3, 0.3), (0.3, 0.3)),
     ],
 )
-def test_joint_positions_fill_their_limits(limits: tuple[float, float], interval: tuple[float, float]) -> None:
+def test_joint_positions_fill_their_limits(
+    limits: tuple[float, float], interval: tuple[float, float]
+) -> None:
     arm = artix.robots.load("arm7")
     low, high = (jnp.full(7, limit) for limit in limits)
     arm = arm.replace(joint_lower_limit=low, joint_upper_limit=high)
-    states = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 2000))
+    states = jax.vmap(lambda key: artix.random_state(arm, key))(
+        jax.random.split(jax.random.key(0), 2000)
+    )
     (lowest, highest), spread = interval, interval[1] - interval[0]
     q = np.asarray(states.joint_position)
     assert np.all((q >= low) & (q <= high))
@@ -76,7 +87,10 @@ def test_random_states_of_another_generator() -> None:
 
 
 def test_neutral_states_follow_the_batch_and_the_dtype(dtype: np.dtype) -> None:
-    robots = artix.robots.load("quadruped", dtype=dtype), artix.robots.load("cart_pole", dtype=dtype)
+    robots = (
+        artix.robots.load("quadruped", dtype=dtype),
+        artix.robots.load("cart_pole", dtype=dtype),
+    )
     state = artix.Fleet(robots).neutral_state()
     assert state.joint_position.shape == (2, 12)
     np.testing.assert_array_equal(state.root_pose, [[0, 0, 0, 0, 0, 0, 1]] * 2)

@@ -1,7 +1,7 @@
 """``solve_constrained`` beside IPOPT: 21 problems, each from ten random starts, discretised alike.
 
-Usage: ``python -m tests.optimal_control.against_ipopt [--weight WEIGHT ...] [PROBLEM ...]`` prints the table of
-docs/constrained_motions.md. It needs the extra ``ipopt``.
+Usage: ``python -m tests.optimal_control.against_ipopt [--weight WEIGHT ...] [PROBLEM ...]`` prints
+the table of docs/constrained_motions.md. It needs the extra ``ipopt``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Case(NamedTuple):
     problem: Problem
     knots: int
     noise: np.ndarray
-    """Standard deviation of the controls of a start about the forces that hold the robot, [nu] [N m or N]."""
+    """Standard deviation of the controls of a start about the forces that hold the robot, [nu]
+    [N m or N]."""
     hold: np.ndarray
     """Controls about which starts are drawn, [nu]."""
 
@@ -47,16 +48,22 @@ class Case(NamedTuple):
         return self.hold + self.noise * np.repeat(steps, 5, axis=0)[: self.knots]
 
 
-# --- robots ---------------------------------------------------------------------------------------------------------
+# --- robots -------------------------------------------------------------------------------------
 
 
 def hinge(
-    position: tuple[float, float, float], axis: artix.Axis = artix.Axis.SWING1, name: str | None = None
+    position: tuple[float, float, float],
+    axis: artix.Axis = artix.Axis.SWING1,
+    name: str | None = None,
 ) -> artix.Joint:
-    return artix.Joint.revolute(axis, wrapped=False, parent_pose=(*position, 0.0, 0.0, 0.0, 1.0), name=name)
+    return artix.Joint.revolute(
+        axis, wrapped=False, parent_pose=(*position, 0.0, 0.0, 0.0, 1.0), name=name
+    )
 
 
-def rod(length: float, mass: float, along: tuple[float, float, float] = (1.0, 0.0, 0.0)) -> dict[str, Any]:
+def rod(
+    length: float, mass: float, along: tuple[float, float, float] = (1.0, 0.0, 0.0)
+) -> dict[str, Any]:
     middle = [0.5 * length * each for each in along]
     moment = mass * length**2 / 12
     return {"mass": mass, "com_pose": [*middle, 0.0, 0.0, 0.0, 1.0], "inertia": [moment + 1e-3] * 3}
@@ -66,7 +73,9 @@ def arm() -> artix.Articulation:
     """Waist, shoulder and elbow of an arm 0.8 m long, which lies along x at zero."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="arm")
     base = builder.add_link(name="base")
-    waist = builder.add_link(base, hinge((0.0, 0.0, 0.0), artix.Axis.SWING2), mass=2.0, inertia=[0.02] * 3)
+    waist = builder.add_link(
+        base, hinge((0.0, 0.0, 0.0), artix.Axis.SWING2), mass=2.0, inertia=[0.02] * 3
+    )
     upper = builder.add_link(waist, hinge((0.0, 0.0, 0.2)), **rod(0.4, 3.0))
     lower = builder.add_link(upper, hinge((0.4, 0.0, 0.0)), **rod(0.4, 2.0), name="lower")
     builder.add_frame("tool", lower, (0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0))
@@ -93,18 +102,23 @@ def cart_pole() -> artix.Articulation:
 
 
 def leg() -> artix.Articulation:
-    """A trunk of 4 kg that moves in the x-z plane without turning, on a leg of two rods of 0.25 m."""
+    """A trunk of 4 kg that moves in the x-z plane without turning, on a leg of two rods of 0.25
+    m."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="leg")
     base, down = builder.add_link(name="base"), (0.0, 0.0, -1.0)
-    along = builder.add_link(base, artix.Joint.prismatic(artix.Axis.X, name="along"), mass=0.5, inertia=[0.01] * 3)
-    trunk = builder.add_link(along, artix.Joint.prismatic(artix.Axis.Z, name="up"), mass=3.5, inertia=[0.05] * 3)
+    along = builder.add_link(
+        base, artix.Joint.prismatic(artix.Axis.X, name="along"), mass=0.5, inertia=[0.01] * 3
+    )
+    trunk = builder.add_link(
+        along, artix.Joint.prismatic(artix.Axis.Z, name="up"), mass=3.5, inertia=[0.05] * 3
+    )
     thigh = builder.add_link(trunk, hinge((0.0, 0.0, 0.0), name="hip"), **rod(0.25, 0.6, down))
     shank = builder.add_link(thigh, hinge((0.0, 0.0, -0.25), name="knee"), **rod(0.25, 0.3, down))
     builder.add_frame("foot", shank, (0.0, 0.0, -0.25, 0.0, 0.0, 0.0, 1.0))
     return builder.build(jnp.float64)
 
 
-# --- what is asked of them ------------------------------------------------------------------------------------------
+# --- what is asked of them ----------------------------------------------------------------------
 
 
 def effort(knot: Knot) -> Array:
@@ -112,7 +126,9 @@ def effort(knot: Knot) -> Array:
 
 
 def at_rest(knot: Knot) -> Array:
-    return jnp.concatenate([knot.state.joint_position - knot.parameters["goal"], knot.state.joint_velocity])
+    return jnp.concatenate(
+        [knot.state.joint_position - knot.parameters["goal"], knot.state.joint_velocity]
+    )
 
 
 def outside_sphere(knot: Knot) -> Array:
@@ -175,7 +191,9 @@ def obstacle(height: float = 0.1, radius: float = 0.25, knots: int = 30) -> Case
     return Case(problem, knots, np.array([2.0, 2.0, 1.0]), held(robot, start))
 
 
-def torques(limits: tuple[float, float] = (6.0, 2.0), goal: tuple[float, float] = (2.0, -1.0)) -> Case:
+def torques(
+    limits: tuple[float, float] = (6.0, 2.0), goal: tuple[float, float] = (2.0, -1.0)
+) -> Case:
     problem = Problem(
         optimal_control.discrete_dynamics(pendulum(), 0.03), jnp.zeros(4), effort,
         parameters={"goal": jnp.array(goal)}, final_equality=at_rest, **bounds(*limits),
@@ -220,7 +238,9 @@ def acrobot(limit: float = 12.0) -> Case:
     return Case(problem, 60, np.array([2.0]), np.zeros(1))
 
 
-def on_leg(active: np.ndarray, bend: float, **options: Any) -> tuple[optimal_control.DiscreteDynamics, Array]:
+def on_leg(
+    active: np.ndarray, bend: float, **options: Any
+) -> tuple[optimal_control.DiscreteDynamics, Array]:
     robot = leg()
     schedule = optimal_control.ContactSchedule.of(robot, ["foot"], active[:, None])
     dynamics = optimal_control.discrete_dynamics(
@@ -233,7 +253,10 @@ def standing_torques(dynamics: optimal_control.DiscreteDynamics, x: Array) -> np
     """Torques under which a robot stays where it is, [nu] [N m]."""
     linear = dynamics.linearize_tangent(x, jnp.zeros(dynamics.num_controls))
     nv = dynamics.num_deviations // 2
-    rows, rest = np.asarray(linear.control_matrix[nv:]), np.asarray(dynamics.difference(x, linear.next_state))[nv:]
+    rows, rest = (
+        np.asarray(linear.control_matrix[nv:]),
+        np.asarray(dynamics.difference(x, linear.next_state))[nv:],
+    )
     return np.linalg.lstsq(rows, -rest, rcond=None)[0]
 
 
@@ -277,12 +300,15 @@ def center_at_goal(knot: Knot) -> Array:
 
 
 def talos(knots: int = 15) -> Case:
-    """Talos, 32 motors, moves its centre of mass forwards and down in 0.45 s, with both feet welded to the ground."""
+    """Talos, 32 motors, moves its centre of mass forwards and down in 0.45 s, with both feet welded
+    to the ground."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of attributes of the file that have no meaning
         robot = artix.load(ROBOTS / ROBOT_FILES["talos"], fixed_base=False).astype(jnp.float64)
     bent = {3: -0.411354, 4: 0.859395, 5: -0.448041}
-    joints = {f"leg_{side}_{k}_joint": angle for side in ("left", "right") for k, angle in bent.items()}
+    joints = {
+        f"leg_{side}_{k}_joint": angle for side in ("left", "right") for k, angle in bent.items()
+    }
     posture = jnp.array([joints.get(name, 0.0) for name in robot.topology.dof_names])
     state = artix.neutral_state(robot).replace(joint_position=posture)
     feet, stand = ["leg_left_6_link", "leg_right_6_link"], np.ones((knots, 2), bool)
@@ -322,11 +348,12 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-# --- both from the same starts --------------------------------------------------------------------------------------
+# --- both from the same starts ------------------------------------------------------------------
 
 
 class Run(NamedTuple):
-    """What both found from one start, and each from the other's solution, which it leaves as it is if that is an optimum."""
+    """What both found from one start, and each from the other's solution, which it leaves as it is
+    if that is an optimum."""
 
     found: optimal_control.ConstrainedSolution
     ipopt: optimal_control.InteriorPointSolution
@@ -338,13 +365,17 @@ class Run(NamedTuple):
     @property
     def is_confirmed(self) -> bool:
         """Whether IPOPT, started at the solution, stays at its cost."""
-        return self.ipopt_again.status == 0 and abs(float(self.found.cost) / float(self.ipopt_again.cost) - 1) <= SAME
+        return (
+            self.ipopt_again.status == 0
+            and abs(float(self.found.cost) / float(self.ipopt_again.cost) - 1) <= SAME
+        )
 
     @property
     def confirms(self) -> bool:
         """Whether IPOPT's solution, with its multipliers, is one of artix at the same cost."""
         return (
-            bool(self.found_again.converged) and abs(float(self.found_again.cost) / float(self.ipopt.cost) - 1) <= SAME
+            bool(self.found_again.converged)
+            and abs(float(self.found_again.cost) / float(self.ipopt.cost) - 1) <= SAME
         )
 
     @property
@@ -375,18 +406,26 @@ def compare(case: Case, seeds: Sequence[int], **options: Any) -> list[Run]:
 
 
 def slope(problem: Problem, states: Array, controls: Array) -> float:
-    """What is left of the cost's gradient by the conditions of Karush, Kuhn and Tucker, relative to its largest entry.
+    """What is left of the cost's gradient by the conditions of Karush, Kuhn and Tucker, relative to
+    its largest entry.
 
     The multipliers are SciPy's: of all active constraints, those that leave least.
     """
     problem, controls, states = jax.tree.map(jnp.asarray, (problem, controls, states))
     program = transcription.transcribed(problem, controls, states).program
     data = program.stages, program.data, jnp.asarray(program.guess)
-    rows, (gradient, entries) = np.asarray(sparse_program.values(*data)[1]), sparse_program.slopes(*data)
+    rows, (gradient, entries) = (
+        np.asarray(sparse_program.values(*data)[1]),
+        sparse_program.slopes(*data),
+    )
     pattern = sparse_program.jacobian_pattern(program)
     jacobian = scipy.sparse.csr_matrix((entries, pattern), shape=(len(rows), program.stages.size))
     lower, upper = program.bounds
-    unit, is_equal, near = scipy.sparse.identity(program.stages.size, format="csr"), program.least_rows == 0, 1e-6
+    unit, is_equal, near = (
+        scipy.sparse.identity(program.stages.size, format="csr"),
+        program.least_rows == 0,
+        1e-6,
+    )
     fixed = (lower == upper)[:, None]
     normals = scipy.sparse.vstack(
         [
@@ -418,15 +457,24 @@ def main() -> None:
     """Prints a row of the table for each problem."""
     jax.config.update("jax_enable_x64", True)
     parser = argparse.ArgumentParser()
-    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="names of problems; all by default")
     parser.add_argument(
-        "--weight", type=float, nargs="+", default=[1.0, 1000.0], help="first weights to try; several at once"
+        "problems", nargs="*", metavar="PROBLEM", help="names of problems; all by default"
+    )
+    parser.add_argument(
+        "--weight",
+        type=float,
+        nargs="+",
+        default=[1.0, 1000.0],
+        help="first weights to try; several at once",
     )
     arguments = parser.parse_args()
     weight = arguments.weight[0] if len(arguments.weight) == 1 else tuple(arguments.weight)
     names = [name for name in CASES if not arguments.problems or name in arguments.problems]
     total, slopes = np.zeros(7, int), []
-    print("| problem | converged | same | lower | higher | IPOPT confirms | artix confirms | IPOPT fails |")
+    print(
+        "| problem | converged | same | lower | higher | IPOPT confirms | artix confirms | IPOPT "
+        "fails |"
+    )
     print("|---" * 8 + "|")
     for name in names:
         runs = compare(CASES[name](), range(STARTS), weight=weight)
@@ -442,7 +490,9 @@ def main() -> None:
         total += np.array(counts, int)
         print(f"| {name} | " + " | ".join(str(int(each)) for each in counts) + " |", flush=True)
     print(f"| of {STARTS * len(names)} | " + " | ".join(map(str, total)) + " |")
-    steepest = ", ".join(f"{share} %: {np.percentile(slopes, share):.1e}" for share in (50, 95, 100))
+    steepest = ", ".join(
+        f"{share} %: {np.percentile(slopes, share):.1e}" for share in (50, 95, 100)
+    )
     print(f"slopes of what converged, {steepest}")
 
 

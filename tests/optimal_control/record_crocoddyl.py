@@ -1,8 +1,9 @@
-"""Records the optimum that Crocoddyl finds for a trot, in an environment of its own; ``--measure`` times an iteration.
+"""Records the optimum that Crocoddyl finds for a trot, in an environment of its own; ``--measure``
+times an iteration.
 
-``pip install crocoddyl==3.2.1 pin==4.0.0``; with later versions of pin its wheel crashes. The root is a translation and then
-a spherical joint, so that a step of both libraries moves the base alike; as one composite joint, derivatives of contact
-dynamics by its rotation would be wrong by a sixth.
+``pip install crocoddyl==3.2.1 pin==4.0.0``; with later versions of pin its wheel crashes. The root
+is a translation and then a spherical joint, so that a step of both libraries moves the base alike;
+as one composite joint, derivatives of contact dynamics by its rotation would be wrong by a sixth.
 """
 
 import sys
@@ -58,7 +59,11 @@ def knot(state, actuation, active, target: np.ndarray, feet: np.ndarray, final: 
     def add(name: str, residual, weight: float) -> None:
         costs.addCost(name, crocoddyl.CostModelResidual(state, residual), weight)
 
-    add("state", crocoddyl.ResidualModelState(state, target, actuation.nu), WEIGHTS["final" if final else "state"])
+    add(
+        "state",
+        crocoddyl.ResidualModelState(state, target, actuation.nu),
+        WEIGHTS["final" if final else "state"],
+    )
     if not final:
         add("control", crocoddyl.ResidualModelControl(state, actuation.nu), WEIGHTS["control"])
     for name, stands, place in zip(FEET, active, feet, strict=True):
@@ -66,14 +71,22 @@ def knot(state, actuation, active, target: np.ndarray, feet: np.ndarray, final: 
         if final:
             continue
         if stands:
-            held = crocoddyl.ContactModel3D(state, frame, np.zeros(3), pin.LOCAL, actuation.nu, np.array([0.0, GAIN]))
+            held = crocoddyl.ContactModel3D(
+                state, frame, np.zeros(3), pin.LOCAL, actuation.nu, np.array([0.0, GAIN])
+            )
             contacts.addContact(name, held)
-            force = crocoddyl.ResidualModelContactForce(state, frame, pin.Force.Zero(), 3, actuation.nu)
+            force = crocoddyl.ResidualModelContactForce(
+                state, frame, pin.Force.Zero(), 3, actuation.nu
+            )
             add(f"force {name}", force, WEIGHTS["force"])
         else:
-            swing = crocoddyl.ResidualModelFrameTranslation(state, frame, place + [0.03, 0, 0.05], actuation.nu)
+            swing = crocoddyl.ResidualModelFrameTranslation(
+                state, frame, place + [0.03, 0, 0.05], actuation.nu
+            )
             add(f"foot {name}", swing, WEIGHTS["foot"])
-    model = crocoddyl.DifferentialActionModelContactFwdDynamics(state, actuation, contacts, costs, 0.0, True)
+    model = crocoddyl.DifferentialActionModelContactFwdDynamics(
+        state, actuation, contacts, costs, 0.0, True
+    )
     # Costs of knots count times the step; that of the end, whose step is zero, as it is.
     return crocoddyl.IntegratedActionModelEuler(model, 0.0 if final else DT)
 
@@ -82,18 +95,31 @@ def shooting(model: pin.Model, num_knots: int, swap: int):
     """The solver, a guess, the pattern of contacts, and where feet stand."""
     state, data = crocoddyl.StateMultibody(model), model.createData()
     # The class above runs in Python, which a measurement must not.
-    actuation = crocoddyl.ActuationModelFloatingBase(state) if model.existJointName("root_joint") else Motors(state)
+    actuation = (
+        crocoddyl.ActuationModelFloatingBase(state)
+        if model.existJointName("root_joint")
+        else Motors(state)
+    )
     q = standing(model)
     pin.framesForwardKinematics(model, data, q)
     feet = np.stack([data.oMf[model.getFrameId(name)].translation for name in FEET])
     start = np.concatenate([q, np.zeros(model.nv)])
     start[model.nq] = 0.2  # it moves ahead
     target = np.concatenate([q, np.zeros(model.nv)])
-    pattern = np.array([[1, 0, 0, 1] if t // swap % 2 == 0 else [0, 1, 1, 0] for t in range(num_knots)])
+    pattern = np.array(
+        [[1, 0, 0, 1] if t // swap % 2 == 0 else [0, 1, 1, 0] for t in range(num_knots)]
+    )
     knots = [knot(state, actuation, active, target, feet, False) for active in pattern]
-    problem = crocoddyl.ShootingProblem(start, knots, knot(state, actuation, pattern[-1], target, feet, True))
+    problem = crocoddyl.ShootingProblem(
+        start, knots, knot(state, actuation, pattern[-1], target, feet, True)
+    )
     gravity = pin.computeGeneralizedGravity(model, data, q)[6:]
-    return crocoddyl.SolverFDDP(problem), ([start] * (num_knots + 1), [gravity] * num_knots), pattern, feet
+    return (
+        crocoddyl.SolverFDDP(problem),
+        ([start] * (num_knots + 1), [gravity] * num_knots),
+        pattern,
+        feet,
+    )
 
 
 def main() -> None:
@@ -117,14 +143,17 @@ def main() -> None:
 
 
 def measure(repetitions: int = 30) -> None:
-    """Prints what the first iteration over 50 knots takes, for one robot: least wall time and least CPU time [ms]."""
+    """Prints what the first iteration over 50 knots takes, for one robot: least wall time and least
+    CPU time [ms]."""
     model = pin.buildModelFromUrdf(URDF, pin.JointModelFreeFlyer())
     solver, guess, _, _ = shooting(model, 50, 10)
     times = []
     for _ in range(repetitions):
         begin = time.perf_counter(), time.process_time()
         solver.solve(*guess, 1, False, 1e-9)
-        times.append((1e3 * (time.perf_counter() - begin[0]), 1e3 * (time.process_time() - begin[1])))
+        times.append(
+            (1e3 * (time.perf_counter() - begin[0]), 1e3 * (time.process_time() - begin[1]))
+        )
     print(*np.min(times, axis=0))
 
 

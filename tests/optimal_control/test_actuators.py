@@ -1,4 +1,5 @@
-"""Motors with states of their own: closed forms, SciPy's integration, matrices as differences, and what is refused."""
+"""Motors with states of their own: closed forms, SciPy's integration, matrices as differences, and
+what is refused."""
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +24,14 @@ def effort(knot: optimal_control.Knot) -> jax.Array:
 
 def at_one(knot: optimal_control.Knot) -> jax.Array:
     state = knot.state
-    return 10 * jnp.concatenate([state.joint_position - 1.0, state.joint_velocity, knot.actuator_state])
+    return 10 * jnp.concatenate(
+        [state.joint_position - 1.0, state.joint_velocity, knot.actuator_state]
+    )
 
 
 def test_a_lagging_motor_moves_a_mass_as_the_closed_form_says():
-    """Under a constant command u: ``f = u (1 - exp(-t/T))``, ``m v = u (t - T (1 - exp(-t/T)))``."""
+    """Under a constant command u: ``f = u (1 - exp(-t/T))``,
+    ``m v = u (t - T (1 - exp(-t/T)))``."""
     dynamics = optimal_control.discrete_dynamics(SLIDER, 0.05, actuator=MotorLag(0.08))
     problem = optimal_control.Problem(dynamics, dynamics.pack(artix.neutral_state(SLIDER)), effort)
     states = optimal_control.rollout(problem, jnp.full((12, 1), 3.0))
@@ -38,7 +42,8 @@ def test_a_lagging_motor_moves_a_mass_as_the_closed_form_says():
 
 
 def test_an_optimum_with_a_lagging_motor_is_that_of_least_squares():
-    """Everything is linear, so the optimum is a solution of normal equations; costs see the motor's force."""
+    """Everything is linear, so the optimum is a solution of normal equations; costs see the motor's
+    force."""
     dynamics = optimal_control.discrete_dynamics(SLIDER, 0.1, actuator=MotorLag(0.15))
     problem = optimal_control.Problem(dynamics, jnp.zeros(3), effort, at_one)
 
@@ -50,7 +55,9 @@ def test_an_optimum_with_a_lagging_motor_is_that_of_least_squares():
 
     slope, at_zero = jax.jacfwd(residuals)(jnp.zeros(12)), residuals(jnp.zeros(12))
     best, cost = np.linalg.lstsq(slope, -at_zero)[:2]
-    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=3, damping=0.0))(jnp.zeros((12, 1)))
+    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=3, damping=0.0))(
+        jnp.zeros((12, 1))
+    )
     np.testing.assert_allclose(found.controls[:, 0], best, atol=1e-9)
     np.testing.assert_allclose(found.cost, 0.5 * cost[0], rtol=1e-10)
 
@@ -82,7 +89,10 @@ def test_matrices_are_differences(dt):
     elbow = PENDULUM.topology.joint_names[-1]
     dynamics = optimal_control.discrete_dynamics(PENDULUM, dt, actuator=spring, actuated=[elbow])
     assert (dynamics.num_states, dynamics.num_deviations) == (6, 6)
-    x, u = jnp.array([0.3, -0.7, 1.2, 0.4, -0.65, 0.1]), jnp.array([2.0, 0.03][: dynamics.num_controls])
+    x, u = (
+        jnp.array([0.3, -0.7, 1.2, 0.4, -0.65, 0.1]),
+        jnp.array([2.0, 0.03][: dynamics.num_controls]),
+    )
     assert_matrices_are_differences(dynamics, x, u)
 
 
@@ -92,7 +102,9 @@ def test_matrices_are_differences_where_a_foot_stands():
     schedule = optimal_control.ContactSchedule.of(robot, ["foot"], np.ones((1, 1), bool))
     options = {"contact_schedule": schedule, "actuated": ["knee", "hip"]}
     dynamics = optimal_control.discrete_dynamics(robot, 0.01, actuator=SPRING, **options)
-    bent = artix.neutral_state(robot).replace(joint_position=jnp.asarray(against_ipopt.crouched(0.7)))
+    bent = artix.neutral_state(robot).replace(
+        joint_position=jnp.asarray(against_ipopt.crouched(0.7))
+    )
     x = dynamics.pack(bent)
     np.testing.assert_allclose(x[8:], [-1.4, 0.7, 0, 0])  # unloaded springs
     x = x + 0.1 * jnp.arange(12.0) / 12
@@ -109,7 +121,9 @@ def assert_matrices_are_differences(dynamics, x, u):
     np.testing.assert_allclose(linear.next_state, dynamics(x, u), atol=1e-12)
     if len(linear.contact_force):
         by_force = differences(lambda z: step(z)[1], ndx + len(u))
-        np.testing.assert_allclose(linear.contact_force_matrix, by_force, atol=1e-6 * np.abs(by_force).max())
+        np.testing.assert_allclose(
+            linear.contact_force_matrix, by_force, atol=1e-6 * np.abs(by_force).max()
+        )
 
 
 @pytest.mark.slow
@@ -117,7 +131,9 @@ def test_the_cost_of_a_swing_up_by_the_springs_stiffness_is_that_of_differences(
     """Numbers of the motors are arrays of the problem, by which solutions can be differentiated."""
 
     def cost(stiffness):
-        dynamics = optimal_control.discrete_dynamics(PENDULUM, 0.02, actuator=SPRING.replace(stiffness=stiffness))
+        dynamics = optimal_control.discrete_dynamics(
+            PENDULUM, 0.02, actuator=SPRING.replace(stiffness=stiffness)
+        )
         problem = optimal_control.Problem(dynamics, jnp.zeros(8), swing, upright)
         return optimal_control.solve(problem, jnp.zeros((40, 2)), iterations=60)
 
@@ -129,11 +145,15 @@ def test_the_cost_of_a_swing_up_by_the_springs_stiffness_is_that_of_differences(
 
 
 def swing(knot: optimal_control.Knot) -> jax.Array:
-    return jnp.concatenate([0.1 * knot.control, 0.05 * knot.state.joint_velocity, 0.02 * knot.actuator_state])
+    return jnp.concatenate(
+        [0.1 * knot.control, 0.05 * knot.state.joint_velocity, 0.02 * knot.actuator_state]
+    )
 
 
 def upright(knot: optimal_control.Knot) -> jax.Array:
-    return jnp.concatenate([10 * (knot.state.joint_position - jnp.array([1.5, 0.0])), 3 * knot.state.joint_velocity])
+    return jnp.concatenate(
+        [10 * (knot.state.joint_position - jnp.array([1.5, 0.0])), 3 * knot.state.joint_velocity]
+    )
 
 
 class Backwards(optimal_control.Actuator):
@@ -145,9 +165,21 @@ class Backwards(optimal_control.Actuator):
     ("actuator", "kind", "words"),
     [
         (0.02, TypeError, r"actuator: expected one, such as MotorLag\(0.02\); found float"),
-        (MotorLag(0.0), ValueError, r"actuator.time_constant: expected a positive number \[s\]; found 0.0"),
-        (SeriesElasticity(-1.0, 0.1), ValueError, r"actuator.stiffness: expected a positive number"),
-        (Backwards(), ValueError, r"Backwards.step of 2 motors should return shapes \(2,\) and \(2,\); found \(4,\)"),
+        (
+            MotorLag(0.0),
+            ValueError,
+            r"actuator.time_constant: expected a positive number \[s\]; found 0.0",
+        ),
+        (
+            SeriesElasticity(-1.0, 0.1),
+            ValueError,
+            r"actuator.stiffness: expected a positive number",
+        ),
+        (
+            Backwards(),
+            ValueError,
+            r"Backwards.step of 2 motors should return shapes \(2,\) and \(2,\); found \(4,\)",
+        ),
         (optimal_control.Actuator(), NotImplementedError, "Actuator needs a method step"),
     ],
 )
@@ -157,14 +189,22 @@ def test_what_is_no_motor_is_refused(actuator, kind, words):
 
 
 def test_states_and_joints_that_do_not_fit_are_refused():
-    dynamics = optimal_control.discrete_dynamics(PENDULUM, 0.02, actuator=MotorLag(jnp.array([0.02, 0.03])))
+    dynamics = optimal_control.discrete_dynamics(
+        PENDULUM, 0.02, actuator=MotorLag(jnp.array([0.02, 0.03]))
+    )
     with pytest.raises(ValueError, match=r"x: expected shape \[6\], a flat state; found \(4,\)"):
         dynamics(jnp.zeros(4), jnp.zeros(2))
-    with pytest.raises(ValueError, match=r"control: expected shape \[2\], a command for each motor; found \(1,\)"):
+    with pytest.raises(
+        ValueError, match=r"control: expected shape \[2\], a command for each motor; found \(1,\)"
+    ):
         dynamics(jnp.zeros(6), jnp.zeros(1))
     with pytest.raises(ValueError, match=r"actuator_state: expected shape \[2\]"):
         dynamics.pack(artix.neutral_state(PENDULUM), jnp.zeros(3))
     builder = artix.ArticulationBuilder(fixed_base=True)
-    builder.add_link(builder.add_link(), artix.Joint.spherical(name="ball"), mass=1.0, inertia=[0.1] * 3)
-    with pytest.raises(ValueError, match=r"actuator: joint 'ball' has 3 DOFs; motors drive joints of one"):
+    builder.add_link(
+        builder.add_link(), artix.Joint.spherical(name="ball"), mass=1.0, inertia=[0.1] * 3
+    )
+    with pytest.raises(
+        ValueError, match=r"actuator: joint 'ball' has 3 DOFs; motors drive joints of one"
+    ):
         optimal_control.discrete_dynamics(builder.build(jnp.float64), 0.02, actuator=MotorLag(0.02))

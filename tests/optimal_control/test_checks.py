@@ -77,11 +77,17 @@ def test_a_state_is_no_flat_state():
 def test_multipliers_of_other_constraints_are_refused():
     problem = slider_problem(final_equality=at_one)
     other = optimal_control.Multipliers(None, None, jnp.zeros(3), None)
-    with pytest.raises(ValueError, match=r"multipliers.final_equality: expected shape \(2,\); found \(3,\)"):
-        jax.eval_shape(lambda: optimal_control.solve_constrained(problem, CONTROLS, None, other, iterations=1))
+    with pytest.raises(
+        ValueError, match=r"multipliers.final_equality: expected shape \(2,\); found \(3,\)"
+    ):
+        jax.eval_shape(
+            lambda: optimal_control.solve_constrained(problem, CONTROLS, None, other, iterations=1)
+        )
     spoilt = other._replace(final_equality=np.array([0.0, np.nan]))
     with pytest.raises(ValueError, match=r"multipliers.final_equality: every .* nan at \[1\]"):
-        jax.eval_shape(lambda: optimal_control.solve_constrained(problem, CONTROLS, None, spoilt, iterations=1))
+        jax.eval_shape(
+            lambda: optimal_control.solve_constrained(problem, CONTROLS, None, spoilt, iterations=1)
+        )
 
 
 @pytest.mark.parametrize("name", ["weight", "weight_growth", "most_weight"])
@@ -98,16 +104,22 @@ def test_wrong_schedules_are_refused():
     dynamics = optimal_control.discrete_dynamics(robot, 0.02, contact_schedule=schedule)
     x = dynamics.pack(artix.neutral_state(robot))
     problem = optimal_control.Problem(dynamics, x, effort, effort)
-    with pytest.raises(ValueError, match=r"contact schedule has shape \(3, 4\).*controls have 5 knots"):
+    with pytest.raises(
+        ValueError, match=r"contact schedule has shape \(3, 4\).*controls have 5 knots"
+    ):
         optimal_control.solve(problem, jnp.zeros((5, 12)), iterations=1)
     with pytest.raises(IndexError, match="there is no knot 3"):
         dynamics(x, jnp.zeros(12), 3)
     with pytest.raises(ValueError, match="made for another articulation"):
         optimal_control.discrete_dynamics(
-            artix.robots.load("double_pendulum").astype(jnp.float64), 0.02, contact_schedule=schedule
+            artix.robots.load("double_pendulum").astype(jnp.float64),
+            0.02,
+            contact_schedule=schedule,
         )
     with pytest.raises(TypeError, match="made for an articulation of float64"):
-        optimal_control.discrete_dynamics(robot.astype(jnp.float32), 0.02, contact_schedule=schedule)
+        optimal_control.discrete_dynamics(
+            robot.astype(jnp.float32), 0.02, contact_schedule=schedule
+        )
     with pytest.raises(ValueError, match="'front_left_foot' occurs more than once"):
         optimal_control.ContactSchedule.of(robot, [FEET[0], FEET[0]], np.ones((3, 2), bool))
     with pytest.raises(ValueError, match="active: expected True where a frame stands"):
@@ -115,10 +127,15 @@ def test_wrong_schedules_are_refused():
 
 
 def test_fractions_in_percent_and_negative_friction_are_refused():
-    for wrong, name in (({"offsets": [0.0, 50.0]}, "offsets"), ({"offsets": [0.0, 0.5], "duty": 60.0}, "duty")):
+    for wrong, name in (
+        ({"offsets": [0.0, 50.0]}, "offsets"),
+        ({"offsets": [0.0, 0.5], "duty": 60.0}, "duty"),
+    ):
         with pytest.raises(ValueError, match=f"{name}: expected fractions of the period"):
             optimal_control.gait(**wrong, period=0.5, dt=0.02, num_knots=4)
-    with pytest.raises(ValueError, match=r"friction: expected a number that is not negative; found -0\.5"):
+    with pytest.raises(
+        ValueError, match=r"friction: expected a number that is not negative; found -0\.5"
+    ):
         optimal_control.friction_cone(jnp.ones(3), -0.5)
     with pytest.raises(ValueError, match="half_width: expected a number that is not negative"):
         optimal_control.wrench_cone(jnp.ones(6), 0.5, 0.1, -0.05)
@@ -129,14 +146,21 @@ def test_degrees_milliseconds_and_a_floating_base_are_pointed_out():
     dynamics = optimal_control.discrete_dynamics(arm, 0.02)
     turned = jnp.zeros(14).at[1].set(90.0)
     problem = optimal_control.Problem(dynamics, turned, effort)
-    with pytest.warns(UserWarning, match=r"problem.start: 'shoulder_pitch' is at 90, outside .*radians and metres"):
-        jax.eval_shape(lambda: optimal_control.total_cost(problem, jnp.zeros((3, 14)), jnp.zeros((2, 7))))
+    with pytest.warns(
+        UserWarning, match=r"problem.start: 'shoulder_pitch' is at 90, outside .*radians and metres"
+    ):
+        jax.eval_shape(
+            lambda: optimal_control.total_cost(problem, jnp.zeros((3, 14)), jnp.zeros((2, 7)))
+        )
     with pytest.warns(UserWarning, match="dt: 20 s is long for a step"):
         optimal_control.discrete_dynamics(arm, 20.0)
     free = artix.robots.load("quadruped")
-    problem = optimal_control.Problem(optimal_control.discrete_dynamics(free, 0.02), jnp.zeros(24), effort)
+    problem = optimal_control.Problem(
+        optimal_control.discrete_dynamics(free, 0.02), jnp.zeros(24), effort
+    )
     with pytest.raises(
-        ValueError, match=r"problem.start: expected shape \[37\], .*base, which floats; .*fixed_base=True"
+        ValueError,
+        match=r"problem.start: expected shape \[37\], .*base, which floats; .*fixed_base=True",
     ):
         optimal_control.rollout(problem, jnp.zeros((2, 12)))
 

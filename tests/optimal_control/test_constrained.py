@@ -1,4 +1,5 @@
-"""Constrained trajectories: optima beside IPOPT's, and what is said about feasibility, multipliers and warm starts."""
+"""Constrained trajectories: optima beside IPOPT's, and what is said about feasibility, multipliers
+and warm starts."""
 
 import functools
 
@@ -18,10 +19,13 @@ def beyond(knot: optimal_control.Knot) -> jax.Array:
 
 
 def test_what_cannot_be_reached_is_said_to_be_infeasible():
-    """With at most 2 N for 0.8 s, 2 kg move by 1 N/kg (0.1 s)^2 (1 + ... + 8) = 0.36 m, and no further."""
+    """With at most 2 N for 0.8 s, 2 kg move by 1 N/kg (0.1 s)^2 (1 + ... + 8) = 0.36 m, and no
+    further."""
     bounds = {"control_lower": jnp.array([-2.0]), "control_upper": jnp.array([2.0])}
     problem = slider_problem(final=None, final_equality=beyond, **bounds)
-    find = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, iterations=10, outer_iterations=4))
+    find = jax.jit(
+        lambda u: optimal_control.solve_constrained(problem, u, iterations=10, outer_iterations=4)
+    )
     found = find(jnp.zeros((8, 1)))
     np.testing.assert_allclose(found.violation[-1], 100 - 0.36, rtol=1e-6)
     assert not found.feasible
@@ -32,7 +36,9 @@ def test_what_cannot_be_reached_is_said_to_be_infeasible():
 
 def test_a_solution_warm_starts_the_next_and_the_multipliers_are_prices():
     """The derivative of the least cost by the speed limit is minus the sum of its multipliers."""
-    problem = slider_problem(final=None, final_equality=arrive, inequality=moved_limit, parameters=jnp.asarray(1.1))
+    problem = slider_problem(
+        final=None, final_equality=arrive, inequality=moved_limit, parameters=jnp.asarray(1.1)
+    )
 
     @jax.jit
     def find(limit, controls, states, multipliers, weight):
@@ -44,7 +50,9 @@ def test_a_solution_warm_starts_the_next_and_the_multipliers_are_prices():
     found = find(jnp.asarray(1.1), *guess)
     assert found.converged & found.feasible & found.solution.converged
     np.testing.assert_allclose(
-        found.cost, optimal_control.total_cost(problem, found.solution.states, found.solution.controls), rtol=1e-9
+        found.cost,
+        optimal_control.total_cost(problem, found.solution.states, found.solution.controls),
+        rtol=1e-9,
     )
     known = found.solution.controls, found.solution.states, found.multipliers, found.weight
     again = find(jnp.asarray(1.1), *known)
@@ -63,21 +71,31 @@ def at_one_or_minus_two(knot: optimal_control.Knot) -> jax.Array:
 
 
 def test_of_several_weights_the_cheapest_trajectory_counts():
-    """From beyond -2 a large weight ends there; a small one first goes to where effort is least, then to 1."""
-    problem = slider_problem(final=None, final_equality=at_one_or_minus_two, parameters=jnp.asarray(1.0))
+    """From beyond -2 a large weight ends there; a small one first goes to where effort is least,
+    then to 1."""
+    problem = slider_problem(
+        final=None, final_equality=at_one_or_minus_two, parameters=jnp.asarray(1.0)
+    )
     guess = jnp.asarray(np.repeat([-9.0, 8.0], 6)[:, None])
 
     @functools.partial(jax.jit, static_argnames="iterations")
     def find(weight, goal=1.0, iterations=50):
-        task, counts = problem.replace(parameters=goal), {"iterations": iterations, "outer_iterations": iterations}
+        task, counts = (
+            problem.replace(parameters=goal),
+            {"iterations": iterations, "outer_iterations": iterations},
+        )
         return optimal_control.solve_constrained(task, guess, weight=weight, **counts)
 
     weights = 1.0, 1e4, jnp.array([1e4, 1.0])
     small, large, best = map(find, weights)
     assert small.converged & large.converged & best.converged
-    np.testing.assert_allclose([small.solution.states[-1, 0], large.solution.states[-1, 0]], [1, -2], atol=1e-6)
+    np.testing.assert_allclose(
+        [small.solution.states[-1, 0], large.solution.states[-1, 0]], [1, -2], atol=1e-6
+    )
     np.testing.assert_allclose(best.cost, small.cost, rtol=1e-8)
-    np.testing.assert_allclose(large.cost / small.cost, 4, rtol=1e-6)  # effort rises with the square of the way
+    np.testing.assert_allclose(
+        large.cost / small.cost, 4, rtol=1e-6
+    )  # effort rises with the square of the way
     assert best.solution.states.shape == small.solution.states.shape
     slope = jax.grad(lambda goal: find(weights[2], goal).cost)(1.0)
     np.testing.assert_allclose(slope, 2 * best.cost, rtol=1e-4)
@@ -96,8 +114,12 @@ def moved_limit(knot: optimal_control.Knot) -> jax.Array:
 
 def test_single_precision_converges():
     problem = slider_problem(final=None, final_equality=arrive, inequality=speed_limit)
-    problem = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem)
-    found = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(jnp.zeros((12, 1), jnp.float32))
+    problem = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem
+    )
+    found = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(
+        jnp.zeros((12, 1), jnp.float32)
+    )
     assert found.converged
     assert found.violation[-1] < 1e-4
 
@@ -117,7 +139,8 @@ SEEDS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEEDS)
 def test_the_optimum_is_ipopts(name):
-    """Each stays at the other's solution: both have the same cost to 1e-6, and most do from the random start."""
+    """Each stays at the other's solution: both have the same cost to 1e-6, and most do from the
+    random start."""
     pytest.importorskip("ipyopt")
     case = getattr(against_ipopt, name)()
     runs = against_ipopt.compare(case, SEEDS[name], weight=100.0)
@@ -138,7 +161,10 @@ def test_with_default_weights_no_optimum_is_above_ipopts(name):
     case, find = getattr(against_ipopt, name)(), jax.jit(optimal_control.solve_constrained)
     for seed in range(5):
         controls = jnp.asarray(case.start(seed))
-        found, wanted = find(case.problem, controls), optimal_control.solve_by_ipopt(case.problem, controls)
+        found, wanted = (
+            find(case.problem, controls),
+            optimal_control.solve_by_ipopt(case.problem, controls),
+        )
         assert found.converged
         if wanted.converged:
             assert found.cost <= wanted.cost * (1 + against_ipopt.SAME)

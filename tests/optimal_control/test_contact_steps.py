@@ -11,7 +11,8 @@ from tests.optimal_control.test_dynamics import differences
 
 
 def hopper() -> optimal_control.DiscreteDynamics:
-    """A body of 2 kg on a vertical rail, with a leg that pushes between 0.1 and 0.5 m, above the ground."""
+    """A body of 2 kg on a vertical rail, with a leg that pushes between 0.1 and 0.5 m, above the
+    ground."""
     builder = artix.ArticulationBuilder(name="hopper", fixed_base=True)
     rail = builder.add_link(name="rail")
     up = artix.Joint.prismatic(artix.Axis.Z, name="height")
@@ -46,11 +47,13 @@ def test_matrices_of_a_step_that_stands_are_those_of_differences():
 
 @pytest.mark.slow
 def test_it_jumps():
-    """Half a second from standing to rest at an apex 28 cm higher, through contact, the leg's limit and take-off."""
+    """Half a second from standing to rest at an apex 28 cm higher, through contact, the leg's limit
+    and take-off."""
     problem = optimal_control.Problem(hopper(), jnp.array([0.32, -0.3, 0.0, 0.0]), effort, apex)
     guess = jnp.full((50, 1), -2 * 9.81).at[10:25].add(-15.0)
-    # At the optimum the leg rests at its limit without a force, where rounding decides on a side of the kink: five
-    # iterations leave a predicted decrease of 6e-27, and more would only try the sides.
+    # At the optimum the leg rests at its limit without a force, where rounding decides on a side of
+    # the kink: five iterations leave a predicted decrease of 6e-27, and more would only try the
+    # sides.
     found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=5))(guess)
     assert found.converged
     np.testing.assert_allclose(found.states[-1, 0], 0.6, atol=5e-3)

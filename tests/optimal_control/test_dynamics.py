@@ -32,7 +32,9 @@ def test_flat_states_and_back():
     assert dynamics.num_deviations == 20
     jax.tree.map(np.testing.assert_array_equal, dynamics.unpack(x), state)
     change = 0.3 * jnp.arange(20.0) / 20
-    np.testing.assert_allclose(dynamics.difference(x, dynamics.integrate(x, change)), change, atol=1e-12)
+    np.testing.assert_allclose(
+        dynamics.difference(x, dynamics.integrate(x, change)), change, atol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -43,8 +45,14 @@ def test_matrices_are_the_derivatives_of_the_step(kind):
     if kind != "smooth":
         frames, active = ["link_1", "tool"], [[True, False], [True, True]]
         schedule = optimal_control.ContactSchedule.of(a, frames, active, type=kind)
-    dynamics = optimal_control.discrete_dynamics(a, 0.02, contact_schedule=schedule, actuated=["joint_3", "joint_1"])
-    x, u, time = dynamics.pack(state_at(random_states(a, 1, 3), 0)), jnp.array([1.0, -2.0, 0.5, 0.7]), 0
+    dynamics = optimal_control.discrete_dynamics(
+        a, 0.02, contact_schedule=schedule, actuated=["joint_3", "joint_1"]
+    )
+    x, u, time = (
+        dynamics.pack(state_at(random_states(a, 1, 3), 0)),
+        jnp.array([1.0, -2.0, 0.5, 0.7]),
+        0,
+    )
     linear = jax.jit(dynamics.linearize_tangent)(x, u, time)
     twin = jax.jit(lambda change: dynamics.deviated_step(x, u, change[:-4], change[-4:], time))
     found = np.concatenate([linear.state_matrix, linear.control_matrix], axis=1)
@@ -55,13 +63,18 @@ def test_matrices_are_the_derivatives_of_the_step(kind):
         held = schedule.constraints.num_rows // 2
         force = jax.jit(lambda z: dynamics.step(dynamics.integrate(x, z[:-4]), u + z[-4:], time)[1])
         wanted = differences(force, dynamics.num_deviations + 4)
-        np.testing.assert_allclose(linear.contact_force_matrix, wanted, atol=1e-6 * np.max(np.abs(wanted)))
-        assert np.max(np.abs(linear.contact_force[held:])) < 1e-9 * np.max(np.abs(linear.contact_force[:held]))
+        np.testing.assert_allclose(
+            linear.contact_force_matrix, wanted, atol=1e-6 * np.max(np.abs(wanted))
+        )
+        assert np.max(np.abs(linear.contact_force[held:])) < 1e-9 * np.max(
+            np.abs(linear.contact_force[:held])
+        )
 
 
 @pytest.mark.slow
 def test_what_does_not_stand_is_free():
-    """With nothing that stands, a step by schedule is one of smooth dynamics; what stands, as constrained dynamics say."""
+    """With nothing that stands, a step by schedule is one of smooth dynamics; what stands, as
+    constrained dynamics say."""
     dynamics = quadruped_by_schedule([[False] * 4, [True, False, False, True]])
     robot = dynamics.articulation
     state = state_at(random_states(robot, 1), 0)
@@ -69,11 +82,20 @@ def test_what_does_not_stand_is_free():
     free = optimal_control.discrete_dynamics(robot, 0.02)
     step = jax.jit(dynamics.step)
     np.testing.assert_allclose(step(x, u, 0)[0], free(x, u), atol=1e-9)
-    rows = [artix.Constraint(frame_a=FEET[k], axes="world_aligned", velocity_gain=20.0) for k in (0, 3)]
+    rows = [
+        artix.Constraint(frame_a=FEET[k], axes="world_aligned", velocity_gain=20.0) for k in (0, 3)
+    ]
     wanted = artix.constrained_forward_dynamics(
-        robot, state, jnp.pad(u, (6, 0)), artix.Constraints.of(robot, rows), damping=0.0, iterations=1
+        robot,
+        state,
+        jnp.pad(u, (6, 0)),
+        artix.Constraints.of(robot, rows),
+        damping=0.0,
+        iterations=1,
     )
     found, force = step(x, u, 1)
     velocity = artix.generalized_velocity(robot, state) + 0.02 * wanted.acceleration
     np.testing.assert_allclose(found[-18:], velocity, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(force.reshape(4, 3)[np.array([0, 3])].ravel(), wanted.constraint_force, rtol=1e-8)
+    np.testing.assert_allclose(
+        force.reshape(4, 3)[np.array([0, 3])].ravel(), wanted.constraint_force, rtol=1e-8
+    )

@@ -1,4 +1,5 @@
-"""Free time: closed forms of bang-bang motions, derivatives by the length of a step, and what is refused."""
+"""Free time: closed forms of bang-bang motions, derivatives by the length of a step, and what is
+refused."""
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +24,14 @@ def bounds(force: float, shortest: float, longest: float) -> dict[str, jax.Array
 
 
 def test_a_slider_takes_the_least_time():
-    """At most 5 N move 2 kg by 1 m in ``2 sqrt(1 m 2 kg / 5 N)``, by one switch from the one limit to the other."""
+    """At most 5 N move 2 kg by 1 m in ``2 sqrt(1 m 2 kg / 5 N)``, by one switch from the one limit
+    to the other."""
     slider = slider_problem().dynamics.articulation
     dynamics = optimal_control.discrete_dynamics(slider, None)
     limits = bounds(5.0, 0.02, 0.3)
-    problem = optimal_control.Problem(dynamics, jnp.zeros(2), duration, final_equality=arrive, **limits)
+    problem = optimal_control.Problem(
+        dynamics, jnp.zeros(2), duration, final_equality=arrive, **limits
+    )
     guess = jnp.tile(jnp.array([0.0, 0.1]), (10, 1))
     found = jax.jit(lambda u: optimal_control.solve_constrained(problem, u))(guess)
     assert found.converged
@@ -63,7 +67,10 @@ def least_time(torque: float) -> float:
 
     # Squares take the places of angles where the speed vanishes like a square root.
     before = integrate.quad(lambda s: 2 * s / speed(s * s), 0, np.sqrt(switch))[0]
-    return before + integrate.quad(lambda s: 2 * s / speed(np.pi - s * s), 0, np.sqrt(np.pi - switch))[0]
+    return (
+        before
+        + integrate.quad(lambda s: 2 * s / speed(np.pi - s * s), 0, np.sqrt(np.pi - switch))[0]
+    )
 
 
 @pytest.mark.slow
@@ -73,7 +80,9 @@ def test_a_pendulum_stands_up_in_the_least_time():
     find = jax.jit(optimal_control.solve_constrained)
     for knots in (20, 40):
         limits = bounds(8.0, 0.2 / knots, 3.0 / knots)
-        problem = optimal_control.Problem(dynamics, jnp.zeros(2), duration, final_equality=upright, **limits)
+        problem = optimal_control.Problem(
+            dynamics, jnp.zeros(2), duration, final_equality=upright, **limits
+        )
         found = find(problem, jnp.tile(jnp.array([4.0, 1 / knots]), (knots, 1)))
         assert found.converged
         errors.append(abs(found.cost / least_time(8.0) - 1))
@@ -83,7 +92,8 @@ def test_a_pendulum_stands_up_in_the_least_time():
 
 @pytest.mark.slow
 def test_two_motors_switch_between_their_limits():
-    """Between switches both are at their limits; SciPy's integration of the torques ends upright."""
+    """Between switches both are at their limits; SciPy's integration of the torques ends
+    upright."""
     pytest.importorskip("ipyopt")
     from scipy.integrate import solve_ivp
 
@@ -130,7 +140,9 @@ def test_a_foot_that_stands_holds_in_steps_of_free_length():
     """Matrices of a scheduled step, and of its contact forces, are differences."""
     robot = against_ipopt.leg()
     schedule = optimal_control.ContactSchedule.of(robot, ["foot"], np.ones((1, 1), bool))
-    dynamics = optimal_control.discrete_dynamics(robot, None, contact_schedule=schedule, actuated=["hip", "knee"])
+    dynamics = optimal_control.discrete_dynamics(
+        robot, None, contact_schedule=schedule, actuated=["hip", "knee"]
+    )
     x = jnp.array([*against_ipopt.crouched(0.7), 0.1, -0.2, 0.3, 0.1])
     z = jnp.concatenate([x, jnp.array([3.0, -2.0, 0.02])])
     linear = jax.jit(dynamics.linearize_tangent)(x, z[8:])

@@ -1,4 +1,5 @@
-"""Motions that repeat: a pendulum's by elliptic integrals, a gait's by its impulses, and what is refused."""
+"""Motions that repeat: a pendulum's by elliptic integrals, a gait's by its impulses, and what is
+refused."""
 
 import functools
 
@@ -38,12 +39,17 @@ def test_a_pendulum_swings_for_the_period_of_its_amplitude():
     pytest.importorskip("ipyopt")
     knots, wanted = 60, period(AMPLITUDE)
     dynamics = optimal_control.discrete_dynamics(rod(), None)
-    limits = {"control_lower": jnp.array([-5.0, 0.5 / knots]), "control_upper": jnp.array([5.0, 4.0 / knots])}
+    limits = {
+        "control_lower": jnp.array([-5.0, 0.5 / knots]),
+        "control_upper": jnp.array([5.0, 4.0 / knots]),
+    }
     start = jnp.array([AMPLITUDE, 0.0])
     problem = optimal_control.Problem(dynamics, start, effort_at_length, closure=same, **limits)
     phase = 2 * np.pi * np.arange(knots + 1) / knots
     swing = AMPLITUDE * np.stack([np.cos(phase), -FREQUENCY * np.sin(phase)], axis=1)
-    found = optimal_control.solve_by_ipopt(problem, jnp.tile(jnp.array([0.0, 1.5 / knots]), (knots, 1)), swing)
+    found = optimal_control.solve_by_ipopt(
+        problem, jnp.tile(jnp.array([0.0, 1.5 / knots]), (knots, 1)), swing
+    )
     assert found.converged
     np.testing.assert_allclose(jnp.sum(found.controls[:, 1]), wanted, rtol=4e-4)
     np.testing.assert_allclose(found.controls[:, 0], 0, atol=1e-6)
@@ -57,18 +63,23 @@ def test_the_speed_of_a_swing_of_given_period_is_that_of_the_closed_form():
     knots = 60
     dynamics = optimal_control.discrete_dynamics(rod(), period(AMPLITUDE) / knots)
     free = jnp.array([False, True])
-    problem = optimal_control.Problem(dynamics, jnp.array([0.0, 4.0]), effort, closure=same, free_start=free)
+    problem = optimal_control.Problem(
+        dynamics, jnp.array([0.0, 4.0]), effort, closure=same, free_start=free
+    )
     phase = 2 * np.pi * np.arange(knots + 1) / knots
     swing = 1.0 * np.stack([np.sin(phase), FREQUENCY * np.cos(phase)], axis=1)
     found = optimal_control.solve_by_ipopt(problem, jnp.zeros((knots, 1)), swing)
     assert found.converged
-    np.testing.assert_allclose(found.states[0], [0.0, 2 * FREQUENCY * np.sin(AMPLITUDE / 2)], rtol=8e-4)
+    np.testing.assert_allclose(
+        found.states[0], [0.0, 2 * FREQUENCY * np.sin(AMPLITUDE / 2)], rtol=8e-4
+    )
     np.testing.assert_allclose(found.controls, 0, atol=1e-6)
 
 
 @pytest.mark.slow
 def test_a_hop_repeats_and_its_forces_carry_the_weight():
-    """Over a stride, forces of the ground have the impulse of the weight; SciPy's flight under the torques ends where it began."""
+    """Over a stride, forces of the ground have the impulse of the weight; SciPy's flight under the
+    torques ends where it began."""
     pytest.importorskip("ipyopt")
     from scipy.integrate import solve_ivp
 
@@ -85,17 +96,23 @@ def test_a_hop_repeats_and_its_forces_carry_the_weight():
     )
     weight = (3.5 + 0.6 + 0.3) * GRAVITY  # a rail carries the carriage that moves along
     impulse = jnp.sum(lengths * forces, axis=0)
-    np.testing.assert_allclose(impulse, [0.0, 0.0, weight * jnp.sum(lengths)], atol=0.015 * weight * jnp.sum(lengths))
+    np.testing.assert_allclose(
+        impulse, [0.0, 0.0, weight * jnp.sum(lengths)], atol=0.015 * weight * jnp.sum(lengths)
+    )
     assert jnp.all(jnp.abs(forces[:, 0]) <= hop.FRICTION * forces[:, 2] + 1e-6)
 
     @jax.jit
     def rate(x, torque):
         state = artix.neutral_state(robot).replace(joint_position=x[:4], joint_velocity=x[4:])
-        return jnp.concatenate([x[4:], artix.forward_dynamics(robot, state, jnp.pad(torque, (2, 0)))])
+        return jnp.concatenate(
+            [x[4:], artix.forward_dynamics(robot, state, jnp.pad(torque, (2, 0)))]
+        )
 
     x = np.asarray(found.states[knots // 2])
     for control in np.asarray(found.controls[knots // 2 :]):
-        x = solve_ivp(lambda _, x, torque=control[:2]: rate(x, torque), (0, control[2]), x, rtol=1e-8).y[:, -1]
+        x = solve_ivp(
+            lambda _, x, torque=control[:2]: rate(x, torque), (0, control[2]), x, rtol=1e-8
+        ).y[:, -1]
     np.testing.assert_allclose(x[:2], last[:2], atol=3e-3)
     np.testing.assert_allclose(x[2:4], last[2:4], atol=0.06)
 
@@ -130,13 +147,16 @@ def test_a_repeated_motion_within_limits_is_ipopts():
 
 @pytest.mark.slow
 def test_the_gradient_of_a_repeated_motion_is_that_of_differences():
-    """By the amplitude of the wave; without limits and closure, too, where the start alone is free."""
+    """By the amplitude of the wave; without limits and closure, too, where the start alone is
+    free."""
     problem, controls = wave_problem(), jnp.zeros((24, 1))
     free = problem.replace(closure=None)
 
     def repeated(amplitude):
         task = problem.replace(parameters=amplitude)
-        found = optimal_control.solve_constrained(task, controls, tolerance=1e-12, feasibility_tolerance=1e-10)
+        found = optimal_control.solve_constrained(
+            task, controls, tolerance=1e-12, feasibility_tolerance=1e-10
+        )
         ends = 3 * found.solution.states[0, 0] + found.solution.states[5, 1]
         return found.cost + ends + found.multipliers.closure[0]
 
@@ -163,7 +183,10 @@ def test_a_closure_with_a_given_start_is_a_constraint_at_the_end():
         moved = task.replace(start=start, parameters=numbers, running=wave)
         return optimal_control.solve_constrained(moved, controls, weight=100.0).cost
 
-    found = [jax.jit(jax.value_and_grad(functools.partial(cost, task=task)))(0.3) for task in (problem, back)]
+    found = [
+        jax.jit(jax.value_and_grad(functools.partial(cost, task=task)))(0.3)
+        for task in (problem, back)
+    ]
     np.testing.assert_allclose(*(each[0] for each in found), rtol=1e-7)
     np.testing.assert_allclose(*(each[1] for each in found), rtol=1e-4)
 
@@ -173,7 +196,9 @@ def near_a_wave_and_back(knot: optimal_control.Knot) -> jnp.ndarray:
 
 
 def at_the_start(knot: optimal_control.Knot) -> jnp.ndarray:
-    return jnp.concatenate([knot.state.joint_position, knot.state.joint_velocity]) - knot.parameters[1]
+    return (
+        jnp.concatenate([knot.state.joint_position, knot.state.joint_velocity]) - knot.parameters[1]
+    )
 
 
 @pytest.mark.slow
@@ -189,7 +214,9 @@ def test_a_hop_of_given_duration_is_ipopts():
     states = task.start + along + stride / hop.DURATION * jnp.eye(8)[4]
     guess = jnp.tile(jnp.array([0.0, 0.0, length]), (knots, 1)), states
     wanted = optimal_control.solve_by_ipopt(task, *guess)
-    found = jax.jit(functools.partial(optimal_control.solve_constrained, multiple_shooting=True))(task, *guess)
+    found = jax.jit(functools.partial(optimal_control.solve_constrained, multiple_shooting=True))(
+        task, *guess
+    )
     assert wanted.converged and found.converged
     np.testing.assert_allclose(found.cost, wanted.cost, rtol=1e-6)
     first, last = found.solution.states[0], found.solution.states[-1]
@@ -210,11 +237,15 @@ def test_a_trot_repeats_carries_the_weight_and_is_ipopts():
     knots = found.solution.states[:-1], found.solution.controls, jnp.arange(25)
     forces = jax.jit(jax.vmap(lambda *knot: task.dynamics.step(*knot)[1]))(*knots).reshape(25, 4, 3)
     weight = GRAVITY * jnp.sum(robot.link_mass)
-    np.testing.assert_allclose(jnp.mean(jnp.sum(forces, axis=1), axis=0), [0, 0, weight], atol=0.01 * weight)
+    np.testing.assert_allclose(
+        jnp.mean(jnp.sum(forces, axis=1), axis=0), [0, 0, weight], atol=0.01 * weight
+    )
     pattern = optimal_control.gait(trot.OFFSETS, period=0.5, dt=0.02, num_knots=25, duty=0.6)
     assert jnp.abs(forces[~pattern]).max() < 1e-6
     # IPOPT, started there, stays.
-    again = optimal_control.solve_by_ipopt(task.replace(start=first), found.solution.controls, found.solution.states)
+    again = optimal_control.solve_by_ipopt(
+        task.replace(start=first), found.solution.controls, found.solution.states
+    )
     assert again.converged
     np.testing.assert_allclose(found.cost, again.cost, rtol=1e-7)
     np.testing.assert_allclose(found.solution.states, again.states, atol=1e-4)
@@ -228,7 +259,9 @@ def test_what_is_no_periodic_problem_is_refused():
     dynamics = optimal_control.discrete_dynamics(rod(), 0.05)
     problem = optimal_control.Problem(dynamics, jnp.zeros(2), effort, closure=same)
     controls, free = jnp.zeros((5, 1)), jnp.array([False, True])
-    with pytest.raises(ValueError, match=r"the problem has constraints \(closure\): use solve_constrained"):
+    with pytest.raises(
+        ValueError, match=r"the problem has constraints \(closure\): use solve_constrained"
+    ):
         optimal_control.solve(problem, controls)
     with pytest.raises(ValueError, match="riccati='parallel' needs a given start and no closure"):
         optimal_control.solve_constrained(problem, controls, riccati="parallel")

@@ -72,7 +72,8 @@ def test_gradients_and_matrices_of_all_residuals_are_those_of_differences():
 
     value = jax.jit(moved)(jnp.zeros(ndx + len(u)))
     slope = differences(jax.jit(moved), ndx + len(u))
-    # Force and cone of the frame that is free do not change, nor do the other one's conditions if they hold.
+    # Force and cone of the frame that is free do not change, nor do the other one's conditions if
+    # they hold.
     held = np.sum(value[-4:-2] == 0)
     assert held < 2
     assert np.sum(np.max(np.abs(slope), axis=1) < 1e-3) == 5 + held
@@ -94,7 +95,9 @@ def test_the_rotation_from_a_target_is_scipys():
     np.testing.assert_allclose(found[:, :3], poses[:, :3] - target[:3], atol=1e-14)
     places = jax.vmap(lambda s: optimal_control.frame_position(arm, s, "tool", target[:3]))(states)
     np.testing.assert_allclose(places, found[:, :3], atol=1e-14)
-    at_targets = jax.vmap(lambda s, pose: optimal_control.frame_pose(arm, s, "tool", pose))(states, poses)
+    at_targets = jax.vmap(lambda s, pose: optimal_control.frame_pose(arm, s, "tool", pose))(
+        states, poses
+    )
     np.testing.assert_allclose(at_targets, 0, atol=1e-14)
 
 
@@ -120,7 +123,8 @@ def test_targets_that_cannot_be_are_refused():
 
 
 def test_a_wrench_is_in_its_cone_where_forces_on_the_corners_add_up_to_it():
-    """Random wrenches, half of them of corner forces on the edges of their friction pyramids, beside linear programs."""
+    """Random wrenches, half of them of corner forces on the edges of their friction pyramids,
+    beside linear programs."""
     linprog = pytest.importorskip("scipy.optimize").linprog
     friction, x, y = 0.5, 0.11, 0.04
     rng = np.random.default_rng(0)
@@ -132,8 +136,13 @@ def test_a_wrench_is_in_its_cone_where_forces_on_the_corners_add_up_to_it():
     around = rng.normal(size=(60, 6)) * [0.4, 0.4, 0.3, 0.03, 0.08, 0.04] + [0, 0, 1, 0, 0, 0]
     wrenches = np.concatenate([sparse @ rays, around])
     wrenches = np.concatenate([wrenches, wrenches[:60] + 1e-3 * rng.normal(size=(60, 6))])
-    most = jax.vmap(lambda w: jnp.max(optimal_control.wrench_cone(w, friction, x, y)))(jnp.asarray(wrenches))
-    inside = [linprog(np.zeros(16), A_eq=rays.T, b_eq=w, method="highs").status == 0 for w in wrenches[60:]]
+    most = jax.vmap(lambda w: jnp.max(optimal_control.wrench_cone(w, friction, x, y)))(
+        jnp.asarray(wrenches)
+    )
+    inside = [
+        linprog(np.zeros(16), A_eq=rays.T, b_eq=w, method="highs").status == 0
+        for w in wrenches[60:]
+    ]
     assert most[:60].max() < 1e-12
     assert np.sum(inside) > 20
     assert np.sum(inside) < 100
@@ -141,20 +150,27 @@ def test_a_wrench_is_in_its_cone_where_forces_on_the_corners_add_up_to_it():
 
 
 def test_the_wrench_under_a_body_at_rest_is_in_the_cone_if_its_weight_is_above_the_sole():
-    """A body of 5 kg on a sole that is turned about the vertical, whose centre of mass is in front of it and beside."""
+    """A body of 5 kg on a sole that is turned about the vertical, whose centre of mass is in front
+    of it and beside."""
     builder = artix.ArticulationBuilder()
-    body = builder.add_link(mass=5.0, com_pose=[0.05, 0.02, 0.3, 0.0, 0.0, 0.0, 1.0], inertia=[0.1, 0.1, 0.1])
+    body = builder.add_link(
+        mass=5.0, com_pose=[0.05, 0.02, 0.3, 0.0, 0.0, 0.0, 1.0], inertia=[0.1, 0.1, 0.1]
+    )
     builder.add_link(body, artix.Joint.revolute(artix.Axis.SWING2), mass=1e-9, inertia=[1e-9] * 3)
     builder.add_frame("sole", body)
     robot = builder.build(jnp.float64)
     schedule = optimal_control.ContactSchedule.of(robot, ["sole"], [[True]], type="weld")
     dynamics = optimal_control.discrete_dynamics(robot, 0.01, contact_schedule=schedule)
-    turned = artix.neutral_state(robot).replace(root_pose=jnp.array([0.3, 0.1, 0.0, 0.0, 0.0, 0.6, 0.8]))
+    turned = artix.neutral_state(robot).replace(
+        root_pose=jnp.array([0.3, 0.1, 0.0, 0.0, 0.0, 0.6, 0.8])
+    )
     pose = artix.frame_pose(robot, turned, "sole")
     wrench = dynamics.step(dynamics.pack(turned), jnp.zeros(1))[1]
     center = artix.center_of_mass(robot, turned) - pose[:3]
     weight = jnp.array([0.0, 0.0, 5.0 * 9.81])
-    np.testing.assert_allclose(wrench, jnp.concatenate([weight, jnp.cross(center, weight)]), atol=1e-5)
+    np.testing.assert_allclose(
+        wrench, jnp.concatenate([weight, jnp.cross(center, weight)]), atol=1e-5
+    )
 
     def most(half_length, half_width):
         rows = optimal_control.wrench_cone(wrench, 0.6, half_length, half_width, poses=pose[None])
@@ -163,7 +179,9 @@ def test_the_wrench_under_a_body_at_rest_is_in_the_cone_if_its_weight_is_above_t
     assert most(0.051, 0.021) < 0
     assert most(0.049, 0.021) > 0
     assert most(0.051, 0.019) > 0
-    with pytest.raises(ValueError, match=r"contact_force: expected shape \[6 K\], wrenches on K soles"):
+    with pytest.raises(
+        ValueError, match=r"contact_force: expected shape \[6 K\], wrenches on K soles"
+    ):
         optimal_control.wrench_cone(wrench[:3], 0.6, 0.1, 0.1)
     with pytest.raises(ValueError, match=r"poses: expected shape \[1, 7\]"):
         optimal_control.wrench_cone(wrench, 0.6, 0.1, 0.1, poses=pose)

@@ -16,7 +16,9 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def swing(knot: optimal_control.Knot) -> jax.Array:
-    return jnp.concatenate([knot.parameters["effort"] * knot.control, 0.05 * knot.state.joint_velocity])
+    return jnp.concatenate(
+        [knot.parameters["effort"] * knot.control, 0.05 * knot.state.joint_velocity]
+    )
 
 
 def swing_end(knot: optimal_control.Knot) -> jax.Array:
@@ -29,7 +31,9 @@ def pendulum_problem(dt: float = 0.02, **options) -> optimal_control.Problem:
     pendulum = artix.robots.load("double_pendulum").astype(jnp.float64)
     dynamics = optimal_control.discrete_dynamics(pendulum, dt)
     parameters = {"effort": jnp.asarray(0.1), "goal": jnp.array([jnp.pi, 0.0])}
-    return optimal_control.Problem(dynamics, jnp.zeros(4), swing, swing_end, parameters=parameters, **options)
+    return optimal_control.Problem(
+        dynamics, jnp.zeros(4), swing, swing_end, parameters=parameters, **options
+    )
 
 
 def effort(knot: optimal_control.Knot) -> jax.Array:
@@ -46,11 +50,14 @@ def slider_problem(**options) -> optimal_control.Problem:
     root = builder.add_link()
     builder.add_link(root, artix.Joint.prismatic(artix.Axis.X), mass=2.0, inertia=[0.1, 0.1, 0.1])
     dynamics = optimal_control.discrete_dynamics(builder.build(jnp.float64), 0.1)
-    return optimal_control.Problem(dynamics, jnp.zeros(2), effort, options.pop("final", at_one), **options)
+    return optimal_control.Problem(
+        dynamics, jnp.zeros(2), effort, options.pop("final", at_one), **options
+    )
 
 
 def slider_rows(steps: int) -> np.ndarray:
-    """Position and velocity at the end by each force, which moves the position in every step from its own on."""
+    """Position and velocity at the end by each force, which moves the position in every step from
+    its own on."""
     velocity = np.full(steps, 0.1 / 2.0)
     return np.stack([velocity * 0.1 * np.arange(steps, 0, -1), velocity])
 
@@ -58,11 +65,16 @@ def slider_rows(steps: int) -> np.ndarray:
 def test_trajectories_policies_and_costs_are_what_they_are_said_to_be():
     problem, controls = slider_problem(), np.random.default_rng(0).normal(size=(6, 1))
     states = optimal_control.rollout(problem, jnp.asarray(controls))
-    steps = [problem.dynamics(x, u, t) for t, (x, u) in enumerate(zip(states[:-1], controls, strict=True))]
+    steps = [
+        problem.dynamics(x, u, t)
+        for t, (x, u) in enumerate(zip(states[:-1], controls, strict=True))
+    ]
     np.testing.assert_allclose(states, [problem.start, *steps], atol=1e-15)
     ends = 10 * np.array([states[-1, 0] - 1, states[-1, 1]])
     cost = 0.5 * ends @ ends + 0.5 * np.sum((0.3 * controls) ** 2)
-    np.testing.assert_allclose(optimal_control.total_cost(problem, states, jnp.asarray(controls)), cost, rtol=1e-14)
+    np.testing.assert_allclose(
+        optimal_control.total_cost(problem, states, jnp.asarray(controls)), cost, rtol=1e-14
+    )
     quadratic = optimal_control.approximate(problem, 0.9 * states, jnp.asarray(controls))
     policy = optimal_control.riccati(quadratic)
     deviations, changes = optimal_control.follow(quadratic, policy, 0.5)
@@ -89,7 +101,9 @@ def test_a_linear_problem_is_solved_in_one_iteration():
 def test_bounds_are_those_of_a_quadratic_program():
     scipy = pytest.importorskip("scipy.optimize")
     problem = slider_problem(control_lower=jnp.array([-1.5]), control_upper=jnp.array([2.5]))
-    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=8, damping=0.0))(jnp.zeros((12, 1)))
+    found = jax.jit(lambda u: optimal_control.solve(problem, u, iterations=8, damping=0.0))(
+        jnp.zeros((12, 1))
+    )
     rows = np.concatenate([10 * slider_rows(12), 0.3 * np.eye(12)])
     wanted = scipy.lsq_linear(rows, np.concatenate([[10.0], np.zeros(13)]), (-1.5, 2.5), tol=1e-14)
     assert np.sum(wanted.active_mask != 0) >= 3
@@ -108,12 +122,20 @@ def test_constraints_are_those_of_a_quadratic_program():
     """Least effort that arrives, no faster than 1.1 m/s: against SciPy's SLSQP."""
     scipy = pytest.importorskip("scipy.optimize")
     problem = slider_problem(final=None, final_equality=arrive, inequality=speed_limit)
-    find = jax.jit(lambda *guess: optimal_control.solve_constrained(problem, *guess, iterations=4, outer_iterations=10))
+    find = jax.jit(
+        lambda *guess: optimal_control.solve_constrained(
+            problem, *guess, iterations=4, outer_iterations=10
+        )
+    )
     nothing_known = optimal_control.Multipliers(None, jnp.zeros((12, 1)), jnp.zeros(2), None)
     found = find(jnp.zeros((12, 1)), jnp.zeros((13, 2)), nothing_known)
     speeds = np.tril(np.full((12, 12), 0.05), -1)
     constraints = [
-        {"type": "eq", "fun": lambda u: slider_rows(12) @ u - [1, 0], "jac": lambda u: slider_rows(12)},
+        {
+            "type": "eq",
+            "fun": lambda u: slider_rows(12) @ u - [1, 0],
+            "jac": lambda u: slider_rows(12),
+        },
         {"type": "ineq", "fun": lambda u: 1.1 - speeds @ u, "jac": lambda u: -speeds},
     ]
     options = {"ftol": 1e-15, "maxiter": 200}
@@ -132,10 +154,14 @@ def test_constraints_are_those_of_a_quadratic_program():
 def test_multiple_shooting_converges_in_single_precision():
     """Rounding of many states leaves gaps above the tolerance."""
     problem = slider_problem().replace(start=jnp.array([1000.0, 0.0]))
-    problem = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem)
+    problem = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem
+    )
     controls, states = jnp.ones((120, 1), jnp.float32), jnp.full((121, 2), 3.0, jnp.float32)
     find = jax.jit(
-        lambda count: optimal_control.solve(problem, controls, states, iterations=count, multiple_shooting=True),
+        lambda count: optimal_control.solve(
+            problem, controls, states, iterations=count, multiple_shooting=True
+        ),
         static_argnums=0,
     )
     assert not find(1).converged
@@ -163,7 +189,9 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
     problem = pendulum_problem()
 
     def cost(controls):
-        return optimal_control.total_cost(problem, optimal_control.rollout(problem, controls), controls)
+        return optimal_control.total_cost(
+            problem, optimal_control.rollout(problem, controls), controls
+        )
 
     value, gradient = jax.jit(jax.value_and_grad(cost))(stood_up.controls)
     assert stood_up.converged
@@ -173,12 +201,15 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
 
 
 def test_it_ends_once_it_has_converged(stood_up):
-    """The same iterations up to there, for each problem of a batch; the history then repeats the last one."""
+    """The same iterations up to there, for each problem of a batch; the history then repeats the
+    last one."""
 
     @jax.jit
     @jax.vmap
     def find(controls):
-        return optimal_control.solve(pendulum_problem(), controls, iterations=40, until_converged=True)
+        return optimal_control.solve(
+            pendulum_problem(), controls, iterations=40, until_converged=True
+        )
 
     both = find(jnp.stack([jnp.zeros((50, 2)), stood_up.controls]))
     assert both.converged.all()
@@ -194,11 +225,17 @@ def test_it_ends_once_it_has_converged(stood_up):
 
 @pytest.mark.slow
 def test_a_solution_before_is_the_best_guess(stood_up):
-    """One iteration from the optimum of a goal nearby comes nearer than five from nothing, and says so."""
+    """One iteration from the optimum of a goal nearby comes nearer than five from nothing, and says
+    so."""
     problem = pendulum_problem()
-    problem = problem.replace(parameters=problem.parameters | {"goal": jnp.array([jnp.pi - 0.01, 0.0])})
+    problem = problem.replace(
+        parameters=problem.parameters | {"goal": jnp.array([jnp.pi - 0.01, 0.0])}
+    )
     find = jax.jit(lambda *guess: optimal_control.solve(problem, *guess, iterations=5))
-    cold, warm = find(jnp.zeros((50, 2)), jnp.zeros((51, 4))), find(stood_up.controls, stood_up.states)
+    cold, warm = (
+        find(jnp.zeros((50, 2)), jnp.zeros((51, 4))),
+        find(stood_up.controls, stood_up.states),
+    )
     assert warm.converged
     assert not cold.converged
     assert warm.iterations.cost[0] < cold.iterations.cost[-1]
@@ -210,7 +247,9 @@ def test_a_solution_before_is_the_best_guess(stood_up):
 def test_all_ways_lead_to_the_same_optimum(kind, stood_up):
     options = dict(OPTIONS[kind])
     states = jnp.zeros((51, 4)) if options.pop("with_states", False) else None
-    find = jax.jit(lambda u: optimal_control.solve(pendulum_problem(), u, states, iterations=40, **options))
+    find = jax.jit(
+        lambda u: optimal_control.solve(pendulum_problem(), u, states, iterations=40, **options)
+    )
     found = find(jnp.zeros((50, 2)))
     assert found.converged
     assert found.iterations.gap[-1] < 1e-9
@@ -241,7 +280,10 @@ def test_parallel_riccati_is_the_sequential_one():
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * np.max(np.abs(one)))
     free = np.arange(n) != 1
     start = optimal_control.FreeStart(
-        jnp.asarray(free), jnp.asarray(rng.normal(size=n)), symmetric(n)[0], jnp.asarray(0.3 * rng.normal(size=(n, n)))
+        jnp.asarray(free),
+        jnp.asarray(rng.normal(size=n)),
+        symmetric(n)[0],
+        jnp.asarray(0.3 * rng.normal(size=(n, n))),
     )
     open_problem = problem._replace(start=start)
     policy = jax.jit(optimal_control.riccati)(open_problem)
@@ -260,7 +302,9 @@ def dense_minimum(problem: optimal_control.LinearQuadratic) -> tuple[np.ndarray,
         here, after = slice(k * width, (k + 1) * width), slice((k + 1) * width, (k + 1) * width + n)
         hessian[here, here], gradient[here] = problem.hessian[k], problem.gradient[k]
         row = slice(k * n, (k + 1) * n)
-        rows[row, here] = np.concatenate([problem.state_matrix[k], problem.control_matrix[k]], axis=1)
+        rows[row, here] = np.concatenate(
+            [problem.state_matrix[k], problem.control_matrix[k]], axis=1
+        )
         rows[row, after] = -np.eye(n)
     first, last = slice(0, n), slice(size - n, size)
     hessian[last, last] += problem.final_hessian
@@ -270,7 +314,10 @@ def dense_minimum(problem: optimal_control.LinearQuadratic) -> tuple[np.ndarray,
     gradient[last] += problem.final_gradient
     gradient[first] += start.gradient
     fixed = np.eye(size)[:n][~np.asarray(start.free)]
-    rows, rights = np.concatenate([rows, fixed]), np.append(-np.ravel(problem.gap), np.zeros(len(fixed)))
+    rows, rights = (
+        np.concatenate([rows, fixed]),
+        np.append(-np.ravel(problem.gap), np.zeros(len(fixed))),
+    )
     corner = np.zeros((len(rows), len(rows)))
     system = np.block([[hessian, rows.T], [rows, corner]])
     solution = np.linalg.solve(system, np.concatenate([-gradient, rights]))[:size]
@@ -316,7 +363,12 @@ def recorded_trot() -> tuple[optimal_control.Problem, dict, np.ndarray]:
     targets = np.broadcast_to(recorded["feet"] + [0.03, 0.0, 0.05], (len(active), 4, 3))
     references = {"active": jnp.asarray(active), "target": jnp.asarray(targets)}
     problem = optimal_control.Problem(
-        dynamics, dynamics.pack(start), trot, trot_end, references=references, parameters={"nominal": nominal}
+        dynamics,
+        dynamics.pack(start),
+        trot,
+        trot_end,
+        references=references,
+        parameters={"nominal": nominal},
     )
     return problem, recorded, np.asarray(order)
 
@@ -324,7 +376,9 @@ def recorded_trot() -> tuple[optimal_control.Problem, dict, np.ndarray]:
 @pytest.mark.slow
 def test_ilqr_finds_crocoddyls_trot():
     problem, recorded, order = recorded_trot()
-    hold = artix.gravity_compensation(problem.dynamics.articulation, problem.parameters["nominal"])[6:]
+    hold = artix.gravity_compensation(problem.dynamics.articulation, problem.parameters["nominal"])[
+        6:
+    ]
     controls = jnp.tile(hold, (len(recorded["controls"]), 1))
     found = jax.jit(
         lambda u: optimal_control.solve(
@@ -334,9 +388,13 @@ def test_ilqr_finds_crocoddyls_trot():
     assert found.converged
     np.testing.assert_allclose(found.cost, recorded["cost"], rtol=1e-9)
     np.testing.assert_allclose(found.controls, recorded["controls"][:, order], atol=1e-6)
-    np.testing.assert_allclose(found.states[:, 7:19], recorded["positions"][:, 7:][:, order], atol=1e-7)
+    np.testing.assert_allclose(
+        found.states[:, 7:19], recorded["positions"][:, 7:][:, order], atol=1e-7
+    )
     np.testing.assert_allclose(found.states[:, :3], recorded["positions"][:, :3], atol=1e-7)
-    np.testing.assert_allclose(found.states[:, 25:], recorded["joint_velocities"][:, order], atol=1e-6)
+    np.testing.assert_allclose(
+        found.states[:, 25:], recorded["joint_velocities"][:, order], atol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -363,20 +421,28 @@ def test_a_guess_beyond_the_bounds_is_brought_within(with_states):
 def test_samples_without_a_cost_are_no_elites():
     key = jax.random.key(0)
     found = optimal_control.cross_entropy(
-        lambda u: jnp.where(u[0, 0] > 2.3, (u[0, 0] - 3) ** 2, jnp.inf), jnp.zeros((1, 1)), key, iterations=1
+        lambda u: jnp.where(u[0, 0] > 2.3, (u[0, 0] - 3) ** 2, jnp.inf),
+        jnp.zeros((1, 1)),
+        key,
+        iterations=1,
     )
     assert found[0, 0] > 2.3
     guess = jnp.ones((1, 1))
-    np.testing.assert_array_equal(optimal_control.cross_entropy(lambda u: jnp.nan * jnp.sum(u), guess, key), guess)
+    np.testing.assert_array_equal(
+        optimal_control.cross_entropy(lambda u: jnp.nan * jnp.sum(u), guess, key), guess
+    )
 
 
 def test_a_step_of_multiple_shooting_moves_states_along_the_controls_that_bounds_allow():
-    """Linear dynamics: a whole step closes all gaps, also where the policy asks for more than the bounds allow."""
+    """Linear dynamics: a whole step closes all gaps, also where the policy asks for more than the
+    bounds allow."""
     limit = jnp.array([1.5])
     problem = slider_problem(control_lower=-limit, control_upper=limit)
     states = 0.3 * jnp.asarray(np.random.default_rng(0).normal(size=(13, 2)))
     find = jax.jit(
-        lambda x: optimal_control.solve(problem, jnp.zeros((12, 1)), x, iterations=1, multiple_shooting=True)
+        lambda x: optimal_control.solve(
+            problem, jnp.zeros((12, 1)), x, iterations=1, multiple_shooting=True
+        )
     )
     found = find(states)
     assert found.iterations.step_length[0] == 1
@@ -394,7 +460,8 @@ class Drag(optimal_control.DiscreteDynamics):
 
 
 def test_dynamics_of_a_subclass_are_solved_and_differentiated():
-    """A slider with drag is a linear system: its optimum is that of least squares over the forces."""
+    """A slider with drag is a linear system: its optimum is that of least squares over the
+    forces."""
     problem = slider_problem()
     dynamics = Drag(**vars(problem.dynamics), drag=jnp.asarray(1.5))
     linear = jax.jit(dynamics.linearize_tangent)(jnp.array([0.3, 0.7]), jnp.array([0.2]))
@@ -408,13 +475,23 @@ def test_dynamics_of_a_subclass_are_solved_and_differentiated():
         return found.cost, found.controls[:, 0]
 
     def wanted(drag):
-        matrix, column = np.array([[1, 0.1 * (1 - 0.05 * drag)], [0, 1 - 0.05 * drag]]), np.array([0.005, 0.05])
-        ends = np.stack([np.linalg.matrix_power(matrix, 11 - k) @ column for k in range(12)], axis=1)
-        rows, right = np.concatenate([10 * ends, 0.3 * np.eye(12)]), np.concatenate([[10.0], np.zeros(13)])
+        matrix, column = (
+            np.array([[1, 0.1 * (1 - 0.05 * drag)], [0, 1 - 0.05 * drag]]),
+            np.array([0.005, 0.05]),
+        )
+        ends = np.stack(
+            [np.linalg.matrix_power(matrix, 11 - k) @ column for k in range(12)], axis=1
+        )
+        rows, right = (
+            np.concatenate([10 * ends, 0.3 * np.eye(12)]),
+            np.concatenate([[10.0], np.zeros(13)]),
+        )
         controls, cost = np.linalg.lstsq(rows, right, rcond=None)[:2]
         return 0.5 * cost[0], controls
 
     (cost, controls), slope = jax.jit(jax.value_and_grad(least_cost, has_aux=True))(1.5)
     np.testing.assert_allclose(cost, wanted(1.5)[0], rtol=1e-10)
     np.testing.assert_allclose(controls, wanted(1.5)[1], atol=1e-9)
-    np.testing.assert_allclose(slope, (wanted(1.5 + 1e-4)[0] - wanted(1.5 - 1e-4)[0]) / 2e-4, rtol=1e-6)
+    np.testing.assert_allclose(
+        slope, (wanted(1.5 + 1e-4)[0] - wanted(1.5 - 1e-4)[0]) / 2e-4, rtol=1e-6
+    )

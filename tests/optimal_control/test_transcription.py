@@ -1,4 +1,5 @@
-"""IPOPT, OSQP and ProxQP on the same problems: optima and multipliers beside this room's own solvers, and what is refused."""
+"""IPOPT, OSQP and ProxQP on the same problems: optima and multipliers beside this room's own
+solvers, and what is refused."""
 
 import sys
 
@@ -21,7 +22,9 @@ def test_optimum_and_multipliers_are_those_of_augmented_lagrangians():
     options = {"final": None, "final_equality": arrive, "inequality": speed_limit} | BOUNDS
     problem = slider_problem(**options)
     by_ipopt = optimal_control.solve_by_ipopt(problem, jnp.zeros((12, 1)))
-    ours = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, weight=100.0))(jnp.zeros((12, 1)))
+    ours = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, weight=100.0))(
+        jnp.zeros((12, 1))
+    )
     assert by_ipopt.converged & by_ipopt.feasible & ours.converged
     assert by_ipopt.status == 0
     assert by_ipopt.violation < 1e-8
@@ -61,7 +64,8 @@ def effort(knot: optimal_control.Knot) -> jax.Array:
 
 @pytest.mark.slow
 def test_a_body_turns_by_its_wheel():
-    """States of floating bases are deviations: a body turns against its wheel, by the ratio of inertias."""
+    """States of floating bases are deviations: a body turns against its wheel, by the ratio of
+    inertias."""
     builder = artix.ArticulationBuilder(gravity=[0.0, 0.0, 0.0])
     body = builder.add_link(mass=2.0, inertia=[0.4, 0.4, 0.4])
     wheel = artix.Joint.revolute(artix.Axis.SWING2, wrapped=False)
@@ -96,7 +100,7 @@ def test_what_ipopt_cannot_do_is_refused(monkeypatch):
         optimal_control.solve_by_ipopt(problem, controls)
 
 
-# --- steps by quadratic programs ------------------------------------------------------------------------------------
+# --- steps by quadratic programs ----------------------------------------------------------------
 
 QP_SOLVERS = ("proxqp", "osqp")
 
@@ -118,7 +122,9 @@ def test_one_quadratic_program_solves_linear_problems(solver):
     np.testing.assert_allclose(step.cost, ours.cost, rtol=1e-8)
 
     problem = slider_problem(final=None, final_equality=arrive, inequality=speed_limit, **BOUNDS)
-    step = optimal_control.step_by_quadratic_program(problem, zero + 1, solver=solver, tolerance=1e-10)
+    step = optimal_control.step_by_quadratic_program(
+        problem, zero + 1, solver=solver, tolerance=1e-10
+    )
     sharp = {"feasibility_tolerance": 1e-11, "tolerance": 1e-15}
     ours = jax.jit(lambda u: optimal_control.solve_constrained(problem, u, **sharp))(zero)
     assert step.is_solved & ours.converged
@@ -126,7 +132,9 @@ def test_one_quadratic_program_solves_linear_problems(solver):
     np.testing.assert_allclose(step.states, ours.solution.states, atol=1e-8)
     assert jnp.max(step.multipliers.inequality) > 0.1
     np.testing.assert_allclose(step.multipliers.inequality, ours.multipliers.inequality, atol=1e-7)
-    np.testing.assert_allclose(step.multipliers.final_equality, ours.multipliers.final_equality, atol=1e-7)
+    np.testing.assert_allclose(
+        step.multipliers.final_equality, ours.multipliers.final_equality, atol=1e-7
+    )
     assert step.multipliers.equality is None
 
 
@@ -143,7 +151,9 @@ def test_steps_of_quadratic_programs_end_where_ipopt_ends():
         controls, states = step.controls, step.states
     np.testing.assert_allclose(step.cost, exact.cost, rtol=1e-8)
     np.testing.assert_allclose(controls, exact.controls, atol=1e-4)
-    np.testing.assert_allclose(step.multipliers.final_equality, exact.multipliers.final_equality, rtol=1e-4)
+    np.testing.assert_allclose(
+        step.multipliers.final_equality, exact.multipliers.final_equality, rtol=1e-4
+    )
 
 
 def shifted_by_one(first: optimal_control.Knot, last: optimal_control.Knot) -> jax.Array:
@@ -152,14 +162,19 @@ def shifted_by_one(first: optimal_control.Knot, last: optimal_control.Knot) -> j
 
 
 def test_a_quadratic_program_may_repeat_its_motion():
-    """Without effort, a mass moves on by 1 m in 1.2 s at a constant speed, which is where it starts."""
+    """Without effort, a mass moves on by 1 m in 1.2 s at a constant speed, which is where it
+    starts."""
     pytest.importorskip("qpsolvers")
-    problem = slider_problem(final=None, closure=shifted_by_one, free_start=jnp.array([False, True]))
+    problem = slider_problem(
+        final=None, closure=shifted_by_one, free_start=jnp.array([False, True])
+    )
     step = optimal_control.step_by_quadratic_program(problem, jnp.ones((12, 1)), tolerance=1e-10)
     assert step.is_solved
     np.testing.assert_allclose(step.controls, 0, atol=1e-8)
     np.testing.assert_allclose(step.states[:, 1], 1 / 1.2, atol=1e-8)
-    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem)
+    single = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, problem
+    )
     step = optimal_control.step_by_quadratic_program(single, jnp.ones((12, 1), jnp.float32))
     assert step.states.dtype == step.cost.dtype == jnp.float32
     np.testing.assert_allclose(step.states[:, 1], 1 / 1.2, atol=1e-5)

@@ -1,4 +1,5 @@
-"""PhysX's direct-GPU compute calls: recorded numbers through a mixed fleet, and the packing against plain NumPy loops."""
+"""PhysX's direct-GPU compute calls: recorded numbers through a mixed fleet, and the packing against
+plain NumPy loops."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from artix.physx import ArticulationGPUAPIComputeType as ComputeType
 from tests.support import physx_mechanisms
 
 TOLERANCE = 2e-6
-TOLERANCE_GRAVITY = 5e-5  # the deprecated entry is a difference of large terms, mostly float32 noise around zero
+TOLERANCE_GRAVITY = (
+    5e-5  # the deprecated entry is a difference of large terms, mostly float32 noise around zero
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,16 @@ def sample(request: pytest.FixtureRequest) -> int:
 
 
 def fleet_state(fleet: artix.Fleet, sample: int) -> artix.State:
-    states = [jax.tree.map(lambda leaf: leaf[sample], physx_mechanisms.states(name)) for name in physx_mechanisms.NAMES]
+    states = [
+        jax.tree.map(lambda leaf: leaf[sample], physx_mechanisms.states(name))
+        for name in physx_mechanisms.NAMES
+    ]
     return fleet.stack_states(states)
 
 
 def packed(dense: np.ndarray, size: int) -> np.ndarray:
-    """What the documented layout says: row by row with the matrix's own column count, zeros up to the block's size."""
+    """What the documented layout says: row by row with the matrix's own column count, zeros up to
+    the block's size."""
     block = np.zeros(size)
     position = 0
     for row in np.atleast_2d(dense):
@@ -66,10 +73,13 @@ RECORDED = {
 
 
 def _one_of_each_tree() -> np.ndarray:
-    """Members in no order, since each kind of member is compiled; the mechanisms' other features do not matter here."""
+    """Members in no order, since each kind of member is compiled; the mechanisms' other features do
+    not matter here."""
     trees = [physx_mechanisms.build(name).topology for name in physx_mechanisms.NAMES]
     shapes = [(tree.parent, tree.joint_types, tree.joint_axes, tree.fixed_base) for tree in trees]
-    return np.random.default_rng(0).permutation([shapes.index(shape) for shape in dict.fromkeys(shapes)])
+    return np.random.default_rng(0).permutation(
+        [shapes.index(shape) for shape in dict.fromkeys(shapes)]
+    )
 
 
 INDICES = _one_of_each_tree()
@@ -80,18 +90,25 @@ CURRENT = tuple(operation for operation in RECORDED if operation not in DEPRECAT
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def compute(fleet: artix.Fleet, operations: tuple[ComputeType, ...], state: artix.State) -> dict[str, jax.Array]:
+def compute(
+    fleet: artix.Fleet, operations: tuple[ComputeType, ...], state: artix.State
+) -> dict[str, jax.Array]:
     """Several entries in one program."""
     return {
-        operation.name: physx.compute_articulation_data(fleet, state, INDICES, operation, physx_compat=True)
+        operation.name: physx.compute_articulation_data(
+            fleet, state, INDICES, operation, physx_compat=True
+        )
         for operation in operations
     }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("operations", [CURRENT, DEPRECATED])
-def test_recorded_blocks(fleet: artix.Fleet, operations: tuple[ComputeType, ...], sample: int) -> None:
-    """Every recorded static array, packed by hand, is the block that the call returns, in the order of the indices."""
+def test_recorded_blocks(
+    fleet: artix.Fleet, operations: tuple[ComputeType, ...], sample: int
+) -> None:
+    """Every recorded static array, packed by hand, is the block that the call returns, in the order
+    of the indices."""
     found = compute(fleet, operations, fleet_state(fleet, sample))
     maxima = physx.get_articulation_gpu_api_max_counts(fleet)
     wide, links = maxima.max_dofs + 6, maxima.max_links
@@ -114,7 +131,12 @@ def test_recorded_blocks(fleet: artix.Fleet, operations: tuple[ComputeType, ...]
             data = physx_mechanisms.recorded(physx_mechanisms.NAMES[index])
             # For a fixed base the deprecated matrix is the new one and was not recorded again.
             recorded = data.get(key, data["st_mass_matrix"])[sample]
-            assert_close(block, packed(recorded, size), tolerance, f"{operation.name}, {physx_mechanisms.NAMES[index]}")
+            assert_close(
+                block,
+                packed(recorded, size),
+                tolerance,
+                f"{operation.name}, {physx_mechanisms.NAMES[index]}",
+            )
 
 
 @pytest.mark.slow
@@ -123,7 +145,9 @@ def test_centroidal_regions(fleet: artix.Fleet, sample: int) -> None:
     state = fleet_state(fleet, sample)
     indices = np.arange(len(fleet))[::-1]
     wide, count = physx.get_articulation_gpu_api_max_counts(fleet).max_dofs + 6, len(indices)
-    data = physx.compute_articulation_data(fleet, state, indices, ComputeType.CENTROIDAL_MOMENTUM_MATRICES)
+    data = physx.compute_articulation_data(
+        fleet, state, indices, ComputeType.CENTROIDAL_MOMENTUM_MATRICES
+    )
     sizes = (wide * wide, wide, 6 * wide, 6)
     assert data.shape == (count * sum(sizes),)
     regions = np.split(np.asarray(data), np.cumsum([count * size for size in sizes])[:-1])
@@ -176,7 +200,9 @@ def test_unpacking_inverts_the_packing(fleet: artix.Fleet) -> None:
             rows = 6 * (topology.num_links - (1 if topology.fixed_base else 0))
             rows = topology.nv if operation is ComputeType.MASS_MATRICES else rows
             wanted = np.zeros_like(view)
-            wanted[:rows, : topology.nv] = dense[index][skip : skip + rows, skip : skip + topology.nv]
+            wanted[:rows, : topology.nv] = dense[index][
+                skip : skip + rows, skip : skip + topology.nv
+            ]
             # Two compilations may round differently, by a unit in the last place; zeros stay zeros.
             np.testing.assert_allclose(view, wanted, rtol=1e-12, atol=1e-15)
             np.testing.assert_array_equal(view[rows:], 0.0)
@@ -201,19 +227,27 @@ def test_defects_only_on_request() -> None:
     def both(state):
         blocks = {
             operation.name: [
-                physx.compute_articulation_data(fleet, state, [0], operation, physx_compat=compat)[0]
+                physx.compute_articulation_data(fleet, state, [0], operation, physx_compat=compat)[
+                    0
+                ]
                 for compat in (False, True)
             ]
             for operation in operations
         }
         one = jax.tree.map(lambda leaf: leaf[0], state)
-        return blocks, artix.gravity_compensation(articulation, one), artix.coriolis_compensation(articulation, one)
+        return (
+            blocks,
+            artix.gravity_compensation(articulation, one),
+            artix.coriolis_compensation(articulation, one),
+        )
 
     blocks, gravity, coriolis = both(state)
     for name, (right, compatible) in blocks.items():
         assert np.max(np.abs(right - compatible)) > 1e-3, name
     np.testing.assert_allclose(blocks["GRAVITY_COMPENSATION"][0], gravity, atol=1e-12)
-    np.testing.assert_allclose(blocks["CORIOLIS_AND_CENTRIFUGAL_COMPENSATION"][0], coriolis, atol=1e-12)
+    np.testing.assert_allclose(
+        blocks["CORIOLIS_AND_CENTRIFUGAL_COMPENSATION"][0], coriolis, atol=1e-12
+    )
 
 
 def test_bad_indices_are_refused_before_anything_is_traced(fleet: artix.Fleet) -> None:
@@ -246,7 +280,10 @@ def test_states_and_data_of_another_fleet_are_refused(fleet: artix.Fleet) -> Non
         ComputeType.CENTROIDAL_MOMENTUM_MATRICES: (2 * (49 + 7 + 42 + 6),),
     }
     for operation, (*blocks, size) in sizes.items():
-        with pytest.raises(ValueError, match=rf"data of {operation.name} for 2 indices: expected shape \(.*{size},?\)"):
+        with pytest.raises(
+            ValueError,
+            match=rf"data of {operation.name} for 2 indices: expected shape \(.*{size},?\)",
+        ):
             physx.unpack_articulation_data(pair, jnp.zeros((*blocks, size + 1)), [0, 1], operation)
 
 
@@ -257,7 +294,9 @@ def test_a_type_of_data_is_no_operation(fleet: artix.Fleet) -> None:
         lambda: physx.compute_articulation_data(fleet, state, [0], read),  # type: ignore[arg-type]
         lambda: physx.unpack_articulation_data(fleet, jnp.zeros(1), [0], read),  # type: ignore[arg-type]
     ):
-        with pytest.raises(TypeError, match="operation: expected ArticulationGPUAPIComputeType, found <Art"):
+        with pytest.raises(
+            TypeError, match="operation: expected ArticulationGPUAPIComputeType, found <Art"
+        ):
             refused()
 
 

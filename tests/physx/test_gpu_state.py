@@ -1,4 +1,5 @@
-"""The state buffers of PhysX's direct-GPU API, against a packing in plain NumPy written from the documented layout."""
+"""The state buffers of PhysX's direct-GPU API, against a packing in plain NumPy written from the
+documented layout."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def _tree(dofs: int, *, fixed_base: bool, seed: int) -> artix.Articulation:
     kinds: list[str] = []
     left = dofs
     while left:
-        kind = str(rng.choice(["revolute_swing1", "prismatic_y", "spherical_12", "spherical_012", "fixed"]))
+        kind = str(
+            rng.choice(["revolute_swing1", "prismatic_y", "spherical_12", "spherical_012", "fixed"])
+        )
         count = {"spherical_12": 2, "spherical_012": 3, "fixed": 0}.get(kind, 1)
         if count <= left:
             kinds.append(kind)
@@ -48,7 +51,10 @@ def _tree(dofs: int, *, fixed_base: bool, seed: int) -> artix.Articulation:
     return tree_of(kinds, parents, fixed_base=fixed_base, seed=seed, dtype="float32")
 
 
-@pytest.fixture(scope="module", params=[0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 5))])
+@pytest.fixture(
+    scope="module",
+    params=[0, *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(1, 5))],
+)
 def fleet(request) -> artix.Fleet:
     """Random fixed and floating trees of 0 to 40 DOFs, in no order."""
     rng = np.random.default_rng(request.param)
@@ -100,7 +106,9 @@ def _member(simulation: physx.FleetSimulation, index: int) -> dict[ReadType, np.
         ReadType.JOINT_FORCE: one.joint_force,
         ReadType.JOINT_TARGET_VELOCITY: one.drive_target_velocity,
         ReadType.JOINT_TARGET_POSITION: one.drive_target,
-        ReadType.ROOT_GLOBAL_POSE: np.array([one.state.root_pose[k] for k in (3, 4, 5, 6, 0, 1, 2)], "f4"),
+        ReadType.ROOT_GLOBAL_POSE: np.array(
+            [one.state.root_pose[k] for k in (3, 4, 5, 6, 0, 1, 2)], "f4"
+        ),
         ReadType.ROOT_LINEAR_VELOCITY: one.state.root_velocity[:3],
         ReadType.ROOT_ANGULAR_VELOCITY: one.state.root_velocity[3:],
         ReadType.LINK_LINEAR_ACCELERATION: report.link_acceleration[:, :3].ravel(),
@@ -124,7 +132,9 @@ def test_reading_is_bit_exact(fleet, simulation) -> None:
     for kind in members[0]:
         data = np.asarray(physx.get_articulation_data(fleet, simulation, indices, kind))
         size = int(np.prod(data.shape[1:]))
-        assert data.tobytes() == _padded([member[kind] for member in members], size).tobytes(), kind.name
+        assert data.tobytes() == _padded([member[kind] for member in members], size).tobytes(), (
+            kind.name
+        )
 
 
 @pytest.mark.slow
@@ -132,9 +142,15 @@ def test_links_are_where_the_state_puts_them(fleet, simulation) -> None:
     indices = [3, 2, 4]
     read = {
         kind: np.asarray(physx.get_articulation_data(fleet, simulation, indices, kind))
-        for kind in (ReadType.LINK_GLOBAL_POSE, ReadType.LINK_LINEAR_VELOCITY, ReadType.LINK_ANGULAR_VELOCITY)
+        for kind in (
+            ReadType.LINK_GLOBAL_POSE,
+            ReadType.LINK_LINEAR_VELOCITY,
+            ReadType.LINK_ANGULAR_VELOCITY,
+        )
     }
-    links = physx.compute_articulation_data(fleet, simulation, indices, ComputeType.UPDATE_KINEMATIC)
+    links = physx.compute_articulation_data(
+        fleet, simulation, indices, ComputeType.UPDATE_KINEMATIC
+    )
     for found, wanted in zip(read.values(), links, strict=True):
         np.testing.assert_allclose(found, wanted, atol=2e-6 * np.max(np.abs(wanted)))
     root = physx.get_articulation_data(fleet, simulation, indices, ReadType.ROOT_GLOBAL_POSE)
@@ -146,14 +162,19 @@ def test_links_are_where_the_state_puts_them(fleet, simulation) -> None:
 
 @pytest.mark.parametrize(
     "write",
-    slow_besides([WriteType.JOINT_POSITION, WriteType.JOINT_FORCE, WriteType.ROOT_GLOBAL_POSE], READ_BACK),
+    slow_besides(
+        [WriteType.JOINT_POSITION, WriteType.JOINT_FORCE, WriteType.ROOT_GLOBAL_POSE], READ_BACK
+    ),
 )
 def test_writing_and_reading_back_is_bit_exact(fleet, simulation, write) -> None:
-    """Padding in the data is ignored, members that are not listed stay, and so does everything else."""
+    """Padding in the data is ignored, members that are not listed stay, and so does everything
+    else."""
     indices = [6, 0, 2, 1]
     read = READ_BACK[write]
     before = physx.get_articulation_data(fleet, simulation, range(len(fleet)), read)
-    data = jnp.asarray(np.random.default_rng(7).normal(size=(len(indices), before.shape[1])), "float32")
+    data = jnp.asarray(
+        np.random.default_rng(7).normal(size=(len(indices), before.shape[1])), "float32"
+    )
     after = physx.set_articulation_data(fleet, simulation, data, indices, write)
     wanted = np.array(before)
     for block, index in enumerate(indices):
@@ -163,7 +184,10 @@ def test_writing_and_reading_back_is_bit_exact(fleet, simulation, write) -> None
     found = physx.get_articulation_data(fleet, after, range(len(fleet)), read)
     assert np.asarray(found).tobytes() == wanted.tobytes()
     back = physx.set_articulation_data(fleet, after, before, range(len(fleet)), write)
-    assert all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(simulation), strict=True))
+    assert all(
+        np.array_equal(x, y)
+        for x, y in zip(jax.tree.leaves(back), jax.tree.leaves(simulation), strict=True)
+    )
 
 
 def test_a_fleet_of_one_topology(tendons) -> None:
@@ -175,8 +199,12 @@ def test_a_fleet_of_one_topology(tendons) -> None:
 
     @jax.jit
     def write_and_read(simulation, data):
-        after = physx.set_articulation_data(fleet, simulation, data, [2, 0], WriteType.JOINT_TARGET_POSITION)
-        return after, physx.get_articulation_data(fleet, after, [0, 1, 2], ReadType.JOINT_TARGET_POSITION)
+        after = physx.set_articulation_data(
+            fleet, simulation, data, [2, 0], WriteType.JOINT_TARGET_POSITION
+        )
+        return after, physx.get_articulation_data(
+            fleet, after, [0, 1, 2], ReadType.JOINT_TARGET_POSITION
+        )
 
     after, found = write_and_read(simulation, data)
     np.testing.assert_array_equal(found, [data[1], simulation.drive_target[1], data[0]])
@@ -203,13 +231,18 @@ def test_joint_data(fleet) -> None:
         np.testing.assert_array_equal(full, wanted)
 
 
-@pytest.mark.parametrize(("write", "part"), [(WriteType.LINK_FORCE, slice(0, 3)), (WriteType.LINK_TORQUE, slice(3, 6))])
+@pytest.mark.parametrize(
+    ("write", "part"), [(WriteType.LINK_FORCE, slice(0, 3)), (WriteType.LINK_TORQUE, slice(3, 6))]
+)
 def test_forces_on_links(fleet, simulation, write, part) -> None:
     """They arrive where a step takes them from, the other half stays, padding is ignored."""
     data = np.random.default_rng(3).normal(size=(2, fleet.num_links, 3)).astype("f4")
     loaded = physx.set_articulation_data(fleet, simulation, jnp.asarray(data), [5, 1], write)
     for index in range(len(fleet)):
-        wanted, links = _of_member(simulation, index).external_force.copy(), fleet.topologies[index].num_links
+        wanted, links = (
+            _of_member(simulation, index).external_force.copy(),
+            fleet.topologies[index].num_links,
+        )
         if index in (5, 1):
             wanted[:, part] = data[(5, 1).index(index), :links]
         assert _of_member(loaded, index).control.external_force.tobytes() == wanted.tobytes()
@@ -226,7 +259,8 @@ def test_updated_kinematics_forget_the_last_step(fleet, simulation) -> None:
 
 
 def _with_tendons(*, seed: int, fixed: int, spatial: bool) -> artix.Articulation:
-    """A star of three chains of two joints with fixed tendons that branch, and a spatial tendon listed depth-first."""
+    """A star of three chains of two joints with fixed tendons that branch, and a spatial tendon
+    listed depth-first."""
     rng = np.random.default_rng(seed)
     builder = artix.ArticulationBuilder(fixed_base=True, name=f"tendons_{seed}")
     builder.add_link(mass=1.0, name="root")
@@ -241,7 +275,14 @@ def _with_tendons(*, seed: int, fixed: int, spatial: bool) -> artix.Articulation
     parents = [0, 0, 1, 1, 2, 3]
     for k, (axis, parent) in enumerate(zip(axes, parents, strict=True), start=1):
         joint = artix.Joint.revolute(axis, name=f"joint_{k}")
-        builder.add_link(parent, joint, mass=1.0, com_pose=random_pose(rng), inertia=[1.0, 1.0, 1.0], name=f"link_{k}")
+        builder.add_link(
+            parent,
+            joint,
+            mass=1.0,
+            com_pose=random_pose(rng),
+            inertia=[1.0, 1.0, 1.0],
+            name=f"link_{k}",
+        )
     for k in range(fixed):
         numbers = rng.uniform(0.5, 2.0, 8)
         # Depth-first: joint 1, joint 3 below it, joint 6 below that, joint 4 below joint 1.
@@ -256,7 +297,12 @@ def _with_tendons(*, seed: int, fixed: int, spatial: bool) -> artix.Articulation
                 rest_length=numbers[4],
                 limits=(-numbers[5], numbers[6]) if k else None,
                 joints=[
-                    TendonJoint(dof=f"joint_{j}", parent=p, coefficient=10 * j + k, recip_coefficient=-(j + k))
+                    TendonJoint(
+                        dof=f"joint_{j}",
+                        parent=p,
+                        coefficient=10 * j + k,
+                        recip_coefficient=-(j + k),
+                    )
                     for j, p in joints
                 ],
             )
@@ -272,7 +318,11 @@ def _with_tendons(*, seed: int, fixed: int, spatial: bool) -> artix.Articulation
                 offset=0.1,
                 attachments=[
                     Attachment(
-                        link=link, parent=parent, position=rng.normal(size=3), coefficient=1.0 + k, rest_length=rest
+                        link=link,
+                        parent=parent,
+                        position=rng.normal(size=3),
+                        coefficient=1.0 + k,
+                        rest_length=rest,
                     )
                     for k, (link, parent, rest) in enumerate(points)
                 ],
@@ -300,7 +350,10 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
     assert (maxima.max_spatial_tendons, maxima.max_spatial_tendon_attachments) == (1, 4)
     indices = [2, 1, 0]
     members = [_of_member(simulation, index).articulation for index in range(3)]
-    data = {kind: physx.get_articulation_data(fleet, simulation, indices, kind) for kind in list(ReadType)[15:]}
+    data = {
+        kind: physx.get_articulation_data(fleet, simulation, indices, kind)
+        for kind in list(ReadType)[15:]
+    }
     read = {kind: physx.to_physx(arrays) for kind, arrays in data.items()}
     for kind, arrays in data.items():
         for back, field in zip(physx.from_physx(read[kind]), arrays, strict=True):
@@ -317,10 +370,19 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
                 wanted[ReadType.FIXED_TENDON].append(zero[ReadType.FIXED_TENDON])
                 wanted[ReadType.FIXED_TENDON_JOINT] += 5 * [zero[ReadType.FIXED_TENDON_JOINT]]
                 continue
-            fields = ("stiffness", "damping", "limit_stiffness", "offset", "lower_limit", "upper_limit", "rest_length")
+            fields = (
+                "stiffness",
+                "damping",
+                "limit_stiffness",
+                "offset",
+                "lower_limit",
+                "upper_limit",
+                "rest_length",
+            )
             values = [float(getattr(fixed, field)[t]) for field in fields]
             wanted[ReadType.FIXED_TENDON].append(struct.pack("<7fI", *values, 0))
-            # The root, then breadth-first: joints 1, 3, 4, 6 of the first tendon, 1, 3, 6 of the second.
+            # The root, then breadth-first: joints 1, 3, 4, 6 of the first tendon, 1, 3, 6 of the
+            # second.
             blocks = [zero[ReadType.FIXED_TENDON_JOINT]]
             for j in ((1, 3, 4, 6), (1, 3, 6))[t]:
                 axis = {1: 0, 3: 1, 4: 0, 6: 1}[j]
@@ -329,7 +391,9 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
             wanted[ReadType.FIXED_TENDON_JOINT] += blocks
         if not topology.spatial_tendons:
             wanted[ReadType.SPATIAL_TENDON].append(zero[ReadType.SPATIAL_TENDON])
-            wanted[ReadType.SPATIAL_TENDON_ATTACHMENT] += 4 * [zero[ReadType.SPATIAL_TENDON_ATTACHMENT]]
+            wanted[ReadType.SPATIAL_TENDON_ATTACHMENT] += 4 * [
+                zero[ReadType.SPATIAL_TENDON_ATTACHMENT]
+            ]
             continue
         wanted[ReadType.SPATIAL_TENDON].append(struct.pack("<4f", 3.0, 0.5, 2.0, 0.1))
     for kind in (ReadType.FIXED_TENDON, ReadType.FIXED_TENDON_JOINT, ReadType.SPATIAL_TENDON):
@@ -353,32 +417,50 @@ def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
                 ]
             )
             offset = turn.T @ (a.spatial_tendons.position[entry] - a.link_com_pose[link, :3])
-            np.testing.assert_allclose(points[block, 0, place]["relative_offset"], offset, atol=2e-6)
+            np.testing.assert_allclose(
+                points[block, 0, place]["relative_offset"], offset, atol=2e-6
+            )
 
 
-@pytest.mark.parametrize(("write", "read"), list(zip(list(WriteType)[10:], list(ReadType)[15:], strict=True)))
+@pytest.mark.parametrize(
+    ("write", "read"), list(zip(list(WriteType)[10:], list(ReadType)[15:], strict=True))
+)
 def test_tendons_are_written_where_they_are_read(tendons, write, read) -> None:
-    """New numbers arrive wherever there is something, through PhysX's bytes; padding is ignored, all else stays."""
+    """New numbers arrive wherever there is something, through PhysX's bytes; padding is ignored,
+    all else stays."""
     fleet, simulation = tendons
     before = physx.get_articulation_data(fleet, simulation, [0, 1, 2], read)
     # What exists has a stiffness or a coefficient.
-    exists = np.asarray(before.coefficient if hasattr(before, "coefficient") else before.stiffness) != 0
+    exists = (
+        np.asarray(before.coefficient if hasattr(before, "coefficient") else before.stiffness) != 0
+    )
     assert exists[0].any()
     assert not exists[1].any()
-    exact = read is not ReadType.SPATIAL_TENDON_ATTACHMENT  # Its points turn from one frame into another.
+    exact = (
+        read is not ReadType.SPATIAL_TENDON_ATTACHMENT
+    )  # Its points turn from one frame into another.
     data = physx.get_articulation_data(fleet, simulation, [2, 1], read)
     doubled = jax.tree.map(lambda x: x if x.dtype == "uint32" else 2 * x + 1, data)
     bytes_of_physx = physx.to_physx(doubled).tobytes()
-    structured = np.frombuffer(bytes_of_physx, physx.to_physx(data).dtype).reshape(doubled[-1].shape)
-    after = physx.set_articulation_data(fleet, simulation, physx.from_physx(structured), [2, 1], write)
+    structured = np.frombuffer(bytes_of_physx, physx.to_physx(data).dtype).reshape(
+        doubled[-1].shape
+    )
+    after = physx.set_articulation_data(
+        fleet, simulation, physx.from_physx(structured), [2, 1], write
+    )
     found = physx.get_articulation_data(fleet, after, [0, 1, 2], read)
     for name, old, new in zip(before._fields, before, found, strict=True):
         wanted = np.array(old)
         if name != "axis":
             wanted[2][exists[2]] = 2 * wanted[2][exists[2]] + 1
-        np.testing.assert_allclose(new, wanted, atol=0.0 if exact or name != "relative_offset" else 5e-6, err_msg=name)
+        np.testing.assert_allclose(
+            new, wanted, atol=0.0 if exact or name != "relative_offset" else 5e-6, err_msg=name
+        )
     same = physx.set_articulation_data(fleet, simulation, data, [2, 1], write)
-    assert all(np.array_equal(*pair) for pair in zip(jax.tree.leaves(same), jax.tree.leaves(simulation), strict=True))
+    assert all(
+        np.array_equal(*pair)
+        for pair in zip(jax.tree.leaves(same), jax.tree.leaves(simulation), strict=True)
+    )
     back = physx.set_articulation_data(fleet, after, data, [2, 1], write)
     for old, new in zip(jax.tree.leaves(simulation), jax.tree.leaves(back), strict=True):
         np.testing.assert_allclose(new, old, atol=0.0 if exact else 5e-6)
@@ -410,14 +492,20 @@ def test_nothing_is_written_through_bad_arguments(fleet, simulation, tendons) ->
     data = physx.get_articulation_data(other, its_simulation, [0], ReadType.FIXED_TENDON_JOINT)
     turned = data._replace(axis=data.axis + jnp.asarray(1, "uint32"))
     with pytest.raises(ValueError, match="block 0, tendon 0, joint 1 has another axis"):
-        physx.set_articulation_data(other, its_simulation, turned, [0], WriteType.FIXED_TENDON_JOINT)
+        physx.set_articulation_data(
+            other, its_simulation, turned, [0], WriteType.FIXED_TENDON_JOINT
+        )
     with pytest.raises(TypeError, match=r"expected artix\.physx\.GpuFixedTendonData"):
         physx.set_articulation_data(other, its_simulation, data, [0], WriteType.FIXED_TENDON)
     with pytest.raises(ValueError, match="coefficient must have shape"):
-        physx.set_articulation_data(other, its_simulation, data, [0, 1], WriteType.FIXED_TENDON_JOINT)
+        physx.set_articulation_data(
+            other, its_simulation, data, [0, 1], WriteType.FIXED_TENDON_JOINT
+        )
     wide_numbers = data._replace(coefficient=data.coefficient.astype(float))
     with pytest.raises(TypeError, match="coefficient must have dtype float32; found float64"):
-        physx.set_articulation_data(other, its_simulation, wide_numbers, [0], WriteType.FIXED_TENDON_JOINT)
+        physx.set_articulation_data(
+            other, its_simulation, wide_numbers, [0], WriteType.FIXED_TENDON_JOINT
+        )
     with pytest.raises(TypeError, match="indices must be known when the call is traced"):
         jax.jit(lambda indices: write(jnp.zeros((1, wide), "float32"), indices))(jnp.array([0]))
     with pytest.raises(TypeError, match="expected one of the structures"):
@@ -433,7 +521,9 @@ def test_who_is_written_to_wakes(tendons) -> None:
         after = physx.set_articulation_data(fleet, asleep, data, [2, 0], write)
         members = [_of_member(after, index) for index in range(3)]
         np.testing.assert_array_equal([one.is_sleeping for one in members], [False, True, False])
-        np.testing.assert_array_equal([one.wake_counter for one in members], np.float32([0.4, 0, 0.4]))
+        np.testing.assert_array_equal(
+            [one.wake_counter for one in members], np.float32([0.4, 0, 0.4])
+        )
 
 
 def test_reading_no_one_gives_nothing(fleet, simulation) -> None:
@@ -443,17 +533,21 @@ def test_reading_no_one_gives_nothing(fleet, simulation) -> None:
 
 def test_types_and_simulations_that_are_not_meant(fleet, simulation) -> None:
     with pytest.raises(
-        TypeError, match="data_type: expected ArticulationGPUAPIWriteType, found <ArticulationGPUAPIRead"
+        TypeError,
+        match="data_type: expected ArticulationGPUAPIWriteType, found <ArticulationGPUAPIRead",
     ):
         physx.set_articulation_data(fleet, simulation, jnp.zeros((1, 1)), [0], ReadType.JOINT_FORCE)
     with pytest.raises(
-        TypeError, match="data_type: expected ArticulationGPUAPIReadType, found <ArticulationGPUAPIWrite"
+        TypeError,
+        match="data_type: expected ArticulationGPUAPIReadType, found <ArticulationGPUAPIWrite",
     ):
         physx.get_articulation_data(fleet, simulation, [0], WriteType.JOINT_FORCE)
     other = "float32" if fleet.dtype == np.float64 else "float64"
     wide = [kind.replace(state=kind.state.astype(other)) for kind in simulation.kinds]
     with pytest.raises(TypeError, match=rf"state\.root_pose: expected dtype .*found {other}"):
-        physx.get_articulation_data(fleet, simulation.replace(kinds=tuple(wide)), [0], ReadType.JOINT_POSITION)
+        physx.get_articulation_data(
+            fleet, simulation.replace(kinds=tuple(wide)), [0], ReadType.JOINT_POSITION
+        )
 
 
 @pytest.mark.slow
@@ -466,4 +560,6 @@ def test_a_fixed_body_without_joints() -> None:
     np.testing.assert_array_equal(after.state.root_pose, [0, 0, 0, 0, 0, 0, 1])
     for solver in ("pgs", "tgs"):
         options = artix.SolverOptions(solver=solver)
-        np.testing.assert_array_equal(artix.step(body, artix.neutral_state(body), None, 0.01, options).root_velocity, 0)
+        np.testing.assert_array_equal(
+            artix.step(body, artix.neutral_state(body), None, 0.01, options).root_velocity, 0
+        )

@@ -1,4 +1,5 @@
-"""Spherical joints that drift off their free axes; ``test_physx_steps.py`` compares the drift with PhysX's."""
+"""Spherical joints that drift off their free axes; ``test_physx_steps.py`` compares the drift with
+PhysX's."""
 
 from __future__ import annotations
 
@@ -22,13 +23,19 @@ FREE = ([1, 1, 2], [0, 2, 1])
 
 @functools.cache
 def _universal(*, fixed_base: bool = True):
-    """A bar on a driven joint with twist and swing2 free, and a bar on a joint with swing1 free, all frames oblique."""
-    parent, child = ([0.1, -0.2, 0.3, *so3_exp(jnp.asarray(turn))] for turn in ([0.3, 0.2, -0.5], [-0.4, 0.6, 0.1]))
+    """A bar on a driven joint with twist and swing2 free, and a bar on a joint with swing1 free,
+    all frames oblique."""
+    parent, child = (
+        [0.1, -0.2, 0.3, *so3_exp(jnp.asarray(turn))]
+        for turn in ([0.3, 0.2, -0.5], [-0.4, 0.6, 0.1])
+    )
     spherical = functools.partial(Joint.spherical, parent_pose=parent, child_pose=child)
     drive = Drive(stiffness=20.0, damping=1.0, target=0.3)
     builder = ArticulationBuilder(fixed_base=fixed_base, name="universal")
     builder.add_link(mass=2.0, inertia=[0.3, 0.2, 0.1])
-    builder.add_link(0, spherical((Axis.TWIST, Axis.SWING2), drive=drive), mass=1.0, inertia=[0.03, 0.02, 0.04])
+    builder.add_link(
+        0, spherical((Axis.TWIST, Axis.SWING2), drive=drive), mass=1.0, inertia=[0.03, 0.02, 0.04]
+    )
     builder.add_link(1, spherical((Axis.SWING1,)), mass=1.0, inertia=[0.03, 0.02, 0.04])
     return builder.build("float64")
 
@@ -59,7 +66,8 @@ def _poses(articulation, state, drift, num_steps):
 
 @pytest.mark.slow
 def test_only_the_rotation_of_a_joint_matters() -> None:
-    """Whichever part of it the positions name, and whichever the drift: the step and its drives are the same."""
+    """Whichever part of it the positions name, and whichever the drift: the step and its drives are
+    the same."""
     a = _universal()
     state, drift = _start()
     whole = _joint_rotations(state, drift)
@@ -78,11 +86,14 @@ def test_steps_that_forget_the_drift_are_those_of_step() -> None:
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert np.max(np.abs(poses - artix.frame_pose(a, end))) > 1e-5
     assert np.all(drift[0] == 0)
-    np.testing.assert_allclose(_joint_rotations(found, drift)[FREE], found.joint_position, atol=1e-12)
+    np.testing.assert_allclose(
+        _joint_rotations(found, drift)[FREE], found.joint_position, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.exhaustive)]
+    "fixed_base",
+    [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.exhaustive)],
 )
 def test_gradients_are_those_of_finite_differences(fixed_base: bool) -> None:
     a = _universal(fixed_base=fixed_base)
@@ -98,7 +109,9 @@ def test_gradients_are_those_of_finite_differences(fixed_base: bool) -> None:
     for _ in range(3):
         way = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), point)
         ends = [loss(*jax.tree.map(lambda x, d, h=h: x + h * d, point, way)) for h in (1e-5, -1e-5)]
-        along = sum(jnp.sum(x * d) for x, d in zip(*map(jax.tree.leaves, (found, way)), strict=True))
+        along = sum(
+            jnp.sum(x * d) for x, d in zip(*map(jax.tree.leaves, (found, way)), strict=True)
+        )
         np.testing.assert_allclose(along, (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
     rest = (artix.neutral_state(a), jnp.zeros_like(point[1]), a.link_mass)
     assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(gradient(*rest)))
@@ -109,7 +122,9 @@ def test_a_batch_is_its_members() -> None:
     a = _universal()
     state, drift = _start()
     scale = jnp.asarray([0.0, 1.0])
-    states, drifts = jax.vmap(lambda k: (state.replace(joint_velocity=k * state.joint_velocity), k * drift))(scale)
+    states, drifts = jax.vmap(
+        lambda k: (state.replace(joint_velocity=k * state.joint_velocity), k * drift)
+    )(scale)
     found = jax.vmap(functools.partial(_poses, a, num_steps=1))(states, drifts)
     for k in range(2):
         alone = _poses(a, *jax.tree.map(lambda leaf, k=k: leaf[k], (states, drifts)), 1)
@@ -120,7 +135,9 @@ def test_a_batch_is_its_members() -> None:
 @pytest.mark.slow
 def test_substeps_hand_the_drift_on() -> None:
     a = _universal()
-    end, drift, _ = artix.step_with_joint_drift(a, *_start(), None, 2 * DT, SolverOptions(solver="pgs", substeps=2))
+    end, drift, _ = artix.step_with_joint_drift(
+        a, *_start(), None, 2 * DT, SolverOptions(solver="pgs", substeps=2)
+    )
     _, wanted, wanted_drift = _poses(a, *_start(), 2)
     np.testing.assert_allclose(end.joint_position, wanted.joint_position, atol=1e-12)
     np.testing.assert_allclose(drift, wanted_drift, atol=1e-12)
@@ -131,7 +148,9 @@ def test_refusals() -> None:
     state, drift = _start()
     step = functools.partial(artix.step_with_joint_drift, a, state)
     for solver in ("implicit", "rk4"):
-        with pytest.raises(ValueError, match=f"solver='{solver}' keeps spherical joints on their free axes"):
+        with pytest.raises(
+            ValueError, match=f"solver='{solver}' keeps spherical joints on their free axes"
+        ):
             step(drift, None, DT, SolverOptions(solver=solver))
     with pytest.raises(ValueError, match=r"drift: expected shape \(3, 3\)"):
         step(drift[1:], None, DT, OPTIONS)

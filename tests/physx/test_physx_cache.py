@@ -1,4 +1,5 @@
-"""PhysX's cache: recorded numbers, the effect of each flag, packing of joint data, and error messages."""
+"""PhysX's cache: recorded numbers, the effect of each flag, packing of joint data, and error
+messages."""
 
 from __future__ import annotations
 
@@ -60,8 +61,11 @@ def _compute(simulation: physx.ArticulationSimulation, given: dict) -> dict:
     }  # fmt: skip
 
 
-def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id")) -> dict[str, float]:
-    """Those beyond their tolerances, of arrays [4, ...] as they are recorded; every recorded array must be there."""
+def _errors(
+    name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id")
+) -> dict[str, float]:
+    """Those beyond their tolerances, of arrays [4, ...] as they are recorded; every recorded array
+    must be there."""
     data = mechanisms.recorded(name) | mechanisms.recorded_inverse_dynamics(name)
     expected = {key for key in data if key.startswith(groups)}
     assert len(expected) >= len(groups)
@@ -71,7 +75,9 @@ def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id
         if key == "st_link_pose":  # The sign of a quaternion is anybody's.
             same = np.sign(np.sum(data[key][..., 3:] * found[key][..., 3:], axis=-1, keepdims=True))
             data[key] = np.concatenate([data[key][..., :3], data[key][..., 3:] * same], axis=-1)
-        error = np.max(np.abs(found[key] - data[key]), initial=0.0) / max(1.0, np.max(np.abs(data[key]), initial=0.0))
+        error = np.max(np.abs(found[key] - data[key]), initial=0.0) / max(
+            1.0, np.max(np.abs(data[key]), initial=0.0)
+        )
         if not error <= TOLERANCES.get(key, TOLERANCE):
             errors[key] = error
     return errors
@@ -81,14 +87,19 @@ def _errors(name: str, found: dict, groups: tuple[str, ...] = ("st_", "dep", "id
 INVERSE_DYNAMICS = ("id", "dep0")
 
 
-#: Mechanisms whose arrays all go through the cache; test_physx_golden.py computes those of all 40 without it.
+#: Mechanisms whose arrays all go through the cache; test_physx_golden.py computes those of all 40
+#: without it.
 CHOSEN = ("b_arm7", "c_quadruped", "d_disable_gravity", "d_universal")
 
 
-@pytest.mark.parametrize("name", ["a_pendulum2", *(pytest.param(name, marks=pytest.mark.slow) for name in CHOSEN[2:])])
+@pytest.mark.parametrize(
+    "name", ["a_pendulum2", *(pytest.param(name, marks=pytest.mark.slow) for name in CHOSEN[2:])]
+)
 def test_recorded_inverse_dynamics_through_the_cache(name: str) -> None:
     """A floating and a fixed base, alone; defects where PhysX has them, on request."""
-    data = {key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")}
+    data = {
+        key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")
+    }
 
     def compute(articulation, state, given):
         found = _compute(physx.create_simulation(articulation, state), given)
@@ -107,7 +118,9 @@ def test_recorded_inverse_dynamics_through_the_cache(name: str) -> None:
     ],
 )
 def test_everything_recorded_through_the_cache(name: str) -> None:
-    given = {key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")}
+    given = {
+        key: jnp.asarray(mechanisms.recorded(name)[key]) for key in ("in_qdd", "in_tau", "in_ext")
+    }
     compute = lambda *own: _compute(physx.create_simulation(*own[:2]), own[2])  # noqa: E731
     over_states = jax.jit(jax.vmap(compute, in_axes=(None, 0, 0)))
     assert _errors(name, over_states(mechanisms.build(name), mechanisms.states(name), given)) == {}
@@ -115,7 +128,10 @@ def test_everything_recorded_through_the_cache(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if "_mixed" in name else pytest.mark.slow) for name in mechanisms.NAMES],
+    [
+        pytest.param(name, marks=() if "_mixed" in name else pytest.mark.slow)
+        for name in mechanisms.NAMES
+    ],
 )
 def test_recorded_sizes_and_places(name: str) -> None:
     spec, articulation = mechanisms.specification(name), mechanisms.build(name)
@@ -124,11 +140,15 @@ def test_recorded_sizes_and_places(name: str) -> None:
     numbers = np.arange(1.0, 1.0 + n)
     maximum = np.zeros(6 * (links - 1))
     maximum[spec["unpacked_index"]] = numbers
-    np.testing.assert_array_equal(physx.unpack_joint_data(articulation, jnp.asarray(numbers)), maximum)
+    np.testing.assert_array_equal(
+        physx.unpack_joint_data(articulation, jnp.asarray(numbers)), maximum
+    )
     full = np.random.default_rng(0).normal(size=maximum.shape)
     packed = physx.pack_joint_data(physx.create_simulation(articulation), jnp.asarray(full))
     np.testing.assert_array_equal(packed, full[spec["unpacked_index"]])
-    np.testing.assert_array_equal(jax.jit(lambda: physx.pack_joint_data(articulation, full))(), packed)
+    np.testing.assert_array_equal(
+        jax.jit(lambda: physx.pack_joint_data(articulation, full))(), packed
+    )
 
 
 #: What each flag reads and writes: the header of PxArticulationCache, copied.
@@ -164,21 +184,28 @@ def _fields(tree) -> dict[str, np.ndarray]:
 
 def _different(before, after) -> set[str]:
     old, new = _fields(before), _fields(after)
-    return {name for name in old if old[name].shape != new[name].shape or np.any(old[name] != new[name])}
+    return {
+        name for name in old if old[name].shape != new[name].shape or np.any(old[name] != new[name])
+    }
 
 
 def _random_like(tree, seed: int):
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)) if x.dtype == float else x, tree)
+    return jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape)) if x.dtype == float else x, tree
+    )
 
 
 @pytest.fixture(scope="module")
 def scene() -> tuple[physx.ArticulationSimulation, physx.ArticulationCache]:
     """An articulation in a scene and its cache, all full of random numbers."""
-    articulation = tree_of(["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False)
+    articulation = tree_of(
+        ["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False
+    )
     simulation = physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
     simulation = simulation.replace(
-        report=_random_like(simulation.report, 1), joint_force=_random_like(simulation.joint_force, 2)
+        report=_random_like(simulation.report, 1),
+        joint_force=_random_like(simulation.joint_force, 2),
     )
     return simulation, _random_like(physx.create_cache(articulation), 3)
 
@@ -187,10 +214,16 @@ def test_each_flag_moves_its_fields_and_no_other(scene) -> None:
     simulation, cache = scene
     for flag in Flag.__members__.values():
         read = physx.copy_internal_state_to_cache(simulation, cache, flag)
-        names = Flag(flag).name.split("|") if flag is not Flag.ALL else [one.name for one in Flag.ALL]
-        assert _different(cache, read) == set().union(*(READS.get(name, set()) for name in names)), flag
+        names = (
+            Flag(flag).name.split("|") if flag is not Flag.ALL else [one.name for one in Flag.ALL]
+        )
+        assert _different(cache, read) == set().union(
+            *(READS.get(name, set()) for name in names)
+        ), flag
         written = physx.apply_cache(simulation, cache, flag, autowake=False)
-        assert _different(simulation, written) == set().union(*(WRITES.get(name, set()) for name in names)), flag
+        assert _different(simulation, written) == set().union(
+            *(WRITES.get(name, set()) for name in names)
+        ), flag
     state, report = simulation.state, simulation.report
     everything = physx.copy_internal_state_to_cache(simulation, cache, Flag(2**15 - 1))
     root = everything.root_link_data
@@ -199,29 +232,44 @@ def test_each_flag_moves_its_fields_and_no_other(scene) -> None:
         (everything.joint_velocity, state.joint_velocity),
         (everything.joint_force, simulation.joint_force),
         (everything.joint_acceleration, report.joint_acceleration),
-        (everything.link_velocity, artix.frame_velocity(simulation.articulation, state, offset="com")),
+        (
+            everything.link_velocity,
+            artix.frame_velocity(simulation.articulation, state, offset="com"),
+        ),
         (everything.link_acceleration, report.link_acceleration),
         (everything.link_incoming_joint_force, report.incoming_joint_force),
         (root.transform, state.root_pose),
         (jnp.concatenate([root.world_lin_vel, root.world_ang_vel]), state.root_velocity),
-        (jnp.concatenate([root.world_lin_accel, root.world_ang_accel]), report.link_acceleration[0]),
+        (
+            jnp.concatenate([root.world_lin_accel, root.world_ang_accel]),
+            report.link_acceleration[0],
+        ),
     ]
     for found, wanted in pairs:
         np.testing.assert_array_equal(found, wanted)
 
 
 def test_state_returns_through_the_cache(scene) -> None:
-    """Reading and applying is the identity; forces on links and targets arrive where a step takes them from."""
+    """Reading and applying is the identity; forces on links and targets arrive where a step takes
+    them from."""
     simulation, cache = scene
     read = physx.copy_internal_state_to_cache(simulation, cache, Flag.ALL | Flag.FORCE)
     other = simulation.replace(
-        state=jax.tree.map(jnp.zeros_like, simulation.state), joint_force=jnp.zeros_like(simulation.joint_force)
+        state=jax.tree.map(jnp.zeros_like, simulation.state),
+        joint_force=jnp.zeros_like(simulation.joint_force),
     )
     back = physx.apply_cache(other, read, Flag.ALL | Flag.FORCE, autowake=False)
     assert _different(simulation, back) == set()
-    flags = Flag.LINK_FORCE | Flag.LINK_TORQUE | Flag.JOINT_TARGET_POSITIONS | Flag.JOINT_TARGET_VELOCITIES
+    flags = (
+        Flag.LINK_FORCE
+        | Flag.LINK_TORQUE
+        | Flag.JOINT_TARGET_POSITIONS
+        | Flag.JOINT_TARGET_VELOCITIES
+    )
     loaded = physx.apply_cache(simulation, cache, flags).control
-    np.testing.assert_array_equal(loaded.external_force, np.hstack([cache.link_force, cache.link_torque]))
+    np.testing.assert_array_equal(
+        loaded.external_force, np.hstack([cache.link_force, cache.link_torque])
+    )
     np.testing.assert_array_equal(loaded.drive_target, cache.joint_target_positions)
     np.testing.assert_array_equal(loaded.drive_target_velocity, cache.joint_target_velocities)
 
@@ -247,13 +295,20 @@ def test_the_cache_wakes_whom_it_moves(scene) -> None:
 
 @pytest.mark.parametrize("fixed_base", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_dtypes_and_shapes_stay(fixed_base: bool) -> None:
-    """Everything that goes through the cache keeps its dtype and, but for the deprecated mass matrix, its shape."""
-    articulation = tree_of(["revolute_swing1", "spherical_01"], [0, 1], fixed_base=fixed_base, dtype="float32")
+    """Everything that goes through the cache keeps its dtype and, but for the deprecated mass
+    matrix, its shape."""
+    articulation = tree_of(
+        ["revolute_swing1", "spherical_01"], [0, 1], fixed_base=fixed_base, dtype="float32"
+    )
     simulation = physx.create_simulation(articulation)
     cache = physx.create_cache(articulation)
     everything = Flag(2**15 - 1)
     functions = {name: f for name, f in vars(physx).items() if name.startswith("compute_")}
-    changed = {"compute_generalized_mass_matrix", "compute_articulation_data", "compute_articulation_com"}
+    changed = {
+        "compute_generalized_mass_matrix",
+        "compute_articulation_data",
+        "compute_articulation_com",
+    }
     calls = {name: functions[name] for name in functions.keys() - changed - {"compute_lambda"}}
     calls["compute_lambda"] = lambda s, c: physx.compute_lambda(s, c, c.joint_force)
     calls["read"] = lambda s, c: physx.copy_internal_state_to_cache(s, c, everything)
@@ -279,14 +334,20 @@ def test_zero_cache_leaves_what_users_allocate_in_physx(scene) -> None:
 
 
 def test_defects_of_physx_only_on_request() -> None:
-    """Velocities are scaled by one factor and stay so in the cache, and disabled gravity is ignored."""
+    """Velocities are scaled by one factor and stay so in the cache, and disabled gravity is
+    ignored."""
     articulation = mechanisms.build("d_disable_gravity")
     state = state_at(mechanisms.states("d_disable_gravity"), 0)
     fast = jnp.max(jnp.abs(state.joint_velocity))
     simulation = physx.create_simulation(
-        articulation.replace(max_joint_velocity=0.5 * fast * jnp.ones(articulation.topology.num_dofs)), state
+        articulation.replace(
+            max_joint_velocity=0.5 * fast * jnp.ones(articulation.topology.num_dofs)
+        ),
+        state,
     )
-    cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(articulation), Flag.VELOCITY)
+    cache = physx.copy_internal_state_to_cache(
+        simulation, physx.create_cache(articulation), Flag.VELOCITY
+    )
 
     @jax.jit
     def compute(simulation, cache):
@@ -294,7 +355,9 @@ def test_defects_of_physx_only_on_request() -> None:
         return (
             physx.compute_coriolis_compensation(simulation, cache),
             physx.compute_coriolis_compensation(simulation, cache, **both),
-            physx.compute_coriolis_compensation(simulation, cache.replace(joint_velocity=0.5 * cache.joint_velocity)),
+            physx.compute_coriolis_compensation(
+                simulation, cache.replace(joint_velocity=0.5 * cache.joint_velocity)
+            ),
             physx.compute_gravity_compensation(simulation, cache),
             physx.compute_gravity_compensation(simulation, cache, **both),
         )
@@ -305,7 +368,9 @@ def test_defects_of_physx_only_on_request() -> None:
     np.testing.assert_allclose(compatible.coriolis_force, halved.coriolis_force, atol=1e-12)
     assert np.max(np.abs(right.coriolis_force - halved.coriolis_force)) > 1e-2
     wanted = mechanisms.recorded("d_disable_gravity")["st_gravity"][0]
-    np.testing.assert_allclose(heavy.gravity_compensation_force, wanted, atol=2e-6 * np.max(np.abs(wanted)))
+    np.testing.assert_allclose(
+        heavy.gravity_compensation_force, wanted, atol=2e-6 * np.max(np.abs(wanted))
+    )
     assert np.max(np.abs(gravity.gravity_compensation_force - wanted)) > 1e-2
 
 
@@ -315,7 +380,9 @@ def test_a_floating_root_is_free(scene) -> None:
     simulation, cache = scene
     nv = simulation.topology.nv
     matrix = physx.compute_mass_matrix(simulation, cache).mass_matrix
-    onto_joints = np.concatenate([-np.linalg.solve(matrix[:6, :6], matrix[:6, 6:]).T, np.eye(nv - 6)], axis=1)
+    onto_joints = np.concatenate(
+        [-np.linalg.solve(matrix[:6, :6], matrix[:6, 6:]).T, np.eye(nv - 6)], axis=1
+    )
     reduced = physx.compute_generalized_mass_matrix(simulation, cache).mass_matrix
     np.testing.assert_allclose(reduced, onto_joints @ matrix[:, 6:], atol=1e-12)
     force = physx.compute_joint_force(simulation, cache).joint_force
@@ -323,15 +390,20 @@ def test_a_floating_root_is_free(scene) -> None:
     coriolis = physx.compute_coriolis_compensation(simulation, cache).coriolis_force
     force = physx.compute_coriolis_and_centrifugal_force(simulation, cache).joint_force
     np.testing.assert_allclose(force, onto_joints @ coriolis, atol=1e-12)
-    wrenches = artix.generalized_external_force(simulation.articulation, simulation.state, cache.external_forces)
+    wrenches = artix.generalized_external_force(
+        simulation.articulation, simulation.state, cache.external_forces
+    )
     force = physx.compute_generalized_external_force(simulation, cache).joint_force
     np.testing.assert_allclose(force, -onto_joints @ wrenches, atol=1e-12)
-    np.testing.assert_allclose(physx.compute_generalized_gravity_force(simulation, cache).joint_force, 0, atol=1e-12)
+    np.testing.assert_allclose(
+        physx.compute_generalized_gravity_force(simulation, cache).joint_force, 0, atol=1e-12
+    )
 
 
 @pytest.mark.slow
 def test_joint_solver_forces_are_what_the_joints_carry() -> None:
-    """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever holds it."""
+    """A resting arm: the efforts along the DOFs are those that hold it against gravity, whatever
+    holds it."""
     joints = [
         Joint.revolute(Axis.SWING1),
         Joint.prismatic(Axis.Y),
@@ -342,14 +414,18 @@ def test_joint_solver_forces_are_what_the_joints_carry() -> None:
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(mass=1.0)
     for parent, joint in zip((0, 1, 1, 1), joints, strict=True):
-        placed = dataclasses.replace(joint, parent_pose=random_pose(rng), child_pose=random_pose(rng))
+        placed = dataclasses.replace(
+            joint, parent_pose=random_pose(rng), child_pose=random_pose(rng)
+        )
         builder.add_link(parent, placed, **random_link(rng))
     articulation = builder.build()
     state = state_at(random_states(articulation, 1, speed=0.0), 0)
     holding = artix.gravity_compensation(articulation, state)
     simulation = physx.create_simulation(articulation, state, options=artix.SolverOptions())
     simulation = physx.simulate(simulation.replace(joint_force=holding), 1e-3)
-    cache = physx.copy_internal_state_to_cache(simulation, physx.create_cache(articulation), Flag.JOINT_SOLVER_FORCES)
+    cache = physx.copy_internal_state_to_cache(
+        simulation, physx.create_cache(articulation), Flag.JOINT_SOLVER_FORCES
+    )
     np.testing.assert_allclose(cache.joint_solver_forces, holding, atol=1e-9)
     assert np.min(np.abs(holding)) > 1e-3
 
@@ -366,17 +442,25 @@ def test_a_cache_of_another_articulation_is_refused(scene) -> None:
     ):
         with pytest.raises(ValueError, match="made for another articulation"):
             call()
-    wrong = cache.replace(joint_velocity=jnp.zeros(3), joint_force=jnp.zeros(cache.joint_force.shape, "float32"))
+    wrong = cache.replace(
+        joint_velocity=jnp.zeros(3), joint_force=jnp.zeros(cache.joint_force.shape, "float32")
+    )
     with pytest.raises(ValueError, match=r"cache.joint_velocity: expected shape"):
         physx.apply_cache(simulation, wrong, Flag.VELOCITY)
     with pytest.raises(TypeError, match=r"cache.joint_force: expected dtype float64"):
-        physx.compute_joint_acceleration(simulation, wrong.replace(joint_velocity=cache.joint_velocity))
-    with pytest.raises(ValueError, match=r"cache.root_link_data.transform: expected a quaternion .* of length zero"):
+        physx.compute_joint_acceleration(
+            simulation, wrong.replace(joint_velocity=cache.joint_velocity)
+        )
+    with pytest.raises(
+        ValueError, match=r"cache.root_link_data.transform: expected a quaternion .* of length zero"
+    ):
         physx.apply_cache(simulation, physx.create_cache(simulation), Flag.ROOT_TRANSFORM)
     with pytest.raises(ValueError, match=r"pose: expected a quaternion .* of length zero"):
         physx.set_root_global_pose(simulation, jnp.zeros(7))
     state = simulation.state.replace(root_pose=jnp.zeros(7))
-    with pytest.raises(ValueError, match=r"state.root_pose: expected a quaternion .* of length zero"):
+    with pytest.raises(
+        ValueError, match=r"state.root_pose: expected a quaternion .* of length zero"
+    ):
         physx.create_simulation(simulation.articulation, state)
     with pytest.raises(ValueError, match="maximum: expected shape"):
         physx.pack_joint_data(simulation, jnp.zeros(4))
@@ -393,5 +477,7 @@ def test_an_articulation_is_no_simulation() -> None:
         lambda: physx.apply_cache(pole, cache, Flag.ALL),  # type: ignore[arg-type]
         lambda: physx.get_articulation_data(fleet, fleet.neutral_state(), [0], 0),  # type: ignore[arg-type]
     ):
-        with pytest.raises(TypeError, match=r"simulation: expected .*, found (Articulation|State); make one with"):
+        with pytest.raises(
+            TypeError, match=r"simulation: expected .*, found (Articulation|State); make one with"
+        ):
             refused()

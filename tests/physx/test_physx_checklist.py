@@ -1,7 +1,8 @@
 """Every row of the page *PhysX to artix*, called once, against numbers worked out by hand.
 
-The machine is one whose mechanics fit a line: a pendulum about y and a slider along y on a base that is fixed. That the
-functions are right for any machine is shown by what was recorded from PhysX (``test_physx_golden.py`` and its neighbours).
+The machine is one whose mechanics fit a line: a pendulum about y and a slider along y on a base
+that is fixed. That the functions are right for any machine is shown by what was recorded from PhysX
+(``test_physx_golden.py`` and its neighbours).
 """
 
 from __future__ import annotations
@@ -39,11 +40,17 @@ JACOBIAN = np.zeros((12, 2))
 JACOBIAN[:6, 0] = *SLOPE, 0, 1, 0
 JACOBIAN[6:9, 1] = SLIDE
 MASS = np.diag([TURN + PENDULUM_MASS * LENGTH**2, SLIDER_MASS])
-WEIGHT = np.array([-PENDULUM_MASS * GRAVITY * LENGTH * np.cos(Q[0]), 0.0])  # Held up by a turn against y.
+WEIGHT = np.array(
+    [-PENDULUM_MASS * GRAVITY * LENGTH * np.cos(Q[0]), 0.0]
+)  # Held up by a turn against y.
 ACCELERATION = (TORQUE - WEIGHT) / np.diag(MASS)
 CENTRIPETAL = -POINT * QD[0] ** 2
 LINK_ACCELERATION = np.array(
-    [np.zeros(6), [*SLOPE * ACCELERATION[0] + CENTRIPETAL, 0, ACCELERATION[0], 0], [*SLIDE * ACCELERATION[1], 0, 0, 0]]
+    [
+        np.zeros(6),
+        [*SLOPE * ACCELERATION[0] + CENTRIPETAL, 0, ACCELERATION[0], 0],
+        [*SLIDE * ACCELERATION[1], 0, 0, 0],
+    ]
 )
 MASSES = np.array([BASE_MASS, PENDULUM_MASS, SLIDER_MASS])
 CENTER = MASSES @ PLACES / MASSES.sum()
@@ -51,16 +58,24 @@ MOMENTUM = np.zeros((6, 2))
 MOMENTUM[:3] = np.transpose([PENDULUM_MASS * SLOPE, SLIDER_MASS * SLIDE])
 MOMENTUM[3:, 0] = np.array([0, TURN, 0]) + np.cross(PLACES[1] - CENTER, MOMENTUM[:3, 0])
 MOMENTUM[3:, 1] = np.cross(PLACES[2] - CENTER, MOMENTUM[:3, 1])
-DRIFT = np.concatenate([PENDULUM_MASS * CENTRIPETAL, np.cross(PLACES[1] - CENTER, PENDULUM_MASS * CENTRIPETAL)])
+DRIFT = np.concatenate(
+    [PENDULUM_MASS * CENTRIPETAL, np.cross(PLACES[1] - CENTER, PENDULUM_MASS * CENTRIPETAL)]
+)
 
 
 def machine(*, coupled: bool = False) -> artix.Articulation:
-    """The pendulum and the slider; with a mimic joint, tendons and two loop joints where they are ``coupled``."""
+    """The pendulum and the slider; with a mimic joint, tendons and two loop joints where they are
+    ``coupled``."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=[0, 0, -GRAVITY], name="machine")
     builder.add_link(mass=BASE_MASS, name="base")
     swing, slide = Joint.revolute(Axis.SWING1, name="swing"), Joint.prismatic(Axis.Y, name="slide")
     builder.add_link(
-        0, swing, mass=PENDULUM_MASS, com_pose=[LENGTH, 0, 0, 0, 0, 0, 1], inertia=[0.1, TURN, 0.3], name="pendulum"
+        0,
+        swing,
+        mass=PENDULUM_MASS,
+        com_pose=[LENGTH, 0, 0, 0, 0, 0, 1],
+        inertia=[0.1, TURN, 0.3],
+        name="pendulum",
     )
     builder.add_link(0, slide, mass=SLIDER_MASS, name="slider")
     if coupled:
@@ -74,12 +89,19 @@ def machine(*, coupled: bool = False) -> artix.Articulation:
             artix.Attachment(link="base", parent=-1, position=[0.1, 0, 0]),
             artix.Attachment(link="slider", parent=0, position=[0, 0, 0.2], rest_length=0.1),
         ]
-        builder.add_spatial_tendon(artix.SpatialTendon(name="rope", stiffness=5.0, attachments=points))
+        builder.add_spatial_tendon(
+            artix.SpatialTendon(name="rope", stiffness=5.0, attachments=points)
+        )
         tip, ball = [LENGTH, 0, 0, 0, 0, 0, 1], artix.LoopJointType.SPHERICAL
         for name in ("first", "loop"):
             builder.add_loop_joint(
                 artix.LoopJoint(
-                    name=name, type=ball, link_a="base", link_b="pendulum", pose_a=[*POINT, 0, 0, 0, 1], pose_b=tip
+                    name=name,
+                    type=ball,
+                    link_a="base",
+                    link_b="pendulum",
+                    pose_a=[*POINT, 0, 0, 0, 1],
+                    pose_b=tip,
                 )
             )
         builder.remove_loop_joint("first")
@@ -103,16 +125,26 @@ def _computed(simulation: physx.ArticulationSimulation) -> dict[str, Any]:
         "computeMassMatrix": physx.compute_mass_matrix(simulation, cache),
         "computeGeneralizedMassMatrix": physx.compute_generalized_mass_matrix(simulation, cache),
         "computeGravityCompensation": physx.compute_gravity_compensation(simulation, cache),
-        "computeGeneralizedGravityForce": physx.compute_generalized_gravity_force(simulation, cache),
+        "computeGeneralizedGravityForce": physx.compute_generalized_gravity_force(
+            simulation, cache
+        ),
         "computeCoriolisCompensation": physx.compute_coriolis_compensation(simulation, given),
-        "computeCoriolisAndCentrifugalForce": physx.compute_coriolis_and_centrifugal_force(simulation, given),
-        "computeGeneralizedExternalForce": physx.compute_generalized_external_force(simulation, given),
+        "computeCoriolisAndCentrifugalForce": physx.compute_coriolis_and_centrifugal_force(
+            simulation, given
+        ),
+        "computeGeneralizedExternalForce": physx.compute_generalized_external_force(
+            simulation, given
+        ),
         "computeJointForce": physx.compute_joint_force(simulation, given),
         "computeJointAcceleration": physx.compute_joint_acceleration(simulation, forced),
-        "computeCentroidalMomentumMatrix": physx.compute_centroidal_momentum_matrix(simulation, cache),
+        "computeCentroidalMomentumMatrix": physx.compute_centroidal_momentum_matrix(
+            simulation, cache
+        ),
         "computeArticulationCOM": physx.compute_articulation_com(simulation),
         "root frame": physx.compute_articulation_com(simulation, root_frame=True),
-        "bounds": physx.get_world_bounds(simulation, jnp.asarray([[-np.ones(3), np.ones(3)]] * 3), inflation=1.0),
+        "bounds": physx.get_world_bounds(
+            simulation, jnp.asarray([[-np.ones(3), np.ones(3)]] * 3), inflation=1.0
+        ),
         "stepped": stepped,
         "cache": physx.copy_internal_state_to_cache(stepped, cache, Flag(2**15 - 1)),
     }
@@ -135,7 +167,8 @@ def computed(plain) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def closed(coupled) -> tuple[physx.ArticulationCache, Any, Any]:
-    """The cache with the forces that hold the loop joint, whether they do, and the coefficients alone."""
+    """The cache with the forces that hold the loop joint, whether they do, and the coefficients
+    alone."""
 
     @jax.jit
     def compute(simulation):
@@ -168,7 +201,9 @@ def test_the_cache(plain, coupled, computed, closed) -> None:
     cache, applied = computed["cache"], physx.create_cache(plain)
     link_force, link_torque = jnp.asarray(WRENCH[:, :3]), jnp.asarray(WRENCH[:, 3:])
     applied = applied.replace(link_force=link_force, link_torque=link_torque)
-    applied = applied.replace(joint_target_positions=jnp.asarray(Q), joint_target_velocities=jnp.asarray(QD))
+    applied = applied.replace(
+        joint_target_positions=jnp.asarray(Q), joint_target_velocities=jnp.asarray(QD)
+    )
     loaded = physx.apply_cache(plain, applied, Flag(0b1111 << 11)).control
     centroidal = computed["computeCentroidalMomentumMatrix"]
     root = cache.root_link_data
@@ -187,12 +222,18 @@ def test_the_cache(plain, coupled, computed, closed) -> None:
         "jointSolverForces": (cache.joint_solver_forces, TORQUE),
         "linkVelocity": (cache.link_velocity, VELOCITY + DT * LINK_ACCELERATION),
         "linkAcceleration": (cache.link_acceleration, LINK_ACCELERATION),
-        "rootLinkData": (np.concatenate([root.transform, *jax.tree.leaves(root)[1:]]), [*ROOT, *np.zeros(12)]),
+        "rootLinkData": (
+            np.concatenate([root.transform, *jax.tree.leaves(root)[1:]]),
+            [*ROOT, *np.zeros(12)],
+        ),
         "sensorForces": (cache.sensor_forces, np.zeros((0, 6))),
         "coefficientMatrix": (np.abs(row), np.abs(np.transpose([SLOPE, np.zeros(3)]))),
         "lambda": (row.T @ closed[0].lambda_, [WEIGHT[0] - TORQUE[0], 0.0]),
         "coriolisForce": (computed["computeCoriolisCompensation"].coriolis_force, np.zeros(2)),
-        "gravityCompensationForce": (computed["computeGravityCompensation"].gravity_compensation_force, WEIGHT),
+        "gravityCompensationForce": (
+            computed["computeGravityCompensation"].gravity_compensation_force,
+            WEIGHT,
+        ),
         "centroidalMomentumMatrix": (centroidal.centroidal_momentum_matrix, MOMENTUM),
         "centroidalMomentumBias": (centroidal.centroidal_momentum_bias, DRIFT),
         "jointTargetPositions": (loaded.drive_target, Q),
@@ -209,7 +250,9 @@ def test_the_cache(plain, coupled, computed, closed) -> None:
         ),
     }
     assert set(physx.ArticulationCache.__dataclass_fields__) == {
-        call.split(".")[-1].split("`")[0] for call, _ in rows_of("PxArticulationCache").values() if call != "none"
+        call.split(".")[-1].split("`")[0]
+        for call, _ in rows_of("PxArticulationCache").values()
+        if call != "none"
     }
     _walk("PxArticulationCache", pairs, 1e-5)
 
@@ -222,7 +265,10 @@ def _settings(plain: physx.ArticulationSimulation) -> Pairs:
     one = physx.set_articulation_flag(plain, self_collision, True)
     iterations = physx.set_solver_iteration_counts(plain, 8, 2)
     moved = physx.set_root_global_pose(plain, pose)
-    linear, angular = physx.set_root_linear_velocity(plain, vector), physx.set_root_angular_velocity(plain, vector)
+    linear, angular = (
+        physx.set_root_linear_velocity(plain, vector),
+        physx.set_root_angular_velocity(plain, vector),
+    )
     limited = physx.set_max_com_angular_velocity(physx.set_max_com_linear_velocity(plain, 4.0), 5.0)
     threshold = physx.set_sleep_threshold(plain, 0.25)
     cleared = physx.update_kinematic(plain, ArticulationKinematicFlag.POSITION)
@@ -255,7 +301,10 @@ def _settings(plain: physx.ArticulationSimulation) -> Pairs:
         "getRootLinearVelocity": (linear.root_linear_velocity, vector),
         "setRootAngularVelocity": (angular.state.root_velocity, [0, 0, 0, *vector]),
         "getRootAngularVelocity": (angular.root_angular_velocity, vector),
-        "updateKinematic": (sum(float(jnp.sum(jnp.abs(leaf))) for leaf in jax.tree.leaves(cleared.report)), 0.0),
+        "updateKinematic": (
+            sum(float(jnp.sum(jnp.abs(leaf))) for leaf in jax.tree.leaves(cleared.report)),
+            0.0,
+        ),
     }
 
 
@@ -331,7 +380,8 @@ def test_the_articulation(plain, coupled, computed, closed) -> None:
         "computeLambda": (bool(closed[1]), True),
         "computeGeneralizedMassMatrix": (computed["computeGeneralizedMassMatrix"].mass_matrix, MASS),
         "computeMassMatrix": (computed["computeMassMatrix"].mass_matrix, MASS),
-        "computeArticulationCOM": (computed["computeArticulationCOM"] - computed["root frame"], ROOT[:3]),
+        "computeArticulationCOM": (computed["computeArticulationCOM"] - computed[
+            "root frame"], ROOT[:3]),
         "computeCentroidalMomentumMatrix": (
             computed["computeCentroidalMomentumMatrix"].centroidal_momentum_matrix @ QD,
             MOMENTUM @ QD,
@@ -365,7 +415,9 @@ def _read_and_written(fleet: artix.Fleet, scene: physx.ArticulationSimulation) -
     kinematics = artix.forward_kinematics(member.articulation, member.state)
     unread = {
         "JOINT_ACCELERATION": report.joint_acceleration[1],
-        "LINK_GLOBAL_POSE": np.roll(kinematics.pose, 4, axis=1),  # PxTransform has the quaternion first.
+        "LINK_GLOBAL_POSE": np.roll(
+            kinematics.pose, 4, axis=1
+        ),  # PxTransform has the quaternion first.
         "LINK_LINEAR_VELOCITY": kinematics.velocity[:, :3],
         "LINK_ANGULAR_VELOCITY": kinematics.velocity[:, 3:],
         "LINK_LINEAR_ACCELERATION": report.link_acceleration[1, :, :3],
@@ -375,7 +427,10 @@ def _read_and_written(fleet: artix.Fleet, scene: physx.ArticulationSimulation) -
     pairs: Pairs = {}
     for read in list(ReadType)[:15]:
         found = physx.get_articulation_data(fleet, scene, [1], read)[0]
-        pairs[f"e{read.name}"] = (found, written[read.name][0] if read.name in written else unread[read.name])
+        pairs[f"e{read.name}"] = (
+            found,
+            written[read.name][0] if read.name in written else unread[read.name],
+        )
     for read in list(ReadType)[15:]:
         found = physx.get_articulation_data(fleet, scene, [1], read)
         pairs[f"e{read.name}"] = tuple(
@@ -403,7 +458,8 @@ def test_the_direct_gpu_api() -> None:
     @jax.jit
     def compute(states):
         return {
-            operation.name: physx.compute_articulation_data(fleet, states, [1], operation) for operation in ComputeType
+            operation.name: physx.compute_articulation_data(fleet, states, [1], operation)
+            for operation in ComputeType
         }
 
     found = compute(states)
@@ -418,10 +474,16 @@ def test_the_direct_gpu_api() -> None:
             jnp.concatenate([links.link_linear_velocity, links.link_angular_velocity], axis=-1)[0],
             VELOCITY,
         ),
-        "eDENSE_JACOBIANS": (found["DENSE_JACOBIANS"], np.pad(JACOBIAN.ravel(), (0, 8 * 18 - 24))[None]),
+        "eDENSE_JACOBIANS": (
+            found["DENSE_JACOBIANS"],
+            np.pad(JACOBIAN.ravel(), (0, 8 * 18 - 24))[None],
+        ),
         "eGENERALIZED_MASS_MATRICES": (found["GENERALIZED_MASS_MATRICES"], MASS.ravel()[None]),
         "eGENERALIZED_GRAVITY_FORCES": (found["GENERALIZED_GRAVITY_FORCES"], WEIGHT[None]),
-        "eCORIOLIS_AND_CENTRIFUGAL_FORCES": (found["CORIOLIS_AND_CENTRIFUGAL_FORCES"], np.zeros((1, 2))),
+        "eCORIOLIS_AND_CENTRIFUGAL_FORCES": (
+            found["CORIOLIS_AND_CENTRIFUGAL_FORCES"],
+            np.zeros((1, 2)),
+        ),
         "eMASS_MATRICES": (found["MASS_MATRICES"], np.pad(MASS.ravel(), (0, 60))[None]),
         "eCORIOLIS_AND_CENTRIFUGAL_COMPENSATION": (
             found["CORIOLIS_AND_CENTRIFUGAL_COMPENSATION"],
@@ -430,29 +492,50 @@ def test_the_direct_gpu_api() -> None:
         "eGRAVITY_COMPENSATION": (found["GRAVITY_COMPENSATION"], wide[None]),
         "eARTICULATION_COMS_WORLD_FRAME": (found["ARTICULATION_COMS_WORLD_FRAME"], center),
         "eARTICULATION_COMS_ROOT_FRAME": (found["ARTICULATION_COMS_ROOT_FRAME"], center - ROOT[:3]),
-        "eCENTROIDAL_MOMENTUM_MATRICES": (found["CENTROIDAL_MOMENTUM_MATRICES"], np.zeros(64 + 8 + 48 + 6)),
+        "eCENTROIDAL_MOMENTUM_MATRICES": (
+            found["CENTROIDAL_MOMENTUM_MATRICES"],
+            np.zeros(64 + 8 + 48 + 6),
+        ),
     }
     _walk("Direct-GPU API", pairs)
 
 
 def test_the_enumerations() -> None:
-    """Each entry does something: what it names is what a call that takes or gives it means by it."""
+    """Each entry does something: what it names is what a call that takes or gives it means by
+    it."""
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(mass=1.0)
     drives = [Drive(stiffness=1.0), None, Drive(damping=1.0, acceleration=True)]
-    builder.add_link(0, Joint.spherical(limits=[None, (-1, 1), None], drive=drives, name="ball"), mass=1.0)
+    builder.add_link(
+        0, Joint.spherical(limits=[None, (-1, 1), None], drive=drives, name="ball"), mass=1.0
+    )
     articulation = builder.build()
-    motions = tuple(physx.get_motion(articulation, "ball", axis).name for axis in physx.ArticulationAxis)
-    types = tuple(physx.get_drive_type(articulation, "ball", axis).name for axis in physx.ArticulationAxis)
+    motions = tuple(
+        physx.get_motion(articulation, "ball", axis).name for axis in physx.ArticulationAxis
+    )
+    types = tuple(
+        physx.get_drive_type(articulation, "ball", axis).name for axis in physx.ArticulationAxis
+    )
     simulation = physx.create_simulation(articulation)
     pairs: Pairs = {
         "PxArticulationAxis": (articulation.topology.dof_axis, [0, 1, 2]),
-        "PxArticulationMotion": (motions, ("FREE", "LIMITED", "FREE", "LOCKED", "LOCKED", "LOCKED")),
+        "PxArticulationMotion": (
+            motions,
+            ("FREE", "LIMITED", "FREE", "LOCKED", "LOCKED", "LOCKED"),
+        ),
         "PxArticulationJointType": (articulation.topology.joint_types[1].name, "SPHERICAL"),
-        "PxArticulationFlag": (simulation.articulation_flags.name, "FIX_BASE|DRIVE_LIMITS_ARE_FORCES"),
-        "PxArticulationDriveType": (types, ("FORCE", "NONE", "ACCELERATION", "NONE", "NONE", "NONE")),
+        "PxArticulationFlag": (
+            simulation.articulation_flags.name,
+            "FIX_BASE|DRIVE_LIMITS_ARE_FORCES",
+        ),
+        "PxArticulationDriveType": (
+            types,
+            ("FORCE", "NONE", "ACCELERATION", "NONE", "NONE", "NONE"),
+        ),
         "PxArticulationKinematicFlag": (
-            physx.update_kinematic(simulation, ArticulationKinematicFlag(3)).report.joint_acceleration,
+            physx.update_kinematic(
+                simulation, ArticulationKinematicFlag(3)
+            ).report.joint_acceleration,
             np.zeros(3),
         ),
         "PxArticulationCacheFlag": (Flag.ALL & Flag.FORCE == 0, True),

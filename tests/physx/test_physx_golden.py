@@ -1,4 +1,5 @@
-"""Every static quantity against numbers recorded from the PhysX SDK 5.6.1 (``tests/data/physx/README.md``)."""
+"""Every static quantity against numbers recorded from the PhysX SDK 5.6.1
+(``tests/data/physx/README.md``)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def _quantities(articulation, states, external_force, floating):
             matrix, bias = artix.centroidal_momentum_matrix(articulation, state)
             found |= {"st_centroidal_matrix": matrix, "st_centroidal_bias": bias}
         else:
-            found["id_external_force"] = -artix.generalized_external_force(articulation, state, wrenches)
+            found["id_external_force"] = -artix.generalized_external_force(
+                articulation, state, wrenches
+            )
         return found
 
     return jax.vmap(one)(states, external_force)
@@ -48,7 +51,8 @@ EVERYDAY = ("d_mixed_fixed", "d_mixed_floating")
 
 
 def _mark_of(name: str) -> Any:
-    """Slow ones have every kind of frame and axis; drives, limits, mimic joints and tendons change no static quantity.
+    """Slow ones have every kind of frame and axis; drives, limits, mimic joints and tendons change
+    no static quantity.
 
     All 40 are in one program in test_physx_cache.py.
     """
@@ -61,21 +65,33 @@ def _mark_of(name: str) -> Any:
 def test_static_quantities(name: str) -> None:
     articulation, data = physx.build(name), physx.recorded(name)
     floating = not articulation.topology.fixed_base
-    found = dict(_quantities(articulation, physx.states(name), jnp.asarray(data["in_ext"]), floating))
-    expected = {key for key in data if key.startswith("st_")} | (set() if floating else {"id_external_force"})
+    found = dict(
+        _quantities(articulation, physx.states(name), jnp.asarray(data["in_ext"]), floating)
+    )
+    expected = {key for key in data if key.startswith("st_")} | (
+        set() if floating else {"id_external_force"}
+    )
     assert set(found) == expected
     wanted = data["st_link_pose"]
     same = np.sign(np.sum(wanted[..., 3:] * found["st_link_pose"][..., 3:], axis=-1, keepdims=True))
     wanted = np.concatenate([wanted[..., :3], wanted[..., 3:] * same], axis=-1)
-    errors = {key: physx.error(value, wanted if key == "st_link_pose" else data[key]) for key, value in found.items()}
-    bounds = {key: TOLERANCE if key.startswith("st_") else TOLERANCE_EXTERNAL_FORCE for key in errors}
+    errors = {
+        key: physx.error(value, wanted if key == "st_link_pose" else data[key])
+        for key, value in found.items()
+    }
+    bounds = {
+        key: TOLERANCE if key.startswith("st_") else TOLERANCE_EXTERNAL_FORCE for key in errors
+    }
     assert {key: value for key, value in errors.items() if not value <= bounds[key]} == {}
 
 
 def test_the_recording_is_complete() -> None:
     assert len(physx.NAMES) == 40
     kinds = {
-        link["joint"]["type"] for name in physx.NAMES for link in physx.specification(name)["links"] if link["joint"]
+        link["joint"]["type"]
+        for name in physx.NAMES
+        for link in physx.specification(name)["links"]
+        if link["joint"]
     }
     assert kinds == {"fix", "prismatic", "revolute", "revolute_unwrapped", "spherical"}
     floating = [name for name in physx.NAMES if not physx.specification(name)["fixed_base"]]

@@ -1,6 +1,8 @@
-"""The page *PhysX to artix*: it has every name of PhysX's articulation API, and what it names exists.
+"""The page *PhysX to artix*: it has every name of PhysX's articulation API, and what it names
+exists.
 
-The names are copied from PhysX's documentation of the cache, of the articulation, and of the direct-GPU enumerations.
+The names are copied from PhysX's documentation of the cache, of the articulation, and of the
+direct-GPU enumerations.
 """
 
 from __future__ import annotations
@@ -55,20 +57,24 @@ ENUMERATIONS = {
     "PxArticulationDriveType": "eFORCE=0 eACCELERATION=1 eNONE=2",
     "PxArticulationKinematicFlag": "ePOSITION=1 eVELOCITY=2",
     "PxArticulationCacheFlag": "eVELOCITY=1 eACCELERATION=2 ePOSITION=4 eFORCE=8 eLINK_VELOCITY=16 eLINK_ACCELERATION=32 "
-    "eROOT_TRANSFORM=64 eROOT_VELOCITIES=128 eJOINT_SOLVER_FORCES=256 eSENSOR_FORCES=512 eLINK_INCOMING_JOINT_FORCE=1024 "
-    "eJOINT_TARGET_POSITIONS=2048 eJOINT_TARGET_VELOCITIES=4096 eLINK_FORCE=8192 eLINK_TORQUE=16384 eALL=247",
+    "eROOT_TRANSFORM=64 eROOT_VELOCITIES=128 eJOINT_SOLVER_FORCES=256 eSENSOR_FORCES=512 "
+    "eLINK_INCOMING_JOINT_FORCE=1024 eJOINT_TARGET_POSITIONS=2048 "
+    "eJOINT_TARGET_VELOCITIES=4096 eLINK_FORCE=8192 eLINK_TORQUE=16384 eALL=247",
     "PxArticulationGPUAPIReadType": "eJOINT_POSITION=0 eJOINT_VELOCITY=1 eJOINT_ACCELERATION=2 eJOINT_FORCE=3 "
-    "eJOINT_TARGET_VELOCITY=4 eJOINT_TARGET_POSITION=5 eROOT_GLOBAL_POSE=6 eROOT_LINEAR_VELOCITY=7 eROOT_ANGULAR_VELOCITY=8 "
-    "eLINK_GLOBAL_POSE=9 eLINK_LINEAR_VELOCITY=10 eLINK_ANGULAR_VELOCITY=11 eLINK_LINEAR_ACCELERATION=12 "
-    "eLINK_ANGULAR_ACCELERATION=13 eLINK_INCOMING_JOINT_FORCE=14 eFIXED_TENDON=15 eFIXED_TENDON_JOINT=16 eSPATIAL_TENDON=17 "
-    "eSPATIAL_TENDON_ATTACHMENT=18",
+    "eJOINT_TARGET_VELOCITY=4 eJOINT_TARGET_POSITION=5 eROOT_GLOBAL_POSE=6 "
+    "eROOT_LINEAR_VELOCITY=7 eROOT_ANGULAR_VELOCITY=8 eLINK_GLOBAL_POSE=9 "
+    "eLINK_LINEAR_VELOCITY=10 eLINK_ANGULAR_VELOCITY=11 eLINK_LINEAR_ACCELERATION=12 "
+    "eLINK_ANGULAR_ACCELERATION=13 eLINK_INCOMING_JOINT_FORCE=14 eFIXED_TENDON=15 "
+    "eFIXED_TENDON_JOINT=16 eSPATIAL_TENDON=17 eSPATIAL_TENDON_ATTACHMENT=18",
     "PxArticulationGPUAPIWriteType": "eJOINT_POSITION=0 eJOINT_VELOCITY=1 eJOINT_FORCE=2 eJOINT_TARGET_VELOCITY=3 "
-    "eJOINT_TARGET_POSITION=4 eROOT_GLOBAL_POSE=5 eROOT_LINEAR_VELOCITY=6 eROOT_ANGULAR_VELOCITY=7 eLINK_FORCE=8 eLINK_TORQUE=9 "
-    "eFIXED_TENDON=10 eFIXED_TENDON_JOINT=11 eSPATIAL_TENDON=12 eSPATIAL_TENDON_ATTACHMENT=13",
+    "eJOINT_TARGET_POSITION=4 eROOT_GLOBAL_POSE=5 eROOT_LINEAR_VELOCITY=6 "
+    "eROOT_ANGULAR_VELOCITY=7 eLINK_FORCE=8 eLINK_TORQUE=9 eFIXED_TENDON=10 "
+    "eFIXED_TENDON_JOINT=11 eSPATIAL_TENDON=12 eSPATIAL_TENDON_ATTACHMENT=13",
     "PxArticulationGPUAPIComputeType": "eUPDATE_KINEMATIC=0 eDENSE_JACOBIANS=1 eGENERALIZED_MASS_MATRICES=2 "
     "eGENERALIZED_GRAVITY_FORCES=3 eCORIOLIS_AND_CENTRIFUGAL_FORCES=4 eMASS_MATRICES=5 "
-    "eCORIOLIS_AND_CENTRIFUGAL_COMPENSATION=6 eGRAVITY_COMPENSATION=7 eARTICULATION_COMS_WORLD_FRAME=8 "
-    "eARTICULATION_COMS_ROOT_FRAME=9 eCENTROIDAL_MOMENTUM_MATRICES=10",
+    "eCORIOLIS_AND_CENTRIFUGAL_COMPENSATION=6 eGRAVITY_COMPENSATION=7 "
+    "eARTICULATION_COMS_WORLD_FRAME=8 eARTICULATION_COMS_ROOT_FRAME=9 "
+    "eCENTROIDAL_MOMENTUM_MATRICES=10",
 }
 SECTIONS = {
     "PxArticulationCache": CACHE.split(),
@@ -84,7 +90,9 @@ def _page() -> str:
 
 def rows_of(section: str) -> dict[str, tuple[str, str]]:
     """PhysX's name -> the artix call and the difference, of one section's table."""
-    text = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", _page(), re.DOTALL | re.MULTILINE).group(1)
+    text = re.search(
+        rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", _page(), re.DOTALL | re.MULTILINE
+    ).group(1)
     rows = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]*)\|$", text, re.MULTILINE)
     assert len(rows) == len({name for name, *_ in rows}), section
     return {name: (call.strip(), difference.strip()) for name, call, difference in rows}
@@ -95,7 +103,9 @@ def _resolve(call: str):
     value = artix
     for part in call.removeprefix("artix.").split("."):
         fields = getattr(value, "__dataclass_fields__", {})
-        value = fields[part] if part in fields and not hasattr(value, part) else getattr(value, part)
+        value = (
+            fields[part] if part in fields and not hasattr(value, part) else getattr(value, part)
+        )
     return value
 
 
@@ -121,7 +131,11 @@ def test_every_function_is_on_the_page() -> None:
     public = [name for name in vars(artix.physx) if name.islower() and not name.startswith("_")]
     exported = {name for name in public if callable(getattr(artix.physx, name))}
     assert len(exported) > 50
-    assert {name for name in exported if f"physx.{name}`" not in _page() and f"physx.{name}(" not in _page()} == set()
+    assert {
+        name
+        for name in exported
+        if f"physx.{name}`" not in _page() and f"physx.{name}(" not in _page()
+    } == set()
 
 
 def test_properties_of_a_simulation_have_rows_of_getters() -> None:
@@ -137,14 +151,21 @@ def test_properties_of_a_simulation_have_rows_of_getters() -> None:
         if (found := re.match(r"`physx\.ArticulationSimulation\.(\w+)`", call))
     }
     assert set(named) == {*properties, "sleep_threshold"}
-    words = {attribute: re.sub("^com_|_limit$|^is_", "", attribute).replace("_", "") for attribute in named}
+    words = {
+        attribute: re.sub("^com_|_limit$|^is_", "", attribute).replace("_", "")
+        for attribute in named
+    }
     for attribute, name in named.items():
-        assert words[attribute] in name.lower(), name  # PhysX's getMaxCOMLinearVelocity is com_linear_velocity_limit.
+        assert words[attribute] in name.lower(), (
+            name
+        )  # PhysX's getMaxCOMLinearVelocity is com_linear_velocity_limit.
 
 
 @pytest.mark.parametrize("name", ENUMERATIONS)
 def test_enumerations_have_the_values_of_physx(name: str) -> None:
-    wanted = {entry.split("=")[0][1:]: int(entry.split("=")[1]) for entry in ENUMERATIONS[name].split()}
+    wanted = {
+        entry.split("=")[0][1:]: int(entry.split("=")[1]) for entry in ENUMERATIONS[name].split()
+    }
     found: type[enum.IntEnum] = getattr(artix.physx, name.removeprefix("Px"))
     members = {key: int(value) for key, value in found.__members__.items()}
     own = {"HELICAL"} if name == "PxArticulationJointType" else set()

@@ -26,7 +26,8 @@ def scene() -> physx.ArticulationSimulation:
 
 
 def test_simulate_is_a_step_with_a_memory() -> None:
-    """The state and report are those of artix.step_and_report; forces persist, link wrenches do not."""
+    """The state and report are those of artix.step_and_report; forces persist, link wrenches do
+    not."""
     articulation = tree_of(["revolute_swing1", "prismatic_x"], [0, 1], fixed_base=True)
     state = state_at(random_states(articulation, 1), 0)
     simulation = physx.create_simulation(articulation, state)
@@ -41,11 +42,15 @@ def test_simulate_is_a_step_with_a_memory() -> None:
         return physx.simulate(simulation, 0.01), wanted
 
     after, (end, report) = both(simulation.replace(**loads))
-    for found, wanted in zip(jax.tree.leaves((after.state, after.report)), jax.tree.leaves((end, report)), strict=True):
+    for found, wanted in zip(
+        jax.tree.leaves((after.state, after.report)), jax.tree.leaves((end, report)), strict=True
+    ):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
     np.testing.assert_array_equal(after.joint_force, loads["joint_force"])
     assert not np.any(after.external_force)
-    np.testing.assert_array_equal(physx.get_link_acceleration(after, 2), report.link_acceleration[2])
+    np.testing.assert_array_equal(
+        physx.get_link_acceleration(after, 2), report.link_acceleration[2]
+    )
     assert after.solver_residual == (report.position_residual, report.velocity_residual)
     asleep, _ = both(physx.put_to_sleep(simulation.replace(**loads)))
     np.testing.assert_array_equal(asleep.state.joint_position, state.joint_position)
@@ -57,7 +62,8 @@ def test_simulate_is_a_step_with_a_memory() -> None:
         cleared = physx.update_kinematic(after, flags)
         assert not any(np.any(leaf) for leaf in jax.tree.leaves(cleared.report))
         assert all(
-            np.array_equal(*pair) for pair in zip(jax.tree.leaves(cleared.state), jax.tree.leaves(end), strict=True)
+            np.array_equal(*pair)
+            for pair in zip(jax.tree.leaves(cleared.state), jax.tree.leaves(end), strict=True)
         )
     for bad in (-1, 3):
         with pytest.raises(IndexError, match="links are numbered 0 to 2"):
@@ -65,12 +71,14 @@ def test_simulate_is_a_step_with_a_memory() -> None:
 
 
 def test_simulations_scan() -> None:
-    """A step keeps every shape and type, so that many fit in a scan; also with limits of the velocity as a whole."""
+    """A step keeps every shape and type, so that many fit in a scan; also with limits of the
+    velocity as a whole."""
     articulation = tree_of(["revolute_swing1"], [0], fixed_base=False, dtype="float32")
     simulation = physx.create_simulation(articulation)
     simulation = physx.set_max_com_linear_velocity(physx.set_wake_counter(simulation, 0.2), 3.0)
     end = jax.eval_shape(
-        lambda s: jax.lax.scan(lambda now, _: (physx.simulate(now, 0.01), None), s, length=2)[0], simulation
+        lambda s: jax.lax.scan(lambda now, _: (physx.simulate(now, 0.01), None), s, length=2)[0],
+        simulation,
     )
     for new, old in zip(jax.tree.leaves(end), jax.tree.leaves(simulation), strict=True):
         assert (new.shape, new.dtype) == (old.shape, old.dtype)
@@ -104,11 +112,17 @@ def test_root_accessors(scene) -> None:
 def test_sleeping(scene) -> None:
     assert not scene.is_sleeping
     loaded = scene.replace(
-        joint_force=jnp.ones_like(scene.joint_force), external_force=jnp.ones_like(scene.external_force)
+        joint_force=jnp.ones_like(scene.joint_force),
+        external_force=jnp.ones_like(scene.external_force),
     )
     asleep = physx.put_to_sleep(loaded)
     assert asleep.is_sleeping
-    for leaf in (asleep.state.root_velocity, asleep.state.joint_velocity, asleep.joint_force, asleep.external_force):
+    for leaf in (
+        asleep.state.root_velocity,
+        asleep.state.joint_velocity,
+        asleep.joint_force,
+        asleep.external_force,
+    ):
         assert not np.any(leaf)
     np.testing.assert_array_equal(asleep.state.joint_position, scene.state.joint_position)
     assert asleep.wake_counter == 0.0
@@ -127,7 +141,9 @@ def test_sleeping(scene) -> None:
     assert scene.sleep_threshold == pytest.approx(5e-3)
     assert physx.set_sleep_threshold(scene, 0.25).sleep_threshold == 0.25
     for wrong in (-1.0, np.float32("inf"), jnp.array(jnp.nan), np.ones(2)):
-        with pytest.raises(ValueError, match="sleep_threshold: expected one number, finite and not negative; found"):
+        with pytest.raises(
+            ValueError, match="sleep_threshold: expected one number, finite and not negative; found"
+        ):
             physx.set_sleep_threshold(scene, wrong)
 
 
@@ -160,7 +176,8 @@ def test_flags_and_counts() -> None:
 
 
 def test_self_collision_can_be_switched_off() -> None:
-    """PhysX's solvers have no contacts between links: a robot with pairs of shapes is stepped without them or refused."""
+    """PhysX's solvers have no contacts between links: a robot with pairs of shapes is stepped
+    without them or refused."""
     builder = artix.ArticulationBuilder()
     builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1), name="root")
     builder.add_link(0, Joint.prismatic(Axis.X), mass=1.0, inertia=(0.1, 0.1, 0.1), name="slider")
@@ -172,11 +189,19 @@ def test_self_collision_can_be_switched_off() -> None:
     with pytest.raises(ValueError, match="the articulation has pairs of shapes"):
         physx.simulate(simulation, 0.01)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # such as one of targets for drives without gains, which nobody gave
+        warnings.simplefilter(
+            "error"
+        )  # such as one of targets for drives without gains, which nobody gave
         physx.simulate(plain, 0.01)
-    apart = physx.simulate(physx.set_articulation_flag(simulation, ArticulationFlag.DISABLE_SELF_COLLISION, True), 0.01)
-    np.testing.assert_array_equal(apart.state.root_velocity, physx.simulate(plain, 0.01).state.root_velocity)
-    assert apart.topology.geometry_pairs == paired.topology.geometry_pairs  # which come back with the flag cleared
+    apart = physx.simulate(
+        physx.set_articulation_flag(simulation, ArticulationFlag.DISABLE_SELF_COLLISION, True), 0.01
+    )
+    np.testing.assert_array_equal(
+        apart.state.root_velocity, physx.simulate(plain, 0.01).state.root_velocity
+    )
+    assert (
+        apart.topology.geometry_pairs == paired.topology.geometry_pairs
+    )  # which come back with the flag cleared
 
 
 def test_links_in_the_order_of_their_creation() -> None:
@@ -195,12 +220,17 @@ def test_motions_and_drive_types() -> None:
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(mass=1.0)
     drives = [Drive(stiffness=1.0), None, Drive(damping=1.0, acceleration=True)]
-    builder.add_link(0, Joint.spherical(limits=[None, (-1, 1), None], drive=drives, name="ball"), mass=1.0)
+    builder.add_link(
+        0, Joint.spherical(limits=[None, (-1, 1), None], drive=drives, name="ball"), mass=1.0
+    )
     builder.add_link(1, Joint.prismatic(Axis.Y, limits=[(0.0, np.inf)], name="slide"), mass=1.0)
     articulation = builder.build()
     axes = [physx.get_motion(articulation, "ball", axis) for axis in Axis]
     assert axes == [2, 1, 2, 0, 0, 0]
-    assert physx.get_motion(physx.create_simulation(articulation), "slide", Axis.Y) is ArticulationMotion.LIMITED
+    assert (
+        physx.get_motion(physx.create_simulation(articulation), "slide", Axis.Y)
+        is ArticulationMotion.LIMITED
+    )
     assert [physx.get_drive_type(articulation, "ball", axis).name for axis in list(Axis)[:4]] == [
         "FORCE",
         "NONE",
@@ -211,11 +241,17 @@ def test_motions_and_drive_types() -> None:
         physx.get_motion(articulation, "hinge", Axis.X)
 
 
-def _motion_as_a_whole(articulation: artix.Articulation, state: artix.State) -> tuple[np.ndarray, np.ndarray]:
-    """Velocity of the centre of mass and angular momentum over inertia, summed over links in plain NumPy."""
+def _motion_as_a_whole(
+    articulation: artix.Articulation, state: artix.State
+) -> tuple[np.ndarray, np.ndarray]:
+    """Velocity of the centre of mass and angular momentum over inertia, summed over links in plain
+    NumPy."""
     poses, velocity = (
         np.asarray(x)
-        for x in (artix.frame_pose(articulation, state), artix.frame_velocity(articulation, state, offset="com"))
+        for x in (
+            artix.frame_pose(articulation, state),
+            artix.frame_velocity(articulation, state, offset="com"),
+        )
     )
     mass, com = np.asarray(articulation.link_mass), np.asarray(articulation.link_com_pose)
     place, inertia = [], []
@@ -229,14 +265,20 @@ def _motion_as_a_whole(articulation: artix.Articulation, state: artix.State) -> 
         i @ w + m * np.cross(r, v)
         for i, w, m, r, v in zip(inertia, velocity[:, 3:], mass, arm, velocity[:, :3], strict=True)
     )
-    whole = sum(i + m * (r @ r * np.eye(3) - np.outer(r, r)) for i, m, r in zip(inertia, mass, arm, strict=True))
+    whole = sum(
+        i + m * (r @ r * np.eye(3) - np.outer(r, r))
+        for i, m, r in zip(inertia, mass, arm, strict=True)
+    )
     return linear, np.linalg.solve(whole, momentum)
 
 
 @pytest.mark.slow
 def test_velocities_as_a_whole_are_limited() -> None:
-    """Directions and joint velocities stay, magnitudes are those asked for; each limit leaves the other alone."""
-    articulation = tree_of(["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False)
+    """Directions and joint velocities stay, magnitudes are those asked for; each limit leaves the
+    other alone."""
+    articulation = tree_of(
+        ["revolute_swing1", "spherical_012", "prismatic_z"], [0, 1, 0], fixed_base=False
+    )
     state = state_at(random_states(articulation, 1, speed=3.0), 0)
     simulation = physx.create_simulation(articulation, state)
     linear, angular = _motion_as_a_whole(articulation, state)
@@ -245,15 +287,25 @@ def test_velocities_as_a_whole_are_limited() -> None:
     assert simulation.com_linear_velocity_limit == simulation.com_angular_velocity_limit == np.inf
     limit = jax.jit(physx.simulation.limit_com_velocity)
     for slow, wanted in (
-        (physx.set_max_com_linear_velocity(simulation, 0.5), (0.5 * linear / np.linalg.norm(linear), angular)),
-        (physx.set_max_com_angular_velocity(simulation, 0.25), (linear, 0.25 * angular / np.linalg.norm(angular))),
+        (
+            physx.set_max_com_linear_velocity(simulation, 0.5),
+            (0.5 * linear / np.linalg.norm(linear), angular),
+        ),
+        (
+            physx.set_max_com_angular_velocity(simulation, 0.25),
+            (linear, 0.25 * angular / np.linalg.norm(angular)),
+        ),
         (physx.set_max_com_angular_velocity(simulation, 1e3), (linear, angular)),
     ):
         after = limit(slow, state)
         np.testing.assert_allclose(_motion_as_a_whole(articulation, after), wanted, atol=1e-10)
         np.testing.assert_array_equal(after.joint_velocity, state.joint_velocity)
-    still = state.replace(root_velocity=jnp.zeros(6), joint_velocity=jnp.zeros_like(state.joint_velocity))
-    np.testing.assert_array_equal(limit(physx.set_max_com_linear_velocity(simulation, 0.5), still).root_velocity, 0.0)
+    still = state.replace(
+        root_velocity=jnp.zeros(6), joint_velocity=jnp.zeros_like(state.joint_velocity)
+    )
+    np.testing.assert_array_equal(
+        limit(physx.set_max_com_linear_velocity(simulation, 0.5), still).root_velocity, 0.0
+    )
     with pytest.raises(ValueError, match="must not be negative"):
         physx.set_max_com_linear_velocity(simulation, -1.0)
     fixed = physx.set_articulation_flag(
@@ -264,7 +316,9 @@ def test_velocities_as_a_whole_are_limited() -> None:
 
 def test_world_bounds() -> None:
     """Against the corners of all boxes, turned one by one."""
-    articulation = tree_of(["revolute_swing1", "prismatic_z", "spherical_012"], [0, 1, 0], fixed_base=False)
+    articulation = tree_of(
+        ["revolute_swing1", "prismatic_z", "spherical_012"], [0, 1, 0], fixed_base=False
+    )
     scene = physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
     boxes = np.sort(np.random.default_rng(0).normal(size=(4, 2, 3)), axis=1)
     inverted = boxes[:, ::-1].copy()
@@ -272,10 +326,19 @@ def test_world_bounds() -> None:
 
     @jax.jit
     def found(scene, boxes, inverted):
-        bounds = [physx.get_world_bounds(scene, boxes, inflation=1.0), physx.get_world_bounds(scene, boxes)]
-        return artix.frame_pose(scene.articulation, scene.state), *bounds, physx.get_world_bounds(scene, inverted)
+        bounds = [
+            physx.get_world_bounds(scene, boxes, inflation=1.0),
+            physx.get_world_bounds(scene, boxes),
+        ]
+        return (
+            artix.frame_pose(scene.articulation, scene.state),
+            *bounds,
+            physx.get_world_bounds(scene, inverted),
+        )
 
-    poses, plain, grown, none = map(np.asarray, found(scene, jnp.asarray(boxes), jnp.asarray(inverted)))
+    poses, plain, grown, none = map(
+        np.asarray, found(scene, jnp.asarray(boxes), jnp.asarray(inverted))
+    )
     picks = np.array(np.meshgrid([0, 1], [0, 1], [0, 1])).reshape(3, -1).T
     corners = [
         oracles.placement_of(pose).act(box[pick, range(3)])
@@ -292,8 +355,12 @@ def test_world_bounds() -> None:
         physx.get_world_bounds(scene, jnp.zeros((2, 3)))
 
 
-def _with_loop(articulation: artix.Articulation, joint: LoopJoint, a: int, b: int) -> artix.Articulation:
-    structure = artix.model.couplings.LoopJointStructure(joint.name, joint.type, a, b, joint.locked_axes)
+def _with_loop(
+    articulation: artix.Articulation, joint: LoopJoint, a: int, b: int
+) -> artix.Articulation:
+    structure = artix.model.couplings.LoopJointStructure(
+        joint.name, joint.type, a, b, joint.locked_axes
+    )
     topology = dataclasses.replace(articulation.topology, loop_joints=(structure,))
     numbers = jax.tree.map(jnp.asarray, artix.model.couplings.LoopJoints.of([joint]))
     return articulation.replace(topology=topology, loop_joints=numbers)
@@ -302,20 +369,31 @@ def _with_loop(articulation: artix.Articulation, joint: LoopJoint, a: int, b: in
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [True, False])
 def test_lambda_against_pinocchio(fixed_base: bool) -> None:
-    """A spherical loop joint is a point constraint of Pinocchio; its forces by NumPy from Pinocchio's matrices."""
+    """A spherical loop joint is a point constraint of Pinocchio; its forces by NumPy from
+    Pinocchio's matrices."""
     model, articulation = oracles.spherical_model(3, fixed_base=fixed_base)
     last = articulation.topology.num_links - 1
     state = state_at(random_states(articulation, 1, seed=2), 0)
-    a, b = (oracles.placement_of(pose) for pose in np.asarray(artix.frame_pose(articulation, state))[[last, 2]])
+    a, b = (
+        oracles.placement_of(pose)
+        for pose in np.asarray(artix.frame_pose(articulation, state))[[last, 2]]
+    )
     pose_a = random_pose(np.random.default_rng(4))
     pose_b = oracles.pose_of(b.inverse() * a * oracles.placement_of(pose_a))
     anchors = FramePairs((oracle_constraints.point(last, 2),), pose_a[None], pose_b[None])
-    joint = LoopJoint(name="loop", link_a="a", link_b="b", type=LoopJointType.SPHERICAL, pose_a=pose_a, pose_b=pose_b)
+    joint = LoopJoint(
+        name="loop",
+        link_a="a",
+        link_b="b",
+        type=LoopJointType.SPHERICAL,
+        pose_a=pose_a,
+        pose_b=pose_b,
+    )
     looped = _with_loop(articulation, joint, last, 2)
     # Pinocchio's drift is ours where the frames do not move against each other.
-    jacobian = oracle_constraints.constraint_kinematics(oracles.Oracle.at(model, articulation, state), anchors)[
-        "jacobian"
-    ]
+    jacobian = oracle_constraints.constraint_kinematics(
+        oracles.Oracle.at(model, articulation, state), anchors
+    )["jacobian"]
     nu = np.asarray(nu_of(articulation, state))
     state = with_nu(articulation, state, jnp.asarray(nu - np.linalg.pinv(jacobian) @ jacobian @ nu))
     torque = jnp.asarray(np.random.default_rng(5).normal(size=articulation.topology.num_dofs))
@@ -324,40 +402,64 @@ def test_lambda_against_pinocchio(fixed_base: bool) -> None:
     oracle = oracles.Oracle.at(model, articulation, state)
     rows = oracle_constraints.constraint_kinematics(oracle, anchors)
     base = articulation.topology.num_base_dofs
-    known = oracle.quantities(np.zeros(base + len(torque)), np.zeros((last + 1, 6)), 0, np.r_[0, 0, 0, 0, 0, 0, 1.0])
-    matrix, force = known["mass_matrix_armature"], np.r_[np.zeros(base), torque] - known["bias_force"]
+    known = oracle.quantities(
+        np.zeros(base + len(torque)), np.zeros((last + 1, 6)), 0, np.r_[0, 0, 0, 0, 0, 0, 1.0]
+    )
+    matrix, force = (
+        known["mass_matrix_armature"],
+        np.r_[np.zeros(base), torque] - known["bias_force"],
+    )
     inertia = jacobian @ np.linalg.solve(matrix, jacobian.T)
     wanted = -np.linalg.solve(inertia, jacobian @ np.linalg.solve(matrix, force) + rows["bias"])
     assert bool(converged)
     np.testing.assert_allclose(cache.coefficient_matrix, jacobian, atol=1e-11)
     np.testing.assert_allclose(cache.lambda_, wanted, atol=1e-7 * np.max(np.abs(wanted)))
-    alone = physx.compute_coefficient_matrix(simulation, physx.create_cache(looped)).coefficient_matrix
+    alone = physx.compute_coefficient_matrix(
+        simulation, physx.create_cache(looped)
+    ).coefficient_matrix
     np.testing.assert_allclose(alone, cache.coefficient_matrix, atol=1e-14)
-    assert physx.get_coefficient_matrix_size(simulation) == alone.size == 3 * articulation.topology.nv
+    assert (
+        physx.get_coefficient_matrix_size(simulation) == alone.size == 3 * articulation.topology.nv
+    )
 
 
 @pytest.mark.slow
 def test_lambda_of_redundant_rows() -> None:
-    """A plane four-bar linkage needs two of the five rows of its hinge: the least forces, under which it stays closed."""
+    """A plane four-bar linkage needs two of the five rows of its hinge: the least forces, under
+    which it stays closed."""
     articulation = four_bar(LoopJointType.REVOLUTE)
     q = jnp.array([-1.2, 0.9, 0.8])
     state = artix.neutral_state(articulation).replace(joint_position=q)
 
     @jax.jit
     def tip(q):
-        return artix.frame_pose(articulation, state.replace(joint_position=q), 3, jnp.array([1.0, 0, 0, 0, 0, 0, 1]))
+        return artix.frame_pose(
+            articulation, state.replace(joint_position=q), 3, jnp.array([1.0, 0, 0, 0, 0, 0, 1])
+        )
 
     turned = jnp.array([0, 0, 0.5**0.5, 0.5**0.5])  # A hinge about y, like the others.
-    hinge, end = jnp.concatenate([tip(q)[:3], turned])[None], jnp.concatenate([jnp.array([1.0, 0, 0]), turned])[None]
+    hinge, end = (
+        jnp.concatenate([tip(q)[:3], turned])[None],
+        jnp.concatenate([jnp.array([1.0, 0, 0]), turned])[None],
+    )
     loops = articulation.loop_joints.replace(pose_a=hinge, pose_b=end)
     articulation = articulation.replace(loop_joints=loops)
     plane = np.array([tip(q + h) - tip(q - h) for h in 1e-6 * np.eye(3)])[:, [0, 2]]
-    speed = np.cross(*plane.T) / np.linalg.norm(np.cross(*plane.T))  # The only motion that leaves the tip at rest.
-    simulation = physx.create_simulation(articulation, state.replace(joint_velocity=jnp.asarray(speed)))
+    speed = np.cross(*plane.T) / np.linalg.norm(
+        np.cross(*plane.T)
+    )  # The only motion that leaves the tip at rest.
+    simulation = physx.create_simulation(
+        articulation, state.replace(joint_velocity=jnp.asarray(speed))
+    )
     torque = jnp.array([0.3, -0.1, 0.2])
-    cache, converged = jax.jit(physx.compute_lambda)(simulation, physx.create_cache(simulation), torque)
+    cache, converged = jax.jit(physx.compute_lambda)(
+        simulation, physx.create_cache(simulation), torque
+    )
     assert bool(converged)
-    jacobian, matrix = np.asarray(cache.coefficient_matrix), np.asarray(artix.mass_matrix(articulation, state))
+    jacobian, matrix = (
+        np.asarray(cache.coefficient_matrix),
+        np.asarray(artix.mass_matrix(articulation, state)),
+    )
     assert np.linalg.matrix_rank(jacobian, tol=1e-9) == 2
     force = np.asarray(torque - artix.bias_force(articulation, simulation.state))
     acceleration = np.linalg.solve(matrix, force + jacobian.T @ np.asarray(cache.lambda_))
@@ -367,18 +469,22 @@ def test_lambda_of_redundant_rows() -> None:
     free = np.linalg.solve(matrix, force)
     ahead, behind = (tip(q + speed * t + free * t**2 / 2) for t in (h, -h))
     assert np.linalg.norm(ahead - 2 * tip(q) + behind) / h**2 > 0.1
-    # The least forces have no part that the linkage does not feel, but for rounding over the damping, a quarter of the
-    # square root of its unit, in each of six iterations.
+    # The least forces have no part that the linkage does not feel, but for rounding over the
+    # damping, a quarter of the square root of its unit, in each of six iterations.
     unfelt = np.linalg.svd(jacobian.T)[2][2:]
     np.testing.assert_allclose(unfelt @ np.asarray(cache.lambda_), 0.0, atol=1e-5)
 
 
 def test_loop_joints_that_are_no_equations_are_refused() -> None:
     simulation = physx.create_simulation(four_bar(LoopJointType.DISTANCE))
-    cache = jax.eval_shape(physx.compute_coefficient_matrix, simulation, physx.create_cache(simulation))
+    cache = jax.eval_shape(
+        physx.compute_coefficient_matrix, simulation, physx.create_cache(simulation)
+    )
     assert cache.coefficient_matrix.shape == (1, 3)
     with pytest.raises(ValueError, match="loop joints of type 'distance' are inequalities"):
-        jax.eval_shape(physx.compute_lambda, simulation, physx.create_cache(simulation), jnp.zeros(3))
+        jax.eval_shape(
+            physx.compute_lambda, simulation, physx.create_cache(simulation), jnp.zeros(3)
+        )
     chain = physx.create_simulation(tree_of(["revolute_swing1"], [0], fixed_base=True))
     cache, _ = jax.eval_shape(physx.compute_lambda, chain, physx.create_cache(chain), jnp.zeros(1))
     assert (cache.coefficient_matrix.shape, cache.lambda_.shape) == ((0, 1), (0,))

@@ -32,15 +32,18 @@ SLOW = {("e_combo", "tgs_i4"), ("f_mimic_mixed", "pgs_i4"), ("g_fixed_tendon_bra
 
 
 def mark_of(name: str, run: str) -> tuple:
-    """A few runs every day, one of every mechanism with the slow tests, all others with the exhaustive ones."""
+    """A few runs every day, one of every mechanism with the slow tests, all others with the
+    exhaustive ones."""
     if (name, run) in EVERYDAY:
         return ()
     return (pytest.mark.slow if run == "pgs" or (name, run) in SLOW else pytest.mark.exhaustive,)
 
 
-#: A spherical joint with two free axes, and one with one free axis on a turning parent: they drift, and PhysX remembers it.
+#: A spherical joint with two free axes, and one with one free axis on a turning parent: they drift,
+#: and PhysX remembers it.
 DRIFTS = ("d_universal", "d_mixed_floating")
-#: Their first state violates a hard relation by 0.02, and the correction of that dwarfs everything else.
+#: Their first state violates a hard relation by 0.02, and the correction of that dwarfs everything
+#: else.
 STARTS_OFF_A_CONSTRAINT = ("f_mimic_hard", "f_mimic_mixed")
 
 
@@ -57,14 +60,22 @@ def options_of(name: str, run: str) -> SolverOptions:
 
 @functools.partial(jax.jit, static_argnames="options")
 def _steps(articulation, states, drifts, controls, dt, options):
-    """States, drifts (``None`` if there are none to keep), reports and poses of the links a step later."""
+    """States, drifts (``None`` if there are none to keep), reports and poses of the links a step
+    later."""
 
     def one(state, drift, control):
         if drift is None:
             end, report = artix.step_and_report(articulation, state, control, dt, options)
             return end, None, report, artix.frame_pose(articulation, end)
-        end, drift, report = artix.step_with_joint_drift(articulation, state, drift, control, dt, options)
-        return end, drift, report, artix.frame_pose(artix.with_joint_drift(articulation, drift), end)
+        end, drift, report = artix.step_with_joint_drift(
+            articulation, state, drift, control, dt, options
+        )
+        return (
+            end,
+            drift,
+            report,
+            artix.frame_pose(artix.with_joint_drift(articulation, drift), end),
+        )
 
     return jax.vmap(one)(states, drifts, controls)
 
@@ -88,7 +99,9 @@ def _check_one_step(name: str, run: str) -> None:
     controls = _controls(name, forces, np.zeros((4, 6)))
     dt = jnp.asarray(1e-3)
     articulation, options = physx.build(name), options_of(name, run)
-    end, _, report, poses = _steps(articulation, physx.states(name), _no_drifts(name), controls, dt, options)
+    end, _, report, poses = _steps(
+        articulation, physx.states(name), _no_drifts(name), controls, dt, options
+    )
     first = 1 if name in STARTS_OFF_A_CONSTRAINT else 0
     found = {
         "q": end.joint_position,
@@ -100,9 +113,16 @@ def _check_one_step(name: str, run: str) -> None:
     }
     bounds = physx.law_errors(name)["s1"][run]
     assert set(bounds) == set(found)
-    assert {key for key in data if key.startswith("s1_")} == {f"s1_{key}" for key in (*found, "link_pose")}
-    errors = {key: physx.error(value[first:], data[f"s1_{key}"][solver, first:]) for key, value in found.items()}
-    assert {key: value for key, value in errors.items() if not value <= 3 * bounds[key] + 1e-6} == {}
+    assert {key for key in data if key.startswith("s1_")} == {
+        f"s1_{key}" for key in (*found, "link_pose")
+    }
+    errors = {
+        key: physx.error(value[first:], data[f"s1_{key}"][solver, first:])
+        for key, value in found.items()
+    }
+    assert {
+        key: value for key, value in errors.items() if not value <= 3 * bounds[key] + 1e-6
+    } == {}
     wanted = data["s1_link_pose"][solver]
     same = np.sign(np.sum(wanted[..., 3:] * poses[..., 3:], axis=-1, keepdims=True))
     wanted = np.concatenate([wanted[..., :3], wanted[..., 3:] * same], axis=-1)
@@ -110,7 +130,8 @@ def _check_one_step(name: str, run: str) -> None:
 
 
 def _check_trajectory(name: str, run: str) -> None:
-    """Positions after 1, 10 and the last steps of a run and, of a PGS run, of the loaded ones as well."""
+    """Positions after 1, 10 and the last steps of a run and, of a PGS run, of the loaded ones as
+    well."""
     spec, data = physx.specification(name), physx.recorded_steps(name)
     loaded = spec["loaded_runs"] if run == "pgs" else []
     lanes = [("tr", spec["runs"].index(run), 0), *(("ld", k, 1 + k) for k in range(len(loaded)))]
@@ -121,7 +142,11 @@ def _check_trajectory(name: str, run: str) -> None:
         assert loaded == ["pgs_tau", "pgs_wrench"]
         force[1], wrench[2] = data["ld_tau"], data["ld_wrench"]
     articulation = physx.build(name)
-    controls, dt, options = _controls(name, force, wrench), jnp.asarray(1 / 240), options_of(name, run)
+    controls, dt, options = (
+        _controls(name, force, wrench),
+        jnp.asarray(1 / 240),
+        options_of(name, run),
+    )
     found: dict[int, State] = {}
     for number in range(1, 101):
         state, drift, *_ = _steps(articulation, state, drift, controls, dt, options)
@@ -141,7 +166,10 @@ def _check_trajectory(name: str, run: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "run"),
-    [pytest.param(name, run, marks=mark_of(name, run), id=f"{name}-{run}") for name, run in EVERY_RUN],
+    [
+        pytest.param(name, run, marks=mark_of(name, run), id=f"{name}-{run}")
+        for name, run in EVERY_RUN
+    ],
 )
 def test_recorded_steps(name: str, run: str) -> None:
     if run in physx.specification(name)["s1_runs"]:
@@ -149,11 +177,13 @@ def test_recorded_steps(name: str, run: str) -> None:
     _check_trajectory(name, run)
 
 
-#: Differences between the implicit solver and PhysX's PGS after 100 steps that are no rounding, and why.
+#: Differences between the implicit solver and PhysX's PGS after 100 steps that are no rounding, and
+#: why.
 IMPLICIT_DIFFERS = {
     "d_disable_gravity": 3e-2,  # It tumbles; the error of a step itself is 2e-2 there.
     "e_combo": 3e-4,  # PhysX softens acceleration drives by the constraint-force mixing.
-    # Coriolis forces act at the middle of steps in which links turn further than 0.01 rad, and not at their start.
+    # Coriolis forces act at the middle of steps in which links turn further than 0.01 rad, and not
+    # at their start.
     "e_drive_envelope": 4e-2,
     "f_mimic_hard": 4e-3,
     "e_drive_spherical": 3e-4,  # PhysX's rows contain velocity products.
@@ -162,7 +192,8 @@ IMPLICIT_DIFFERS = {
     "e_prismatic": 3e-3,  # PhysX's rows contain velocity products, and positions are clipped.
     "g_fixed_tendon_limits": 1e-2,  # PhysX's limit springs are explicit.
 }
-#: PhysX's compliant mimic joints are nearly hard, and its explicit limit springs excite a chaotic tendon.
+#: PhysX's compliant mimic joints are nearly hard, and its explicit limit springs excite a chaotic
+#: tendon.
 NOT_COMPARED = ("f_mimic_compliant", "f_mimic_mixed", "h_spatial_tendon_limits")
 
 
@@ -170,16 +201,22 @@ NOT_COMPARED = ("f_mimic_compliant", "f_mimic_mixed", "h_spatial_tendon_limits")
     "name",
     [
         pytest.param(
-            name, marks=pytest.mark.slow if name in ("e_drive_envelope", "f_mimic_hard") else pytest.mark.exhaustive
+            name,
+            marks=pytest.mark.slow
+            if name in ("e_drive_envelope", "f_mimic_hard")
+            else pytest.mark.exhaustive,
         )
         for name in physx.NAMES
         if name not in NOT_COMPARED
     ],
 )
 def test_the_implicit_solver_is_textbook_mechanics(name: str) -> None:
-    """It is as far from PhysX as the recorder's own textbook integration, or as near as rounding where that has none."""
+    """It is as far from PhysX as the recorder's own textbook integration, or as near as rounding
+    where that has none."""
     spec, data = physx.specification(name), physx.recorded_steps(name)
-    options = SolverOptions(position_iterations=16, drive_limits_are_forces=spec["drive_limits_are_forces"])
+    options = SolverOptions(
+        position_iterations=16, drive_limits_are_forces=spec["drive_limits_are_forces"]
+    )
     controls = _controls(name, np.zeros((4, len(spec["dof_names"]))), np.zeros((4, 6)))
     state, articulation = physx.states(name), physx.build(name)
     errors, law = [], physx.law_errors(name)
@@ -189,11 +226,19 @@ def test_the_implicit_solver_is_textbook_mechanics(name: str) -> None:
             place, run = len(errors) + 1, spec["runs"].index("pgs")
             error = np.max(np.abs(state.joint_position[0] - data["tr_q"][run, place]))
             if not spec["fixed_base"]:
-                error = max(error, np.max(np.abs(state.root_pose[0, :3] - data["tr_root_pose"][run, place, :3])))
+                error = max(
+                    error,
+                    np.max(np.abs(state.root_pose[0, :3] - data["tr_root_pose"][run, place, :3])),
+                )
             errors.append(error)
-    bounds = 1.05 * np.array(law["ideal"]) + 2e-7 if "ideal" in law else 3 * np.array(law["steps"]["pgs"]) + 2e-7
+    bounds = (
+        1.05 * np.array(law["ideal"]) + 2e-7
+        if "ideal" in law
+        else 3 * np.array(law["steps"]["pgs"]) + 2e-7
+    )
     if not spec["fixed_base"]:
-        # The implicit solver keeps the angular momentum itself, PhysX its magnitude, textbook integration neither.
+        # The implicit solver keeps the angular momentum itself, PhysX its magnitude, textbook
+        # integration neither.
         bounds = np.maximum(bounds, (2e-6, 2e-5, 1e-3))
     # The recorder's deviations are the largest up to a step, these those at the step.
     bounds = np.maximum(bounds, IMPLICIT_DIFFERS.get(name, 0.0))

@@ -18,7 +18,8 @@ DT = 0.01
 
 @functools.cache
 def _brick():
-    """A floating brick of 3 kg with a lid that a hinge along its principal axis holds; without gravity."""
+    """A floating brick of 3 kg with a lid that a hinge along its principal axis holds; without
+    gravity."""
     builder = ArticulationBuilder(fixed_base=False, gravity=(0, 0, 0), name="brick")
     builder.add_link(mass=3.0, inertia=[0.3, 0.4, 0.5], name="brick")
     builder.add_link(0, Joint.revolute(name="lid"), mass=1.0, inertia=[0.1, 0.1, 0.1], name="lid")
@@ -27,7 +28,8 @@ def _brick():
 
 @functools.cache
 def _slept():
-    """Numbers of the steps after which a batch of bricks with these velocities sleeps, over 200 steps."""
+    """Numbers of the steps after which a batch of bricks with these velocities sleeps, over 200
+    steps."""
     a = _brick()
 
     @jax.jit
@@ -37,7 +39,11 @@ def _slept():
 
         def advance(carry, _):
             carry = artix.step_with_sleep(a, *carry, None, DT)
-            return carry, (artix.is_sleeping(carry[1]), carry[1].wake_counter, carry[0].root_velocity)
+            return carry, (
+                artix.is_sleeping(carry[1]),
+                carry[1].wake_counter,
+                carry[0].root_velocity,
+            )
 
         return jax.lax.scan(advance, (state, artix.wake_up(a)), length=200)[1]
 
@@ -45,10 +51,12 @@ def _slept():
 
 
 def test_when_a_body_falls_asleep() -> None:
-    """With 20 steps of 10 ms in half a wake time, the sum of velocities is 20 v: asleep if (20 v)^2 / 2 < 5e-3."""
+    """With 20 steps of 10 ms in half a wake time, the sum of velocities is 20 v: asleep if (20 v)^2
+    / 2 < 5e-3."""
     slow, fast, spin = 0.0045, 0.0055, np.zeros((3, 6))
     spin[0, 0], spin[1, 0] = slow, fast
-    # Turning about z by w: links of 3 and 1 kg, of which the lid has 0.1 kg m^2 / 1 kg and the brick 0.5 / 3.
+    # Turning about z by w: links of 3 and 1 kg, of which the lid has 0.1 kg m^2 / 1 kg and the
+    # brick 0.5 / 3.
     spin[2, 5] = 0.95 * np.sqrt(2 * 5e-3 / (0.5 / 3)) / 20
     sleeping, counter, velocity = map(np.asarray, _slept()(jnp.asarray(spin)))
     for k in (0, 2):
@@ -56,7 +64,8 @@ def test_when_a_body_falls_asleep() -> None:
         assert np.all(velocity[k, 39:] == 0)
         assert np.all(velocity[k, 38] == pytest.approx(spin[k], abs=1e-9))
     assert not np.any(sleeping[1])
-    # The faster one stirs after ceil(0.1 / 0.0055) = 19 sums, the counter having gone from 0.4 to 0.2 before them.
+    # The faster one stirs after ceil(0.1 / 0.0055) = 19 sums, the counter having gone from 0.4 to
+    # 0.2 before them.
     assert counter[1, 37, 0] == pytest.approx(0.02, abs=1e-9)
     assert counter[1, 38, 0] == pytest.approx(0.2 * 0.5 * (19 * fast) ** 2 / 5e-3, abs=1e-9)
 
@@ -76,7 +85,7 @@ def test_forces_wake_and_sleep_can_be_asked_for() -> None:
     np.testing.assert_allclose(moved.joint_velocity, alone.joint_velocity, rtol=1e-12)
 
 
-# --- residuals --------------------------------------------------------------------------------------------------------
+# --- residuals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -87,8 +96,12 @@ def test_residuals_are_what_another_sweep_would_change(solver: str) -> None:
     state = at(a, jnp.array([0.1, 0.11, 0.12]), jnp.array([2.0, 1.0, 1.0]))
     found = []
     for iterations in (2, 3, 400):
-        options = SolverOptions(solver=solver, position_iterations=iterations, velocity_iterations=0)
-        report = jax.jit(artix.step_and_report, static_argnames="options")(a, state, None, DT, options)[1]
+        options = SolverOptions(
+            solver=solver, position_iterations=iterations, velocity_iterations=0
+        )
+        report = jax.jit(artix.step_and_report, static_argnames="options")(
+            a, state, None, DT, options
+        )[1]
         found.append(report.position_residual)
         np.testing.assert_array_equal(report.velocity_residual.max, report.position_residual.max)
     if solver == "implicit":  # It is solved to rounding, whatever the number of sweeps.
@@ -100,12 +113,15 @@ def test_residuals_are_what_another_sweep_would_change(solver: str) -> None:
 
 
 def test_the_residual_of_one_degree_of_freedom() -> None:
-    """By PGS the sweeps of a drive against a limit: the last one's change of the velocity, as two runs show it."""
+    """By PGS the sweeps of a drive against a limit: the last one's change of the velocity, as two
+    runs show it."""
     a = pendulum(1, drive=Drive(stiffness=2000.0, damping=5.0, target=1.0))
     velocity, residual = [], []
     for iterations in (2, 3):
         options = SolverOptions(solver="pgs", position_iterations=iterations, velocity_iterations=0)
-        end, report = jax.jit(artix.step_and_report, static_argnames="options")(a, at(a, 0.0), None, DT, options)
+        end, report = jax.jit(artix.step_and_report, static_argnames="options")(
+            a, at(a, 0.0), None, DT, options
+        )
         velocity.append(float(end.joint_velocity[0]))
         residual.append(report.position_residual)
     assert residual[1].max == pytest.approx(abs(velocity[1] - velocity[0]), rel=1e-9)
@@ -121,5 +137,7 @@ def test_counters_of_another_robot_are_refused() -> None:
         with pytest.raises(error, match=message):
             artix.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
     for counter in (-1.0, float("nan"), np.float32("inf"), np.ones(3)):
-        with pytest.raises(ValueError, match="wake_counter: expected one number, finite and not negative; found"):
+        with pytest.raises(
+            ValueError, match="wake_counter: expected one number, finite and not negative; found"
+        ):
             artix.wake_up(pole, counter)

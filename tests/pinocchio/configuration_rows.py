@@ -1,7 +1,8 @@
-"""Rows of the table: configurations and Lie groups, compared in numbers; joint types and model surgery, by tests.
+"""Rows of the table: configurations and Lie groups, compared in numbers; joint types and model
+surgery, by tests.
 
-The second configuration is where the acceleration of the inputs leads, taken as a displacement; its entries are below a
-turn, so that differences are the shortest ones.
+The second configuration is where the acceleration of the inputs leads, taken as a displacement; its
+entries are below a turn, so that differences are the shortest ones.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from tests.pinocchio.rows import GETTER, Row, moving, transforms
 
 FRACTION = 0.3
 _ROOT = (
-    "the root's centre of mass moves and the root rotates about world axes; Pinocchio follows a screw of the root frame"
+    "the root's centre of mass moves and the root rotates about world axes; Pinocchio follows a "
+    "screw of the root frame"
 )
 _TANGENT = "in the tangent space of `nu`"
 _COMPOSITE, _SURGERY = "`tests/model/test_composite_joints.py`", "`tests/editing/test_surgery.py`"
 
 
-# --- artix ------------------------------------------------------------------------------------------------------
+# --- artix --------------------------------------------------------------------------------------
 
 
 def _end(a, s, x):
@@ -41,7 +43,9 @@ def _unnormalized(s):
 
 
 def _is_normalized(a, s, x):
-    return jnp.stack([artix.is_normalized(a, s), artix.is_normalized(a, _unnormalized(s))]).astype(a.dtype)
+    return jnp.stack([artix.is_normalized(a, s), artix.is_normalized(a, _unnormalized(s))]).astype(
+        a.dtype
+    )
 
 
 def _are_the_same(a, s, x):
@@ -50,14 +54,15 @@ def _are_the_same(a, s, x):
 
 
 def _rate_map(a, s, x):
-    """Removes the sign of the root's quaternion: multiplies its rows by the quaternion's largest entry."""
+    """Removes the sign of the root's quaternion: multiplies its rows by the quaternion's largest
+    entry."""
     matrix = artix.configuration_rate_map(a, s)
     if a.topology.fixed_base:
         return matrix
     return matrix.at[3:7].multiply(s.root_pose[6])
 
 
-# --- Pinocchio --------------------------------------------------------------------------------------------------
+# --- Pinocchio ----------------------------------------------------------------------------------
 
 
 def _step(r: Reference) -> np.ndarray:
@@ -78,7 +83,9 @@ def _difference(r: Reference) -> np.ndarray:
     if r.base:
         lever = r.model.inertias[1].lever
         start, there = (pin.XYZQUATToSE3(q[:7]) for q in (r.q, end))
-        found[:6] = np.concatenate([there.act(lever) - start.act(lever), pin.log3(there.rotation @ start.rotation.T)])
+        found[:6] = np.concatenate(
+            [there.act(lever) - start.act(lever), pin.log3(there.rotation @ start.rotation.T)]
+        )
     return found
 
 
@@ -89,8 +96,11 @@ def _squared_distances(r: Reference) -> np.ndarray:
     return np.array([root if r.base and joint == 1 else squares[joint - 1] for joint in r.joints])
 
 
-def _joint_blocks(r: Reference, matrix: np.ndarray, linear: np.ndarray, angular: np.ndarray) -> np.ndarray:
-    """Pinocchio's blocks of the joints; those of the root use Pinocchio's SO(3) functions from the left."""
+def _joint_blocks(
+    r: Reference, matrix: np.ndarray, linear: np.ndarray, angular: np.ndarray
+) -> np.ndarray:
+    """Pinocchio's blocks of the joints; those of the root use Pinocchio's SO(3) functions from the
+    left."""
     order = r.oracle.dof_order
     found = matrix[np.ix_(order, order)]
     if r.base:
@@ -117,7 +127,9 @@ def _transported(r: Reference) -> np.ndarray:
     step, order = _step(r), r.oracle.dof_order
     columns = np.zeros((r.model.nv,) * 2)
     columns[order] = np.eye(r.model.nv)
-    carried = pin.dIntegrateTransport(r.oracle.model, r.q, _joint_step(r, step), columns, pin.ARG0)[order]
+    carried = pin.dIntegrateTransport(r.oracle.model, r.q, _joint_step(r, step), columns, pin.ARG0)[
+        order
+    ]
     if r.base:
         carried[:6] = 0
         carried[:3, :3], carried[3:6, 3:6] = np.eye(3), pin.exp3(step[3:6])
@@ -125,7 +137,8 @@ def _transported(r: Reference) -> np.ndarray:
 
 
 def _rates(r: Reference) -> np.ndarray:
-    """Rows of the root and of joints of one DOF are Pinocchio's; those of rotation vectors its logarithm's derivative."""
+    """Rows of the root and of joints of one DOF are Pinocchio's; those of rotation vectors its
+    logarithm's derivative."""
     topology = r.articulation.topology
     wanted = np.array(pin.tangentMap(r.oracle.model, r.q)) @ r.inverse_map
     root = 7 if r.base else 0
@@ -158,7 +171,7 @@ def _are_normalized(r: Reference) -> np.ndarray:
     return np.array([float(pin.isNormalized(flying, q, 1e-9)) for q in (pose, longer)])
 
 
-# --- the rows ---------------------------------------------------------------------------------------------------
+# --- the rows -----------------------------------------------------------------------------------
 
 CONFIGURATIONS = [
     Row(
@@ -207,7 +220,9 @@ CONFIGURATIONS = [
         "`neutral_state(a)`",
         "with zero velocities; compared with the root moved to the pose of the state",
         lambda a, s, x: _placements(a, artix.neutral_state(a).replace(root_pose=s.root_pose)),
-        lambda r: r.placements(np.concatenate([r.q[: r.base and 7], pin.neutral(r.model)[r.base and 7 :]])),
+        lambda r: r.placements(
+            np.concatenate([r.q[: r.base and 7], pin.neutral(r.model)[r.base and 7 :]])
+        ),
     ),
     Row(
         "`randomConfiguration`",
@@ -239,7 +254,10 @@ CONFIGURATIONS = [
         "both quaternions of a rotation count as the same",
         _are_the_same,
         lambda r: np.array(
-            [float(pin.isSameConfiguration(r.oracle.model, r.q, q, 1e-9)) for q in (r.q, r.displaced(_step(r)))]
+            [
+                float(pin.isSameConfiguration(r.oracle.model, r.q, q, 1e-9))
+                for q in (r.q, r.displaced(_step(r)))
+            ]
         ),
     ),
     Row(
@@ -263,7 +281,9 @@ CONFIGURATIONS = [
         GETTER,
         "`transport(a, s, dnu, tangents)`",
         _TANGENT,
-        lambda a, s, x: artix.transport(a, s, x["acceleration"], jnp.eye(a.topology.nv, dtype=a.dtype)),
+        lambda a, s, x: artix.transport(
+            a, s, x["acceleration"], jnp.eye(a.topology.nv, dtype=a.dtype)
+        ),
         _transported,
     ),
     Row(

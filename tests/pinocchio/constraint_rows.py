@@ -1,8 +1,10 @@
-"""Rows of the table: constrained dynamics, its derivatives, impacts, Delassus' matrix and frictional contact.
+"""Rows of the table: constrained dynamics, its derivatives, impacts, Delassus' matrix and
+frictional contact.
 
-The constraints are a weld of the last link and, where the robot has the DOFs for it, a loop from the link before. The
-loop is a point in world axes on a floating base and a weld on a fixed one, where pin 4.1 gets the first column of its
-derivatives for loops of points wrong, by its own finite differences. Impacts are without frame b, which Pinocchio's ignore.
+The constraints are a weld of the last link and, where the robot has the DOFs for it, a loop from
+the link before. The loop is a point in world axes on a floating base and a weld on a fixed one,
+where pin 4.1 gets the first column of its derivatives for loops of points wrong, by its own finite
+differences. Impacts are without frame b, which Pinocchio's ignore.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ def contacts(a) -> Contacts:
     return Contacts((last, last - 1), *(jnp.asarray(x, a.dtype) for x in arrays))
 
 
-# --- artix ------------------------------------------------------------------------------------------------------
+# --- artix --------------------------------------------------------------------------------------
 
 
 def _forward(a, s, x) -> artix.ConstrainedAcceleration:
@@ -98,7 +100,7 @@ def _contact(method: str):
     return forces
 
 
-# --- Pinocchio --------------------------------------------------------------------------------------------------
+# --- Pinocchio ----------------------------------------------------------------------------------
 
 
 def _oracle(r: Reference, *, loop: bool = True) -> ConstrainedOracle:
@@ -157,14 +159,15 @@ def _contact_forces(r: Reference) -> np.ndarray:
     return np.stack([f.T @ i for f, i in zip(frames, impulses.reshape(-1, 3), strict=True)]) / STEP
 
 
-# --- the rows ---------------------------------------------------------------------------------------------------
+# --- the rows -----------------------------------------------------------------------------------
 
 MODELS = [
     Row(
         "`RigidConstraintModel`, `CONTACT_3D`, `CONTACT_6D`, `initConstraintDynamics`",
         GETTER,
         "`Constraints.of(a, [Constraint(frame_a, frame_b, type=...), ...])`",
-        "frames by name; `joint1` is a, `joint2` is b; `point` is 3-D, `weld` is 6-D; rows can be selected",
+        "frames by name; `joint1` is a, `joint2` is b; `point` is 3-D, `weld` is 6-D; rows can be "
+        "selected",
     ),
     Row(
         "`m_baumgarte_parameters`",
@@ -172,12 +175,18 @@ MODELS = [
         "`Constraint(..., position_gain=Kp, velocity_gain=Kd)`",
         "also for loops of welds; every row below uses them",
     ),
-    Row("`ProximalSettings`", GETTER, "`damping=`, `iterations=`", "a fixed number of iterations; check `residual`"),
+    Row(
+        "`ProximalSettings`",
+        GETTER,
+        "`damping=`, `iterations=`",
+        "a fixed number of iterations; check `residual`",
+    ),
     Row(
         "`contact_placement_error`, `contact_velocity_error`",
         GETTER,
         f"{_KINEMATICS}`.error`, `.velocity`",
-        "in the axes of the rows; Pinocchio's are always in those of frame a. Compared in `tests/constraints/test_anchors.py`, 1e-11",
+        "in the axes of the rows; Pinocchio's are always in those of frame a. Compared in "
+        "`tests/constraints/test_anchors.py`, 1e-11",
     ),
     Row(
         "`dac_da`, `getConstraintsJacobian`, `getConstraintJacobian`",
@@ -220,16 +229,19 @@ DYNAMICS = [
         "one method gives the same numbers",
     ),
     Row(
-        "`lambda_c_prox`, `lambdaA`, `oa_augmented`, `oYaba_contact`, `oYaba_augmented`, `torque_residual`, `lA`",
+        "`lambda_c_prox`, `lambdaA`, `oa_augmented`, `oYaba_contact`, `oYaba_augmented`, "
+        "`torque_residual`, `lA`",
         TEMPORARY,
         _FORWARD,
         "`lambdaA[0]` is `-lambda`, blocks in reverse tree order",
     ),
     Row(
-        "`constraint_chol`, `contact_chol`, `primal_dual_contact_solution`, `computeKKTContactDynamicMatrixInverse`",
+        "`constraint_chol`, `contact_chol`, `primal_dual_contact_solution`, "
+        "`computeKKTContactDynamicMatrixInverse`",
         RESULT,
         _SOLVE,
-        "x, then lambda; Pinocchio has `-lambda`, then x. The factors are internal; solves with them are compared",
+        "x, then lambda; Pinocchio has `-lambda`, then x. The factors are internal; solves with "
+        "them are compared",
         _solved,
         _kkt,
     ),
@@ -237,7 +249,8 @@ DYNAMICS = [
         "`contactInverseDynamics`, `computeInverseDynamicsConstraintForces`",
         GETTER,
         "`constrained_inverse_dynamics(a, s, acc, c)`",
-        "for held frames, the smallest forces; with friction use `solve_contact(jnp.diag(compliance), reference, mu)`",
+        "for held frames, the smallest forces; with friction use "
+        "`solve_contact(jnp.diag(compliance), reference, mu)`",
         _inverse,
         lambda r: [r.inputs["force"], _oracle(r).forward_dynamics(r.inputs["force"])[1]],
         check="Pinocchio's `constraintDynamics`",
@@ -273,7 +286,8 @@ DERIVATIVES = [
     Row(
         "`dac_dq`, `dac_dv`",
         RESULT,
-        "`constraint_derivatives(a, s, acc, c).acceleration_by_configuration`, `.acceleration_by_velocity`",
+        "`constraint_derivatives(a, s, acc, c).acceleration_by_configuration`, "
+        "`.acceleration_by_velocity`",
         f"{_TANGENT}; Baumgarte's terms included",
         lambda a, s, x: list(_row_derivatives(a, s, x)[2:4]),
         lambda r: list(_ran(r).row_derivatives(r.inputs["force"])[1:3]),
@@ -301,10 +315,12 @@ IMPACTS = [
 
 DELASSUS = [
     Row(
-        "`computeDelassusMatrix`, `computePvDelassusMatrix`, `DelassusOperatorDense`, `DelassusCholeskyExpression`",
+        "`computeDelassusMatrix`, `computePvDelassusMatrix`, `DelassusOperatorDense`, "
+        "`DelassusCholeskyExpression`",
         GETTER,
         _DELASSUS,
-        "an array; `computeDelassusMatrix` of pin 4.1 treats all rows as `LOCAL`, so the inverse of `osim` is compared",
+        "an array; `computeDelassusMatrix` of pin 4.1 treats all rows as `LOCAL`, so the inverse "
+        "of `osim` is compared",
         lambda a, s, x: artix.delassus_matrix(a, s, constraints(a)),
         lambda r: _ran(r).delassus(),
     ),
@@ -316,20 +332,31 @@ DELASSUS = [
         lambda a, s, x: artix.operational_space_inertia(a, s, constraints(a)),
         _operational_space_inertia,
     ),
-    Row("`computeDampedDelassusMatrixInverse`", GETTER, f"{_INERTIA[:-2]}, damping=mu)`", "pin 4.1 returns `1 / mu`"),
+    Row(
+        "`computeDampedDelassusMatrixInverse`",
+        GETTER,
+        f"{_INERTIA[:-2]}, damping=mu)`",
+        "pin 4.1 returns `1 / mu`",
+    ),
     Row("`osim_llt`, `llt_JMinvJt`", TEMPORARY, _INERTIA),
-    Row("`JMinvJt`, `sDUiJt`, `KA`, `LA`, `KAS`, `oK`, `oL`, `spatial_inv_inertia`", TEMPORARY, _DELASSUS),
+    Row(
+        "`JMinvJt`, `sDUiJt`, `KA`, `LA`, `KAS`, `oK`, `oL`, `spatial_inv_inertia`",
+        TEMPORARY,
+        _DELASSUS,
+    ),
     Row("`extended_motion_propagator`, `extended_motion_propagator2`", TEMPORARY, _DELASSUS),
     Row(
-        "`par_cons_ind`, `constraints_supported_dim`, `accumulation_descendant`, `accumulation_ancestor`, "
-        "`accumulation_joints`, `joints_supporting_constraints`, `constraints_supported`, `constraints_on_joint`",
+        "`par_cons_ind`, `constraints_supported_dim`, `accumulation_descendant`, "
+        "`accumulation_ancestor`, `accumulation_joints`, `joints_supporting_constraints`, "
+        "`constraints_supported`, `constraints_on_joint`",
         INDEX,
         "`topology.dof_moves_body`",
         "a mask of which DOF moves which link replaces the indices of sparse sweeps",
     ),
     Row(
-        "`joints_augmented`, `joint_neighbours`, `joint_cross_coupling`, `projected_joint_cross_coupling`, "
-        "`joint_coupling_info`, `joint_elimination_order`, `joint_apparent_inertia`",
+        "`joints_augmented`, `joint_neighbours`, `joint_cross_coupling`, "
+        "`projected_joint_cross_coupling`, `joint_coupling_info`, `joint_elimination_order`, "
+        "`joint_apparent_inertia`",
         TEMPORARY,
         _FORWARD,
         "working memory of `lcaba`",
@@ -350,7 +377,8 @@ CONTACT = [
         "`PGSConstraintSolver`",
         GETTER,
         '`solve_contact(G, g, mu, method="pgs")`',
-        "a fixed number of iterations; compared with Pinocchio's ADMM, because its PGS does not converge on one of these problems",
+        "a fixed number of iterations; compared with Pinocchio's ADMM, because its PGS does not "
+        "converge on one of these problems",
         _contact("pgs"),
         _contact_forces,
     ),
@@ -360,7 +388,11 @@ CONTACT = [
         "`solve_contact`",
         "projections are internal; those in the bindings of pin 4.1 are broken",
     ),
-    Row("`FrameAnchorConstraintModel`, `PointAnchorConstraintModel`", GETTER, '`Constraint(type="weld")`, `"point"`'),
+    Row(
+        "`FrameAnchorConstraintModel`, `PointAnchorConstraintModel`",
+        GETTER,
+        '`Constraint(type="weld")`, `"point"`',
+    ),
     Row(
         "`JointLimitConstraintModel`, `FrictionalJointConstraintModel`, `BoxSet`",
         GETTER,

@@ -1,4 +1,5 @@
-"""Rows of the table: inverse and forward dynamics, the mass matrix and its factors, and their derivatives."""
+"""Rows of the table: inverse and forward dynamics, the mass matrix and its factors, and their
+derivatives."""
 
 from __future__ import annotations
 
@@ -47,7 +48,10 @@ def _coriolis(r: Reference) -> np.ndarray:
 
 def _sums(r: Reference, of_body) -> np.ndarray:
     """Sums over subtrees of the 6 x 6 matrices of bodies."""
-    own = {joint: of_body(r.data.oMi[joint].act(r.model.inertias[joint]), r.data.ov[joint]) for joint in r.joints}
+    own = {
+        joint: of_body(r.data.oMi[joint].act(r.model.inertias[joint]), r.data.ov[joint])
+        for joint in r.joints
+    }
     return r.of_joints(lambda j: sum(own[k] for k in r.model.subtrees[j] if k in own))
 
 
@@ -60,7 +64,9 @@ def _articulated(r: Reference) -> list[np.ndarray]:
 
 
 def _articulated_inertias(a, s, x) -> list:
-    first = jnp.asarray(np.array(a.topology.parent) < (1 if a.topology.fixed_base else 0))[:, None, None]
+    first = jnp.asarray(np.array(a.topology.parent) < (1 if a.topology.fixed_base else 0))[
+        :, None, None
+    ]
     return [
         moving(
             a,
@@ -89,13 +95,17 @@ def _differences(which: int, of: str):
     """Second derivatives as differences of Pinocchio's first derivatives."""
 
     def first(r: Reference) -> np.ndarray:
-        return oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])[which]
+        return oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])[
+            which
+        ]
 
     return lambda r: (r.by_configuration if of == "configuration" else r.by_velocity)(first)
 
 
 def _second(name: str):
-    return lambda a, s, x: getattr(artix.inverse_dynamics_second_derivatives(a, s, x["acceleration"]), name)
+    return lambda a, s, x: getattr(
+        artix.inverse_dynamics_second_derivatives(a, s, x["acceleration"]), name
+    )
 
 
 INVERSE_DYNAMICS = [
@@ -174,7 +184,8 @@ INVERSE_DYNAMICS = [
         "`vxI`, `Ivx`",
         DEAD,
         "`velocity_product_matrices(a, s)`, `.right` and `.left`",
-        "sums over subtrees in world axes; Pinocchio never writes them, so they are compared with sums of `Inertia.vxi`, `ivx`",
+        "sums over subtrees in world axes; Pinocchio never writes them, so they are compared with "
+        "sums of `Inertia.vxi`, `ivx`",
         lambda a, s, x: [moving(a, artix.velocity_product_matrices(a, s)[k]) for k in (1, 2)],
         lambda r: [_sums(r, lambda i, v: i.vxi(v)), _sums(r, lambda i, v: i.ivx(v))],
     ),
@@ -210,7 +221,9 @@ MASS_MATRIX = [
         RESULT,
         "`composite_spatial_inertias(a, s, axes=...)`",
         f"{SYMMETRIC}; `Ycrb` is `local`, `oYcrb` is `world`",
-        lambda a, s, x: [moving(a, artix.composite_spatial_inertias(a, s, axes=k)) for k in ("local", "world")],
+        lambda a, s, x: [
+            moving(a, artix.composite_spatial_inertias(a, s, axes=k)) for k in ("local", "world")
+        ],
         lambda r: [
             r.items(r.ran(pin.crba, r.q, pin.Convention.LOCAL).Ycrb),
             r.items(r.ran(pin.crba, r.q, pin.Convention.WORLD).oYcrb),
@@ -274,7 +287,9 @@ DERIVATIVES = [
         "`inverse_dynamics_derivatives(a, s, acc)`",
         "`nu` and `tau` are held in world axes; Pinocchio holds them in base axes",
         lambda a, s, x: list(artix.inverse_dynamics_derivatives(a, s, x["acceleration"])),
-        lambda r: list(oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])),
+        lambda r: list(
+            oracle_derivatives.inverse_dynamics_derivatives(r.oracle, r.inputs["acceleration"])
+        ),
     ),
     Row(
         "`computeStaticTorqueDerivatives`, `computeGeneralizedGravityDerivatives`",
@@ -291,9 +306,15 @@ DERIVATIVES = [
         "`forward_dynamics_derivatives(a, s, force)`",
         "`nu` and its rate are held in world axes; Pinocchio holds them in base axes",
         lambda a, s, x: list(artix.forward_dynamics_derivatives(a, s, x["force"])),
-        lambda r: list(oracle_derivatives.forward_dynamics_derivatives(r.oracle, r.inputs["force"])),
+        lambda r: list(
+            oracle_derivatives.forward_dynamics_derivatives(r.oracle, r.inputs["force"])
+        ),
     ),
-    Row("`dFdq`, `dFdv`", TEMPORARY, "`inverse_dynamics_derivatives(a, s, acc)`, `centroidal_derivatives(a, s, acc)`"),
+    Row(
+        "`dFdq`, `dFdv`",
+        TEMPORARY,
+        "`inverse_dynamics_derivatives(a, s, acc)`, `centroidal_derivatives(a, s, acc)`",
+    ),
     Row("`Itmp`, `M6tmp`, `M6tmpR`, `M6tmpR2`", DEAD, "-"),
 ]
 

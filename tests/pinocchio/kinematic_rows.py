@@ -8,9 +8,21 @@ import pinocchio as pin
 import artix
 from tests.pinocchio.reference import AXES as PINOCCHIO_AXES
 from tests.pinocchio.reference import Reference
-from tests.pinocchio.rows import AXES, DEAD, GETTER, RESULT, TEMPORARY, Row, moving, transform, transforms
+from tests.pinocchio.rows import (
+    AXES,
+    DEAD,
+    GETTER,
+    RESULT,
+    TEMPORARY,
+    Row,
+    moving,
+    transform,
+    transforms,
+)
 
-FRAME_AXES = "`axes=` corresponds to Pinocchio's `ReferenceFrame`: `local`, `world_aligned`, `world`"
+FRAME_AXES = (
+    "`axes=` corresponds to Pinocchio's `ReferenceFrame`: `local`, `world_aligned`, `world`"
+)
 
 
 def _parent_placement(r: Reference, joint: int) -> np.ndarray:
@@ -22,7 +34,8 @@ def _parent_placement(r: Reference, joint: int) -> np.ndarray:
 def _of_links(getter):
     """One getter for every joint, in each of the three axes."""
     return lambda r: [
-        r.of_joints(lambda j, rf=rf: getter(r.model, r.data, j, rf).vector) for rf in PINOCCHIO_AXES.values()
+        r.of_joints(lambda j, rf=rf: getter(r.model, r.data, j, rf).vector)
+        for rf in PINOCCHIO_AXES.values()
     ]
 
 
@@ -48,7 +61,8 @@ def _frame_jacobian_rates(r: Reference) -> list[np.ndarray]:
 
 
 def _motion_derivatives(r: Reference) -> list[np.ndarray]:
-    """``dVdq``, ``dAdq`` without gravity and ``dAdv``, whose root columns artix holds in world axes."""
+    """``dVdq``, ``dAdq`` without gravity and ``dAdv``, whose root columns artix holds in world
+    axes."""
     still = r.model.copy()
     still.gravity = pin.Motion.Zero()
     data = still.createData()
@@ -88,13 +102,20 @@ def _joint_hessians(r: Reference) -> np.ndarray:
 
 
 def _frame_hessians(r: Reference) -> list[np.ndarray]:
-    """In local axes, from world-aligned ones, because Pinocchio's own are wrong within joints of several DOFs."""
+    """In local axes, from world-aligned ones, because Pinocchio's own are wrong within joints of
+    several DOFs."""
     aligned, world = (
-        r.hessian(pin.getFrameKinematicHessian(r.model, r.data, r.frame, PINOCCHIO_AXES[axes]), r.frame_jacobian(axes))
+        r.hessian(
+            pin.getFrameKinematicHessian(r.model, r.data, r.frame, PINOCCHIO_AXES[axes]),
+            r.frame_jacobian(axes),
+        )
         for axes in ("world_aligned", "world")
     )
     jacobian = r.columns(r.frame_jacobian("world_aligned"))
-    turned = [np.cross(jacobian[3:, k], jacobian.reshape(2, 3, -1), axisb=1, axisc=1) for k in range(jacobian.shape[1])]
+    turned = [
+        np.cross(jacobian[3:, k], jacobian.reshape(2, 3, -1), axisb=1, axisc=1)
+        for k in range(jacobian.shape[1])
+    ]
     held = aligned - np.stack(turned, axis=-1).reshape(aligned.shape)
     to_local = np.kron(np.eye(2), r.data.oMf[r.frame].rotation.T)
     return [np.einsum("ab,bij->aij", to_local, held), aligned, world]
@@ -104,7 +125,8 @@ def _kinematic_regressors(r: Reference) -> list[np.ndarray]:
     """Values of the joints in the order of the links."""
     order = np.concatenate([6 * (j - 1) + np.arange(6) for j in r.oracle.joint_of_link[1:]])
     return [
-        pin.computeFrameKinematicRegressor(r.model, r.data, r.frame, PINOCCHIO_AXES[axes])[:, order] for axes in AXES
+        pin.computeFrameKinematicRegressor(r.model, r.data, r.frame, PINOCCHIO_AXES[axes])[:, order]
+        for axes in AXES
     ]
 
 
@@ -118,7 +140,8 @@ KINEMATICS = [
         "`liMi`",
         RESULT,
         "`joint_placements(a, s)`",
-        "poses `[7]`; link frames are Pinocchio's joint frames. Links attached to a fixed root are relative to the root",
+        "poses `[7]`; link frames are Pinocchio's joint frames. Links attached to a fixed root "
+        "are relative to the root",
         lambda a, s, x: transforms(artix.joint_placements(a, s)[1:]),
         lambda r: np.array([_parent_placement(r, j) for j in r.oracle.joint_of_link[1:]]),
     ),
@@ -152,7 +175,9 @@ KINEMATICS = [
         RESULT,
         "`frame_acceleration(a, s, acc, axes=...)`",
         "`a` is `local`, `oa` is `world`",
-        lambda a, s, x: [moving(a, artix.frame_acceleration(a, s, x["acceleration"], axes=k)) for k in AXES],
+        lambda a, s, x: [
+            moving(a, artix.frame_acceleration(a, s, x["acceleration"], axes=k)) for k in AXES
+        ],
         _of_links(pin.getAcceleration),
     ),
     Row(
@@ -161,7 +186,8 @@ KINEMATICS = [
         "`frame_acceleration(a, s, acc, axes=..., classical=True)`",
         "",
         lambda a, s, x: [
-            moving(a, artix.frame_acceleration(a, s, x["acceleration"], axes=k, classical=True)) for k in AXES
+            moving(a, artix.frame_acceleration(a, s, x["acceleration"], axes=k, classical=True))
+            for k in AXES
         ],
         _of_links(pin.getClassicalAcceleration),
     ),
@@ -179,7 +205,9 @@ KINEMATICS = [
         "`frame_acceleration(a, s, acc, frame, offset, axes=..., classical=...)`",
         FRAME_AXES,
         lambda a, s, x: [
-            artix.frame_acceleration(a, s, x["acceleration"], *_frame(x), axes=axes, classical=classical)
+            artix.frame_acceleration(
+                a, s, x["acceleration"], *_frame(x), axes=axes, classical=classical
+            )
             for classical in (False, True)
             for axes in AXES
         ],
@@ -192,7 +220,8 @@ KINEMATICS = [
     Row(
         "`a_gf`, `oa_gf`",
         TEMPORARY,
-        "`joint_wrenches(a, s, acc)`; for the numbers themselves, `frame_acceleration` minus gravity",
+        "`joint_wrenches(a, s, acc)`; for the numbers themselves, `frame_acceleration` minus "
+        "gravity",
     ),
     Row(
         "`J`, `computeJointJacobians`, `computeJointJacobian`, `getJointJacobian`",
@@ -239,7 +268,8 @@ KINEMATICS = [
         "`kinematic_hessians`, `computeJointKinematicHessians`, `getJointKinematicHessian`",
         RESULT,
         "`joint_kinematic_hessians(a, s)`",
-        "`[:, i, j]` is the derivative of column i along j; it is zero where Pinocchio's field keeps its antisymmetric half",
+        "`[:, i, j]` is the derivative of column i along j; it is zero where Pinocchio's field "
+        "keeps its antisymmetric half",
         lambda a, s, x: artix.joint_kinematic_hessians(a, s),
         _joint_hessians,
     ),
@@ -247,9 +277,11 @@ KINEMATICS = [
         "`getFrameKinematicHessian`",
         GETTER,
         "`frame_kinematic_hessian(a, s, frame, offset, axes=...)`",
-        "Pinocchio's Python array has the wrong strides (reinterpret it column-major), and its `LOCAL` result is wrong within "
-        "joints of several DOFs",
-        lambda a, s, x: [artix.frame_kinematic_hessian(a, s, *_frame(x), axes=axes) for axes in AXES],
+        "Pinocchio's Python array has the wrong strides (reinterpret it column-major), and its "
+        "`LOCAL` result is wrong within joints of several DOFs",
+        lambda a, s, x: [
+            artix.frame_kinematic_hessian(a, s, *_frame(x), axes=axes) for axes in AXES
+        ],
         _frame_hessians,
     ),
     Row(
@@ -257,7 +289,9 @@ KINEMATICS = [
         GETTER,
         "`frame_kinematic_regressor(a, s, frame, offset, axes=...)`",
         "blocks in link order, without the root's",
-        lambda a, s, x: [artix.frame_kinematic_regressor(a, s, *_frame(x), axes=axes) for axes in AXES],
+        lambda a, s, x: [
+            artix.frame_kinematic_regressor(a, s, *_frame(x), axes=axes) for axes in AXES
+        ],
         _kinematic_regressors,
     ),
 ]
@@ -272,11 +306,16 @@ KINEMATIC_DERIVATIVES = [
         _motion_derivatives,
     ),
     Row(
-        "`getFrameVelocityDerivatives`, `getJointVelocityDerivatives`, `getPointVelocityDerivatives`",
+        "`getFrameVelocityDerivatives`, `getJointVelocityDerivatives`, "
+        "`getPointVelocityDerivatives`",
         GETTER,
-        "`frame_velocity_derivatives(a, s, frame, offset, axes=...)`; for all links `frame_velocity_derivatives(a, s)`",
-        "derivatives of the numbers returned: the axes move with the frame, `nu` is held in world axes. For points, take the first three rows",
-        lambda a, s, x: [tuple(artix.frame_velocity_derivatives(a, s, *_frame(x), axes=axes)) for axes in AXES],
+        "`frame_velocity_derivatives(a, s, frame, offset, axes=...)`; for all links "
+        "`frame_velocity_derivatives(a, s)`",
+        "derivatives of the numbers returned: the axes move with the frame, `nu` is held in world "
+        "axes. For points, take the first three rows",
+        lambda a, s, x: [
+            tuple(artix.frame_velocity_derivatives(a, s, *_frame(x), axes=axes)) for axes in AXES
+        ],
         lambda r: [r.frame_derivatives(axes)[0][:2] for axes in AXES],
     ),
     Row(
@@ -286,7 +325,10 @@ KINEMATIC_DERIVATIVES = [
         "`frame_acceleration_derivatives(a, s, acc)`",
         "as for velocities; Pinocchio's `WORLD` results are wrong below joints of several DOFs",
         lambda a, s, x: [
-            tuple(artix.frame_acceleration_derivatives(a, s, x["acceleration"], *_frame(x), axes=axes)) for axes in AXES
+            tuple(
+                artix.frame_acceleration_derivatives(a, s, x["acceleration"], *_frame(x), axes=axes)
+            )
+            for axes in AXES
         ],
         lambda r: [r.frame_derivatives(axes)[1] for axes in AXES],
     ),
@@ -296,7 +338,11 @@ KINEMATIC_DERIVATIVES = [
         "`frame_acceleration_derivatives(..., classical=True)`, the first three rows",
         "as for velocities",
         lambda a, s, x: [
-            tuple(artix.frame_acceleration_derivatives(a, s, x["acceleration"], *_frame(x), axes=axes, classical=True))
+            tuple(
+                artix.frame_acceleration_derivatives(
+                    a, s, x["acceleration"], *_frame(x), axes=axes, classical=True
+                )
+            )
             for axes in AXES
         ],
         lambda r: [r.frame_derivatives(axes, classical=True)[1] for axes in AXES],

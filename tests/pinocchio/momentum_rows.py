@@ -19,11 +19,17 @@ def _centers(r: Reference, field: str) -> np.ndarray:
     """Quantities of subtrees, in world axes."""
     data = r.ran(pin.centerOfMass, r.q, r.v, r.a)
     turn = {j: data.oMi[j].rotation for j in r.joints}
-    return r.of_joints(lambda j: data.oMi[j].act(data.com[j]) if field == "com" else turn[j] @ getattr(data, field)[j])
+    return r.of_joints(
+        lambda j: (
+            data.oMi[j].act(data.com[j]) if field == "com" else turn[j] @ getattr(data, field)[j]
+        )
+    )
 
 
 def _subtree_jacobians(r: Reference) -> np.ndarray:
-    return r.of_joints(lambda j: r.columns(pin.jacobianSubtreeCenterOfMass(r.model, r.model.createData(), r.q, j)))
+    return r.of_joints(
+        lambda j: r.columns(pin.jacobianSubtreeCenterOfMass(r.model, r.model.createData(), r.q, j))
+    )
 
 
 def _links(a):
@@ -38,7 +44,9 @@ def _centroidal(r: Reference) -> pin.Data:
 
 def _centroidal_derivatives(r: Reference) -> list[np.ndarray]:
     data = r.model.createData()
-    h_q, rate_q, rate_v, matrix = pin.computeCentroidalDynamicsDerivatives(r.model, data, r.q, r.v, r.a)
+    h_q, rate_q, rate_v, matrix = pin.computeCentroidalDynamicsDerivatives(
+        r.model, data, r.q, r.v, r.a
+    )
     momentum, rate = r.derivatives(h_q, matrix), r.derivatives(rate_q, rate_v, matrix)
     return [momentum[0], momentum[1], *rate]
 
@@ -54,7 +62,9 @@ def _without_root(a, regressor, width: int):
     """Zero if the root is fixed, because Pinocchio has no such body."""
     if not a.topology.fixed_base:
         return regressor
-    return jnp.concatenate([jnp.zeros_like(regressor[..., :width]), regressor[..., width:]], axis=-1)
+    return jnp.concatenate(
+        [jnp.zeros_like(regressor[..., :width]), regressor[..., width:]], axis=-1
+    )
 
 
 def _body_regressors(r: Reference) -> np.ndarray:
@@ -67,7 +77,9 @@ def _frame_regressor(r: Reference) -> np.ndarray:
 
 
 def _torque_regressor(r: Reference) -> np.ndarray:
-    return r.forces(_blocks(r, r.ran(pin.computeJointTorqueRegressor, r.q, r.v, r.a).jointTorqueRegressor, 10))
+    return r.forces(
+        _blocks(r, r.ran(pin.computeJointTorqueRegressor, r.q, r.v, r.a).jointTorqueRegressor, 10)
+    )
 
 
 def _static_regressor(r: Reference) -> np.ndarray:
@@ -75,7 +87,9 @@ def _static_regressor(r: Reference) -> np.ndarray:
 
 
 def _energy(algorithm, *names: str):
-    return lambda r: np.array(algorithm(r.unarmed, r.unarmed.createData(), *(getattr(r, name) for name in names)))
+    return lambda r: np.array(
+        algorithm(r.unarmed, r.unarmed.createData(), *(getattr(r, name) for name in names))
+    )
 
 
 CENTERS = [
@@ -92,7 +106,10 @@ CENTERS = [
         RESULT,
         "`center_of_mass(a, s)`, `subtree_centers_of_mass(a, s)`",
         f"always world positions; {ROOT}",
-        lambda a, s, x: [artix.center_of_mass(a, s), moving(a, artix.subtree_centers_of_mass(a, s))],
+        lambda a, s, x: [
+            artix.center_of_mass(a, s),
+            moving(a, artix.subtree_centers_of_mass(a, s)),
+        ],
         lambda r: [r.ran(pin.centerOfMass, r.q).com[0], _centers(r, "com")],
     ),
     Row(
@@ -109,7 +126,8 @@ CENTERS = [
     Row(
         "`acom`",
         RESULT,
-        "`center_of_mass_acceleration(a, s, acc)`, `subtree_center_of_mass_accelerations(a, s, acc)`",
+        "`center_of_mass_acceleration(a, s, acc)`, `subtree_center_of_mass_accelerations(a, s, "
+        "acc)`",
         "always world axes",
         lambda a, s, x: [
             artix.center_of_mass_acceleration(a, s, x["acceleration"]),
@@ -130,7 +148,9 @@ CENTERS = [
         GETTER,
         "`subtree_center_of_mass_jacobian(a, s, link)`",
         "",
-        lambda a, s, x: jax.vmap(lambda link: artix.subtree_center_of_mass_jacobian(a, s, link))(_links(a)),
+        lambda a, s, x: jax.vmap(lambda link: artix.subtree_center_of_mass_jacobian(a, s, link))(
+            _links(a)
+        ),
         _subtree_jacobians,
     ),
     Row(
@@ -138,7 +158,10 @@ CENTERS = [
         GETTER,
         "`centroidal_derivatives(a, s, acc).momentum_by_configuration[:3] / subtree_masses(a)[0]`",
         "`nu` is held in world axes",
-        lambda a, s, x: artix.centroidal_derivatives(a, s, x["acceleration"])[0][:3] / artix.subtree_masses(a)[0],
+        lambda a, s, x: (
+            artix.centroidal_derivatives(a, s, x["acceleration"])[0][:3]
+            / artix.subtree_masses(a)[0]
+        ),
         lambda r: r.derivatives(
             pin.getCenterOfMassVelocityDerivatives(r.model, r.ran(pin.computeAllTerms, r.q, r.v)),
             r.ran(pin.jacobianCenterOfMass, r.q).Jcom,
@@ -204,7 +227,8 @@ MOMENTUM = [
         "`kinetic_energy`, `computeKineticEnergy`",
         RESULT,
         "`kinetic_energy(a, s, armature=True)`",
-        "compared without armature, because Pinocchio 4.1 forgets that of unaligned revolute joints",
+        "compared without armature, because Pinocchio 4.1 forgets that of unaligned revolute "
+        "joints",
         lambda a, s, x: artix.kinetic_energy(a, s),
         _energy(pin.computeKineticEnergy, "q", "v"),
     ),
@@ -265,7 +289,9 @@ REGRESSORS = [
         "`kinetic_energy_regressor(a, s)`",
         LINKS,
         lambda a, s, x: _without_root(a, artix.kinetic_energy_regressor(a, s), 10),
-        lambda r: _blocks(r, r.ran(pin.computeKineticEnergyRegressor, r.q, r.v).kineticEnergyRegressor, 10)[0],
+        lambda r: _blocks(
+            r, r.ran(pin.computeKineticEnergyRegressor, r.q, r.v).kineticEnergyRegressor, 10
+        )[0],
     ),
     Row(
         "`potentialEnergyRegressor`, `computePotentialEnergyRegressor`",
@@ -273,7 +299,9 @@ REGRESSORS = [
         "`potential_energy_regressor(a, s)`",
         LINKS,
         lambda a, s, x: _without_root(a, artix.potential_energy_regressor(a, s), 10),
-        lambda r: _blocks(r, r.ran(pin.computePotentialEnergyRegressor, r.q).potentialEnergyRegressor, 10)[0],
+        lambda r: _blocks(
+            r, r.ran(pin.computePotentialEnergyRegressor, r.q).potentialEnergyRegressor, 10
+        )[0],
     ),
     Row(
         "`Inertia.toDynamicParameters`",
@@ -287,14 +315,15 @@ REGRESSORS = [
         "`computeSupportedInertiaByFrame`, `computeSupportedForceByFrame`",
         GETTER,
         "`supported_inertia(a, s, frame, offset)`, `supported_force(a, s, acc, frame, offset)`",
-        "for the frame's link. Pinocchio's force needs `forwardKinematics(q, v, a)` as well as `rnea`, and both Pinocchio functions include everything that moves with the same body. "
-        "Compared in "
-        "`tests/house/test_supported.py` on a robot with fixed joints, 1e-12",
+        "for the frame's link. Pinocchio's force needs `forwardKinematics(q, v, a)` as well as "
+        "`rnea`, and both Pinocchio functions include everything that moves with the same body. "
+        "Compared in `tests/house/test_supported.py` on a robot with fixed joints, 1e-12",
     ),
     Row(
         "`LogCholeskyParameters`, `PseudoInertia`",
         GETTER,
-        "`inertia_from_log_cholesky(theta)`, `log_cholesky_from_inertia(...)`, `with_log_cholesky(a, theta)`",
+        "`inertia_from_log_cholesky(theta)`, `log_cholesky_from_inertia(...)`, "
+        "`with_log_cholesky(a, theta)`",
         "the same ten numbers in the same order; the pseudo-inertia is internal",
         check="`tests/model/test_inertial_parameters.py`, 1e-12",
     ),

@@ -11,16 +11,25 @@ import numpy as np
 
 from artix.math import spatial
 
-RESULT, TEMPORARY, INDEX, DEAD, GETTER, TYPE = "result", "temporary", "static index", "dead", "function", "type"
+RESULT, TEMPORARY, INDEX, DEAD, GETTER, TYPE = (
+    "result",
+    "temporary",
+    "static index",
+    "dead",
+    "function",
+    "type",
+)
 AXES = ("local", "world_aligned", "world")
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One row of the table: members of Pinocchio, the artix call that replaces them, and how the two are compared.
+    """One row of the table: members of Pinocchio, the artix call that replaces them, and how the
+    two are compared.
 
-    ``artix(articulation, state, x)``, where ``x`` is a dictionary of further inputs, is traced into one program with all
-    other rows. ``pinocchio(reference)`` computes the same with Pinocchio, in artix's conventions. Both may return lists.
+    ``artix(articulation, state, x)``, where ``x`` is a dictionary of further inputs, is traced into
+    one program with all other rows. ``pinocchio(reference)`` computes the same with Pinocchio, in
+    artix's conventions. Both may return lists.
     """
 
     members: str
@@ -45,10 +54,13 @@ def moving(articulation, values):
 
 
 def transforms(poses):
-    """Homogeneous transforms [..., 3, 4] of poses [..., 7], because the sign of a quaternion is arbitrary."""
+    """Homogeneous transforms [..., 3, 4] of poses [..., 7], because the sign of a quaternion is
+    arbitrary."""
     flat = poses.reshape(-1, 7).T
     rotation = spatial.rotation_matrix(spatial.normalize(flat[3:]))
-    return jnp.moveaxis(jnp.concatenate([rotation, flat[:3, None]], axis=1), -1, 0).reshape(*poses.shape[:-1], 3, 4)
+    return jnp.moveaxis(jnp.concatenate([rotation, flat[:3, None]], axis=1), -1, 0).reshape(
+        *poses.shape[:-1], 3, 4
+    )
 
 
 def transform(placement) -> np.ndarray:

@@ -1,6 +1,8 @@
-"""The table "Pinocchio to artix": every member of Pinocchio's ``Data``, its counterpart in artix, and their difference.
+"""The table "Pinocchio to artix": every member of Pinocchio's ``Data``, its counterpart in artix,
+and their difference.
 
-``python -m tests.pinocchio.table`` computes all rows on the robots below and writes ``docs/pinocchio.md``.
+``python -m tests.pinocchio.table`` computes all rows on the robots below and writes
+``docs/pinocchio.md``.
 """
 
 from __future__ import annotations
@@ -55,12 +57,15 @@ STATES = 2
 #: The robot of the everyday tests.
 EVERY_DAY = "tree, floating"
 
-#: Branching trees of spherical, revolute and prismatic joints, and robots of ``example-robot-data``.
+#: Branching trees of spherical, revolute and prismatic joints, and robots of
+#: ``example-robot-data``.
 ROBOTS = {
     "tree, fixed": lambda: oracles.spherical_model(3, fixed_base=True),
     "tree, floating": lambda: oracles.spherical_model(3, fixed_base=False),
     "panda": lambda: oracles.load_robot("panda_description/urdf/panda.urdf", fixed_base=True),
-    "anymal_b": lambda: oracles.load_robot("anymal_b_simple_description/robots/anymal.urdf", fixed_base=False),
+    "anymal_b": lambda: oracles.load_robot(
+        "anymal_b_simple_description/robots/anymal.urdf", fixed_base=False
+    ),
 }
 
 
@@ -70,7 +75,9 @@ def robot(name: str) -> tuple[oracles.pin.Model, Articulation]:
     model, articulation = ROBOTS[name]()
     if articulation.topology.fixed_base:
         fields = ("link_mass", "link_inertia")
-        articulation = articulation.replace(**{k: getattr(articulation, k).at[0].set(0) for k in fields})
+        articulation = articulation.replace(
+            **{k: getattr(articulation, k).at[0].set(0) for k in fields}
+        )
     return model, articulation
 
 
@@ -92,7 +99,8 @@ def inputs_of(articulation: Articulation, dtype="float64") -> tuple:
 
 
 def function_of(section: str):
-    """All rows of a section as one function of articulation, state, other inputs and the pose of the frame."""
+    """All rows of a section as one function of articulation, state, other inputs and the pose of
+    the frame."""
 
     def rows(articulation, state, x, offset):
         x = {**x, "offset": offset, "link": articulation.topology.num_links - 1}
@@ -107,7 +115,10 @@ def references(model, articulation: Articulation) -> list[Reference]:
     common = {"offset": offset, "link": articulation.topology.num_links - 1}
     return [
         Reference(
-            model, articulation, state_at(states, k), {name: np.asarray(x[k]) for name, x in batch.items()} | common
+            model,
+            articulation,
+            state_at(states, k),
+            {name: np.asarray(x[k]) for name, x in batch.items()} | common,
         )
         for k in range(STATES)
     ]
@@ -127,7 +138,8 @@ def error(found, wanted) -> float:
 
 @functools.cache
 def errors(name: str, section: str) -> dict[str, float]:
-    """The largest error of each row of a section over all states of one robot; one program for all rows."""
+    """The largest error of each row of a section over all states of one robot; one program for all
+    rows."""
     model, articulation = robot(name)
     states, batch, offset = inputs_of(articulation)
     program = jax.jit(functools.partial(function_of(section), articulation))
@@ -141,10 +153,13 @@ def errors(name: str, section: str) -> dict[str, float]:
 
 @functools.cache
 def single_errors(name: str, section: str) -> dict[str, float]:
-    """The same in single precision, all states in one batch; everything that comes out is single."""
+    """The same in single precision, all states in one batch; everything that comes out is
+    single."""
     model, articulation = robot(name)
     a, inputs = articulation.astype("float32"), inputs_of(articulation, "float32")
-    found = jax.jit(jax.vmap(functools.partial(function_of(section), a), in_axes=(0, 0, None)))(*inputs)
+    found = jax.jit(jax.vmap(functools.partial(function_of(section), a), in_axes=(0, 0, None)))(
+        *inputs
+    )
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {np.dtype("float32")}
     worst = {row.members: 0.0 for row in compared(section)}
     for k, reference in enumerate(references(model, articulation)):
@@ -154,7 +169,7 @@ def single_errors(name: str, section: str) -> dict[str, float]:
     return worst
 
 
-# --- the page -------------------------------------------------------------------------------------------------------
+# --- the page -----------------------------------------------------------------------------------
 
 INTRODUCTION = """# Pinocchio to artix
 
@@ -208,7 +223,10 @@ def page(measured: dict[str, str]) -> str:
         ]
         for row in rows:
             convention = row.convention[:1].upper() + row.convention[1:]
-            lines.append(f"| {row.members} | {row.kind} | {row.call} | {convention} | {measured[row.members]} |")
+            lines.append(
+                f"| {row.members} | {row.kind} | {row.call} | {convention} | "
+                f"{measured[row.members]} |"
+            )
         lines.append("")
     return "\n".join(lines)
 
@@ -232,11 +250,19 @@ def main() -> None:
     measured = {}
     for section, rows in TABLE.items():
         worst = [errors(name, section) for name in ROBOTS] if compared(section) else []
-        single = single_errors(EVERY_DAY, section) if compared(section) and section != "Indices of the tree" else {}
+        single = (
+            single_errors(EVERY_DAY, section)
+            if compared(section) and section != "Indices of the tree"
+            else {}
+        )
         for row in rows:
             double = max((found.get(row.members, 0.0) for found in worst), default=0.0)
             measured[row.members] = entry(row, double, single.get(row.members, 0.0))
-        print(section, {row.members: measured[row.members] for row in rows if row.is_compared}, flush=True)
+        print(
+            section,
+            {row.members: measured[row.members] for row in rows if row.is_compared},
+            flush=True,
+        )
     PAGE.write_text(page(measured), encoding="utf-8")
 
 

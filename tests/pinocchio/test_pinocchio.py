@@ -1,4 +1,5 @@
-"""Every quantity of the core against Pinocchio, on real robots, fixed and floating, in float64 and float32."""
+"""Every quantity of the core against Pinocchio, on real robots, fixed and floating, in float64 and
+float32."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tests.support.models import random_pose, random_states, state_at
 
 pytest.importorskip("pinocchio")
 
-#: Every robot costs two compilations per base; one is among the slow tests, the rest are among the exhaustive ones.
+#: Every robot costs two compilations per base; one is among the slow tests, the rest are among the
+#: exhaustive ones.
 SLOW = {("anymal_b", False)}
 
 
@@ -42,7 +44,9 @@ def quantities(articulation, states, accelerations, wrenches, offset, link):
         found = {
             "link_poses": fk.pose,
             "link_velocities": fk.velocity,
-            "link_accelerations": artix.frame_acceleration(a, s, acceleration, offset="com", classical=True),
+            "link_accelerations": artix.frame_acceleration(
+                a, s, acceleration, offset="com", classical=True
+            ),
             "dense_jacobian": artix.physx.dense_jacobian(a, s),
             "frame_pose": artix.frame_pose(a, s, link, offset),
             "frame_velocity": artix.frame_velocity(a, s, link, offset),
@@ -64,7 +68,9 @@ def quantities(articulation, states, accelerations, wrenches, offset, link):
         }
         for axes in ("world_aligned", "local", "world"):
             found[f"frame_jacobian_{axes}"] = artix.frame_jacobian(a, s, link, offset, axes=axes)
-            found[f"frame_jacobian_rate_{axes}"] = artix.frame_jacobian_rate(a, s, link, offset, axes=axes)
+            found[f"frame_jacobian_rate_{axes}"] = artix.frame_jacobian_rate(
+                a, s, link, offset, axes=axes
+            )
         return found
 
     return jax.vmap(one)(states, accelerations, wrenches)
@@ -106,7 +112,9 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
         for name, error in worst_errors(model, articulation, dtype, distance).items():
             if report:
                 with open(report, "a") as file:
-                    file.write(f"{articulation.topology.name} {dtype} {distance:g} {name} {error:.3g}\n")
+                    file.write(
+                        f"{articulation.topology.name} {dtype} {distance:g} {name} {error:.3g}\n"
+                    )
             if not error <= TOLERANCE[dtype]:
                 excess[f"{name}, {dtype}, {distance:g} m from the origin"] = error
     assert excess == {}
@@ -115,7 +123,12 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
 @pytest.mark.parametrize(
     ("robot", "fixed_base"),
     [
-        pytest.param(robot, fixed, marks=_mark(robot, fixed), id=f"{robot}-{'fixed' if fixed else 'floating'}")
+        pytest.param(
+            robot,
+            fixed,
+            marks=_mark(robot, fixed),
+            id=f"{robot}-{'fixed' if fixed else 'floating'}",
+        )
         for robot in oracles.ROBOT_FILES
         for fixed in (True, False)
     ],
@@ -123,7 +136,9 @@ def check(model: oracles.pin.Model, articulation: artix.Articulation) -> None:
 def test_robot(robot: str, fixed_base: bool) -> None:
     model, articulation = oracles.load_robot(oracles.ROBOT_FILES[robot], fixed_base=fixed_base)
     model.name = robot
-    model.armature = np.where(np.arange(model.nv) < (0 if fixed_base else 6), 0.0, 0.05 + 0.01 * np.arange(model.nv))
+    model.armature = np.where(
+        np.arange(model.nv) < (0 if fixed_base else 6), 0.0, 0.05 + 0.01 * np.arange(model.nv)
+    )
     root = articulation
     articulation = oracles.articulation_from_pinocchio(model)
     fields = ("link_mass", "link_com_pose", "link_inertia")  # a fixed base's root keeps its inertia
@@ -138,7 +153,8 @@ def test_spherical_joints(fixed_base: bool) -> None:
 
 
 def test_the_map_between_conventions() -> None:
-    """T maps Pinocchio's velocity to the root's COM velocity in world axes, and b is what is left of its rate."""
+    """T maps Pinocchio's velocity to the root's COM velocity in world axes, and b is what is left
+    of its rate."""
     model, articulation = oracles.spherical_model(2, fixed_base=False)
     state = state_at(random_states(articulation, 1, seed=5), 0)
     oracle = oracles.Oracle.at(model, articulation, state)
@@ -148,18 +164,28 @@ def test_the_map_between_conventions() -> None:
         oracles.pin.forwardKinematics(model, data, q)
         return data.oMi[1].act(model.inertias[1].lever).copy()
 
-    forward, backward = (center(oracles.pin.integrate(model, oracle.q, sign * step * oracle.v)) for sign in (1, -1))
-    np.testing.assert_allclose((oracle.twist_map @ oracle.v)[:3], (forward - backward) / (2 * step), atol=1e-8)
+    forward, backward = (
+        center(oracles.pin.integrate(model, oracle.q, sign * step * oracle.v)) for sign in (1, -1)
+    )
+    np.testing.assert_allclose(
+        (oracle.twist_map @ oracle.v)[:3], (forward - backward) / (2 * step), atol=1e-8
+    )
     # With constant nu_pin, nu changes at the rate b.
     later, earlier = (
         oracles.Oracle(
-            model, articulation, oracles.pin.integrate(model, oracle.q, sign * step * oracle.v), oracle.v, False
+            model,
+            articulation,
+            oracles.pin.integrate(model, oracle.q, sign * step * oracle.v),
+            oracle.v,
+            False,
         )
         for sign in (1, -1)
     )
     rate = (later.twist_map @ oracle.v - earlier.twist_map @ oracle.v) / (2 * step)
     np.testing.assert_allclose(rate, oracle.twist_map_drift, atol=1e-8)
     np.testing.assert_allclose(
-        (later.twist_map - earlier.twist_map)[:6] / (2 * step), oracle._twist_map_rate()[:6], atol=1e-8
+        (later.twist_map - earlier.twist_map)[:6] / (2 * step),
+        oracle._twist_map_rate()[:6],
+        atol=1e-8,
     )
     np.testing.assert_allclose((oracle.twist_map @ oracle.v)[:6], state.root_velocity, atol=1e-12)

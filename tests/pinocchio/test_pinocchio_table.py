@@ -1,4 +1,5 @@
-"""Every row of the table "Pinocchio to artix", on fixed and floating trees of all joints, and the page made of it."""
+"""Every row of the table "Pinocchio to artix", on fixed and floating trees of all joints, and the
+page made of it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ SOMETIMES = (
 SELDOM = ("Derivatives of constrained dynamics", "Frictional contact")
 #: Everything has its gradients checked once a week; these often.
 OFTEN = ("Regressors",)
-SECTIONS = [section for section in table.TABLE if section != "Indices of the tree" and table.compared(section)]
+SECTIONS = [
+    section
+    for section in table.TABLE
+    if section != "Indices of the tree" and table.compared(section)
+]
 #: Members that the bindings do not have.
 ONLY_IN_CPP = re.findall(
     r"\w+",
@@ -68,7 +73,11 @@ def test_row(robot: str, section: str, members: str) -> None:
 def test_every_member_of_data_has_a_row() -> None:
     named = " ".join(row.members for rows in table.TABLE.values() for row in rows)
     named = set(re.findall(r"[A-Za-z_0-9]+", named))
-    members = {name for name in dir(pin.Data) if not name.startswith("_") and not callable(getattr(pin.Data, name))}
+    members = {
+        name
+        for name in dir(pin.Data)
+        if not name.startswith("_") and not callable(getattr(pin.Data, name))
+    }
     assert len(members) > 85
     assert members.union(ONLY_IN_CPP) - named == set()
     rows = [row.members for rows in table.TABLE.values() for row in rows]
@@ -80,7 +89,12 @@ def test_the_calls_exist() -> None:
     for row in (row for rows in table.TABLE.values() for row in rows):
         for call in re.findall(r"`([^`]+)`", row.call):
             for dotted in re.findall(r"(?<![\w.=\"])([A-Za-z_][\w.]*)\(", call):
-                known = {"jax": jax, "jnp": jnp, "topology": artix.Topology, "articulation": artix.Articulation}
+                known = {
+                    "jax": jax,
+                    "jnp": jnp,
+                    "topology": artix.Topology,
+                    "articulation": artix.Articulation,
+                }
                 head, *tail = dotted.removeprefix("artix.").split(".")
                 if head in known:
                     assert functools.reduce(getattr, tail, known[head]) is not None
@@ -95,7 +109,9 @@ def test_the_page_is_fresh() -> None:
     assert table.page(measured) == text
     for row in (row for rows in table.TABLE.values() for row in rows):
         found = measured[row.members]
-        double, single = (float(cell.partition(",")[0]) if row.is_compared else 0.0 for cell in found.split(" | "))
+        double, single = (
+            float(cell.partition(",")[0]) if row.is_compared else 0.0 for cell in found.split(" | ")
+        )
         assert double <= row.tolerance
         assert single <= row.single_tolerance
         assert found == table.entry(row, double, single)
@@ -110,10 +126,15 @@ def test_single_precision_in_batches(section: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [pytest.param(k, marks=pytest.mark.slow if k in OFTEN else pytest.mark.exhaustive) for k in SECTIONS]
+    "section",
+    [
+        pytest.param(k, marks=pytest.mark.slow if k in OFTEN else pytest.mark.exhaustive)
+        for k in SECTIONS
+    ],
 )
 def test_gradients(section: str) -> None:
-    """Forwards against differences, backwards against forwards, and finite at rest with all rotations the identity."""
+    """Forwards against differences, backwards against forwards, and finite at rest with all
+    rotations the identity."""
     _, a = table.robot(EVERY_DAY)
     states, batch, offset = table.inputs_of(a)
     state, x = state_at(states, 0), {name: leaf[0] for name, leaf in batch.items()}
@@ -139,12 +160,18 @@ def test_gradients(section: str) -> None:
     direction = state_at(states, 1), {name: leaf[1] for name, leaf in batch.items()}
     _, rates, gradient = differentiated((state, x), direction)
     ahead, behind = (
-        differentiated(jax.tree.map(lambda y, d, h=h: y + h * d, (state, x), direction), direction)[0]
+        differentiated(jax.tree.map(lambda y, d, h=h: y + h * d, (state, x), direction), direction)[
+            0
+        ]
         for h in (step, -step)
     )
     differences = (ahead - behind) / (2 * step)
-    np.testing.assert_allclose(rates, differences, rtol=1e-6, atol=1e-6 * float(jnp.max(jnp.abs(differences))))
-    dotted = sum(jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True))
+    np.testing.assert_allclose(
+        rates, differences, rtol=1e-6, atol=1e-6 * float(jnp.max(jnp.abs(differences)))
+    )
+    dotted = sum(
+        jnp.vdot(g, d) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True)
+    )
     np.testing.assert_allclose(dotted, jnp.sum(rates), rtol=1e-9)
     rest = artix.neutral_state(a), jax.tree.map(jnp.zeros_like, x)
     for leaf in jax.tree.leaves(differentiated(rest, direction)):

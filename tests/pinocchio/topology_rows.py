@@ -19,7 +19,10 @@ def _parents(r: Reference) -> np.ndarray:
     """``parents_fromRow`` in the order of nu."""
     order = list(r.oracle.dof_order)
     return np.array(
-        [order.index(p) if p >= 0 else -1 for p in _dof_rows(r, r.oracle.model.createData().parents_fromRow)]
+        [
+            order.index(p) if p >= 0 else -1
+            for p in _dof_rows(r, r.oracle.model.createData().parents_fromRow)
+        ]
     )
 
 
@@ -53,7 +56,9 @@ INDICES = [
         "",
         lambda a, s, x: jnp.asarray(
             moving(a, a.topology.link_ancestors[:, a.topology.dof_link].sum(axis=1))
-            + np.where(np.arange(a.topology.num_links) == 0, a.topology.num_base_dofs, 0)[a.topology.fixed_base :]
+            + np.where(np.arange(a.topology.num_links) == 0, a.topology.num_base_dofs, 0)[
+                a.topology.fixed_base :
+            ]
         ),
         lambda r: r.of_joints(lambda j: r.model.createData().nvSubtree[j]),
     ),
@@ -84,9 +89,12 @@ INDICES = [
     Row(
         "`start_idx_v_fromRow`, `end_idx_v_fromRow`",
         INDEX,
-        "`topology.dofs(joint)`, plus `topology.num_base_dofs`; the number of DOFs of each joint is compared",
+        "`topology.dofs(joint)`, plus `topology.num_base_dofs`; the number of DOFs of each joint "
+        "is compared",
         "",
-        lambda a, s, x: jnp.asarray([topology_dofs(a.topology, joint) for joint in a.topology.joint_names]),
+        lambda a, s, x: jnp.asarray(
+            [topology_dofs(a.topology, joint) for joint in a.topology.joint_names]
+        ),
         lambda r: np.array([r.model.nvs[j] for j in r.oracle.joint_of_link[1:]]),
     ),
 ]
@@ -99,7 +107,11 @@ def topology_dofs(topology, joint: str) -> int:
 
 
 TYPES = [
-    Row("`Scalar`, `Options`, `cast`", TYPE, "the dtype of the articulation's arrays, `articulation.astype(dtype)`"),
+    Row(
+        "`Scalar`, `Options`, `cast`",
+        TYPE,
+        "the dtype of the articulation's arrays, `articulation.astype(dtype)`",
+    ),
     Row("`SE3`", TYPE, "a pose `[7]`: position, then quaternion xyzw"),
     Row("`Motion`, `Force`", TYPE, "`[6]`, linear part first"),
     Row(
@@ -118,11 +130,17 @@ TYPES = [
         TYPE,
         "`Joint`, `CompositeJoint`; `topology.link_index(name)`",
     ),
-    Row("`Model`, `Data`", TYPE, "`Articulation`, whose `topology` is static", "nothing is kept between calls"),
+    Row(
+        "`Model`, `Data`",
+        TYPE,
+        "`Articulation`, whose `topology` is static",
+        "nothing is kept between calls",
+    ),
     Row("`ConfigVectorType`, `TangentVectorType`, `nq`, `nv`", TYPE, "`State`; arrays `[nv]`"),
     Row("`BodyRegressorType`, `Tensor3x`", TYPE, "arrays `[6, 10]`, `[nv, nv, nv]`"),
     Row(
-        "`Vector3`, `Vector6`, `Matrix3x`, `Matrix6x`, `MatrixXs`, `VectorXs` and their row-major and column-major kin",
+        "`Vector3`, `Vector6`, `Matrix3x`, `Matrix6x`, `MatrixXs`, `VectorXs` and their row-major "
+        "and column-major kin",
         TYPE,
         "`jax.Array`",
     ),
@@ -148,8 +166,15 @@ LATER = [
 ]
 
 FEATURES = [
-    Row("`buildModelFromUrdf`", GETTER, "`load_urdf(path)`", check="`tests/io/test_urdf_robots.py`"),
-    Row("`buildModelFromMJCF`", GETTER, "`load_mjcf(path)`", check="`tests/io/test_mjcf_models.py`, MuJoCo"),
+    Row(
+        "`buildModelFromUrdf`", GETTER, "`load_urdf(path)`", check="`tests/io/test_urdf_robots.py`"
+    ),
+    Row(
+        "`buildModelFromMJCF`",
+        GETTER,
+        "`load_mjcf(path)`",
+        check="`tests/io/test_mjcf_models.py`, MuJoCo",
+    ),
     Row("`buildModelFromSdf`", GETTER, "-", "SDF is not read"),
     Row(
         "`loadReferenceConfigurations`, `removeCollisionPairs`",
@@ -158,7 +183,12 @@ FEATURES = [
         "postures as states, and the pairs of shapes that remain",
         check="`tests/io/test_srdf.py`",
     ),
-    Row("`loadRotorParameters`, `armature`, `rotorInertia`, `rotorGearRatio`", GETTER, "`a.armature`", "`Ir gear^2`"),
+    Row(
+        "`loadRotorParameters`, `armature`, `rotorInertia`, `rotorGearRatio`",
+        GETTER,
+        "`a.armature`",
+        "`Ir gear^2`",
+    ),
     Row(
         "`friction`, `damping`, `effortLimit`, `velocityLimit`, `lowerPositionLimit`",
         GETTER,
@@ -168,7 +198,11 @@ FEATURES = [
     Row("`buildSampleModelManipulator`, `buildSampleModelHumanoid`", GETTER, "`robots.load(name)`"),
     Row("`rneaInParallel`, `abaInParallel`, `ModelPool`", GETTER, "`jax.vmap`, `Fleet`"),
     Row("`pinocchio.casadi`, `cppad`", GETTER, "`jax.jit`, `jax.grad`, `jax.jvp`"),
-    Row("`saveToXML`, `saveToText`, `saveToBinary`", GETTER, "`save_archive(a, path)`, `load_archive(path)`"),
+    Row(
+        "`saveToXML`, `saveToText`, `saveToBinary`",
+        GETTER,
+        "`save_archive(a, path)`, `load_archive(path)`",
+    ),
     Row(
         "`reachableWorkspace`, `MeshcatVisualizer`, `RobotWrapper`",
         GETTER,

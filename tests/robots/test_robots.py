@@ -56,14 +56,18 @@ def principal_inertia(geometry: ElementTree.Element, mass: float) -> list[float]
 @pytest.mark.parametrize("name", EXPECTED)
 def test_inertias_are_those_of_the_shapes(name):
     with_mass = [
-        link for link in ElementTree.parse(robots.path(name)).iter("link") if link.find("inertial") is not None
+        link
+        for link in ElementTree.parse(robots.path(name)).iter("link")
+        if link.find("inertial") is not None
     ]
     assert with_mass
     for link in with_mass:
         inertial, visual = link.find("inertial"), link.find("visual")
         assert inertial.find("origin").attrib == visual.find("origin").attrib
         found = [float(inertial.find("inertia").attrib[key]) for key in ("ixx", "iyy", "izz")]
-        expected = principal_inertia(visual.find("geometry"), float(inertial.find("mass").attrib["value"]))
+        expected = principal_inertia(
+            visual.find("geometry"), float(inertial.find("mass").attrib["value"])
+        )
         np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=link.attrib["name"])
 
 
@@ -73,7 +77,9 @@ def test_the_legs_and_arms_of_the_two_sides_mirror_each_other():
         pairs = [(link, link.replace("left", "right")) for link in placed if "left" in link]
         assert len(pairs) >= 8
         for left, right in pairs:
-            np.testing.assert_allclose(placed[left][:3, 3] * [1, -1, 1], placed[right][:3, 3], atol=1e-6)
+            np.testing.assert_allclose(
+                placed[left][:3, 3] * [1, -1, 1], placed[right][:3, 3], atol=1e-6
+            )
 
 
 def test_heights():
@@ -86,7 +92,9 @@ def test_heights():
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     for function in (robots.load, robots.path):
-        with pytest.raises(ValueError, match="no robot called 'arm8'; choose from: arm7, cart_pole"):
+        with pytest.raises(
+            ValueError, match="no robot called 'arm8'; choose from: arm7, cart_pole"
+        ):
             function("arm8")
 
 
@@ -102,7 +110,11 @@ def test_two_loads_of_one_file_share_one_compilation() -> None:
     ("name", "shapes", "heights"),
     [
         # Legs straight down: the distances of the feet below the root, by the lengths of the links.
-        ("quadruped", ["front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot"], [-0.44] * 4),
+        (
+            "quadruped",
+            ["front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot"],
+            [-0.44] * 4,
+        ),
         ("humanoid", ["left_foot", "right_foot"], None),
         ("arm7", ["hand"], None),
     ],
@@ -111,7 +123,9 @@ def test_robots_stand_on_their_feet(name, shapes, heights):
     robot = robots.load(name)
     state = artix.neutral_state(robot)
     assert [one.name for one in robot.topology.geometries] == shapes
-    distances = artix.geometry_distances(artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype)), state)
+    distances = artix.geometry_distances(
+        artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype)), state
+    )
     if heights is not None:
         np.testing.assert_allclose(distances, heights, atol=1e-6)
     if name == "humanoid":

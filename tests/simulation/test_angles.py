@@ -1,4 +1,5 @@
-"""Angles count turns wherever something counts them, and wheels are circles: against closed forms and recursions."""
+"""Angles count turns wherever something counts them, and wheels are circles: against closed forms
+and recursions."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ SOLVERS = ("implicit", "pgs", "tgs", "rk4")
 rollout = jax.jit(artix.rollout, static_argnames=("options", "num_steps"))
 
 
-def wheels(count: int = 1, *, wrapped: bool = True, couple=None, dtype="float64", **options) -> artix.Articulation:
+def wheels(
+    count: int = 1, *, wrapped: bool = True, couple=None, dtype="float64", **options
+) -> artix.Articulation:
     """Bodies that turn about vertical axes of the same base, without gravity."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0.0, 0.0, 0.0), name="wheels")
     builder.add_link(name="base")
@@ -35,7 +38,9 @@ def wheels(count: int = 1, *, wrapped: bool = True, couple=None, dtype="float64"
 
 def at(robot: artix.Articulation, position, velocity=0.0) -> artix.State:
     state, n = artix.neutral_state(robot), robot.topology.num_dofs
-    position, velocity = (np.broadcast_to(np.asarray(x, robot.dtype), (n,)) for x in (position, velocity))
+    position, velocity = (
+        np.broadcast_to(np.asarray(x, robot.dtype), (n,)) for x in (position, velocity)
+    )
     return state.replace(joint_position=jnp.asarray(position), joint_velocity=jnp.asarray(velocity))
 
 
@@ -44,7 +49,8 @@ def servo(**options) -> artix.Articulation:
 
 
 def driven(position: float, velocity: float, targets: np.ndarray, rate: float) -> np.ndarray:
-    """Angles of a servo by backward Euler, the law of ``implicit`` and ``pgs``; no angle is wrapped here."""
+    """Angles of a servo by backward Euler, the law of ``implicit`` and ``pgs``; no angle is wrapped
+    here."""
     angles = []
     for target in targets:
         push = STIFFNESS * (target - position) + DAMPING * rate
@@ -67,7 +73,8 @@ def driven(position: float, velocity: float, targets: np.ndarray, rate: float) -
 def test_servos_follow_targets_through_many_turns(solver, start, ahead, speed, rate):
     targets = start + ahead + rate * DT * np.arange(1, 1001)
     control = Control(
-        drive_target=jnp.asarray(targets[:, None]), drive_target_velocity=jnp.full((len(targets), 1), rate)
+        drive_target=jnp.asarray(targets[:, None]),
+        drive_target_velocity=jnp.full((len(targets), 1), rate),
     )
     path = rollout(SERVO, at(SERVO, start, speed), control, DT, SolverOptions(solver=solver))
     found = np.asarray(path.joint_position)[:, 0]
@@ -83,7 +90,10 @@ SERVO = servo()
 @pytest.mark.parametrize("solver", ["implicit", "pgs"])
 @settings(max_examples=40)
 @given(
-    multiplier=st.floats(-4.0, 4.0), offset=st.floats(-9.0, 9.0), start=st.floats(-30.0, 30.0), speed=st.floats(-30, 30)
+    multiplier=st.floats(-4.0, 4.0),
+    offset=st.floats(-9.0, 9.0),
+    start=st.floats(-30.0, 30.0),
+    speed=st.floats(-30, 30),
 )
 @example(multiplier=0.5, offset=0.0, start=0.0, speed=20.0)
 @example(multiplier=-3.0, offset=0.0, start=6.0, speed=20.0)
@@ -104,8 +114,13 @@ MIMIC = wheels(2, couple=lambda builder: builder.add_mimic("j1", "j0", gear_rati
 
 
 def tendon(builder: artix.ArticulationBuilder) -> None:
-    joints = [TendonJoint(dof=f"j{k}", coefficient=c, recip_coefficient=c) for k, c in enumerate((0.7, -1.3))]
-    builder.add_fixed_tendon(FixedTendon(name="t", stiffness=9.0, damping=0.5, limit_stiffness=0.0, joints=joints))
+    joints = [
+        TendonJoint(dof=f"j{k}", coefficient=c, recip_coefficient=c)
+        for k, c in enumerate((0.7, -1.3))
+    ]
+    builder.add_fixed_tendon(
+        FixedTendon(name="t", stiffness=9.0, damping=0.5, limit_stiffness=0.0, joints=joints)
+    )
 
 
 def compliant(builder: artix.ArticulationBuilder) -> None:
@@ -121,7 +136,9 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize(("name", "solver"), [(name, each) for name in READERS for each in READERS[name][1]])
+@pytest.mark.parametrize(
+    ("name", "solver"), [(name, each) for name in READERS for each in READERS[name][1]]
+)
 def test_what_is_counted_moves_like_joints_that_never_wrap(name, solver):
     """The path of joints of type REVOLUTE is that of REVOLUTE_UNWRAPPED."""
     options, paths = READERS[name][0], []
@@ -129,15 +146,20 @@ def test_what_is_counted_moves_like_joints_that_never_wrap(name, solver):
         turning = wheels(2, wrapped=wrapped, **options)
         assert not turning.topology.dof_wraps.any() or wrapped
         state = at(turning, [6.0, -6.1], [13.0, 7.0])
-        paths.append(rollout(turning, state, None, 5e-3, SolverOptions(solver=solver), num_steps=300))
+        paths.append(
+            rollout(turning, state, None, 5e-3, SolverOptions(solver=solver), num_steps=300)
+        )
     np.testing.assert_allclose(paths[0].joint_position, paths[1].joint_position, atol=1e-12)
     assert np.abs(paths[0].joint_position).max() > 7.0  # Beyond the turn at which wheels wrap.
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_wheels_are_circles(solver):
-    """Nothing counts their turns: the angle stays within two turns, and is that of the closed form."""
-    path = rollout(WHEEL, at(WHEEL, 6.0, 31.0), None, DT, SolverOptions(solver=solver), num_steps=1000)
+    """Nothing counts their turns: the angle stays within two turns, and is that of the closed
+    form."""
+    path = rollout(
+        WHEEL, at(WHEEL, 6.0, 31.0), None, DT, SolverOptions(solver=solver), num_steps=1000
+    )
     found, expected = path.joint_position[:, 0], 6.0 + 31.0 * DT * np.arange(1, 1001)
     assert np.abs(found).max() <= TURN + 1e-9
     turns = (expected - found) / (2 * TURN)
@@ -185,7 +207,9 @@ def test_ten_thousand_turns_in_float32():
     assert abs(path.joint_position[-1, 0] - targets[-1]) <= rounding
 
     pair = MIMIC.replace(mimic=MIMIC.mimic.replace(gear_ratio=jnp.array([3.0]))).astype("float32")
-    path = rollout(pair, at(pair, [start, -3 * start], [omega, -3 * omega]), None, dt, num_steps=1000)
+    path = rollout(
+        pair, at(pair, [start, -3 * start], [omega, -3 * omega]), None, dt, num_steps=1000
+    )
     follower, reference = np.asarray(path.joint_position, float).T[::-1]
     assert np.abs(follower + 3 * reference).max() <= 2**-6
     np.testing.assert_allclose(path.joint_velocity, [[omega, -3 * omega]] * 1000, rtol=1e-3)
@@ -193,7 +217,8 @@ def test_ten_thousand_turns_in_float32():
 
 @pytest.mark.parametrize("solver", ["implicit", "rk4"])
 def test_gradients_through_turns(solver):
-    """A servo is linear: its end moves with the target and the start as the recursion says, however often it turns."""
+    """A servo is linear: its end moves with the target and the start as the recursion says, however
+    often it turns."""
 
     def end(start, target):
         state = artix.neutral_state(SERVO).replace(joint_position=start[None])
@@ -205,7 +230,9 @@ def test_gradients_through_turns(solver):
     slopes = jax.jit(jax.grad(end, (0, 1)))
     by_start, by_target = slopes(jnp.asarray(6.2), jnp.asarray(30.0))
     np.testing.assert_allclose(by_start + by_target, 1.0, atol=1e-12)
-    exact = 1e-2 if solver == "rk4" else 1e-12  # Backward Euler is an approximation of the continuous motion.
+    exact = (
+        1e-2 if solver == "rk4" else 1e-12
+    )  # Backward Euler is an approximation of the continuous motion.
     np.testing.assert_allclose(by_target, driven(0.0, 0.0, np.ones(50), 0.0)[-1], atol=exact)
     near = slopes(jnp.asarray(0.1), jnp.asarray(0.3))
     np.testing.assert_allclose(near, (by_start, by_target), atol=1e-12)
@@ -231,7 +258,9 @@ def test_revolute_joints_of_usd_without_limits():
     hinge = artix.load_usd(stage, dtype="float64")
     assert hinge.topology.joint_types[1] is artix.JointType.REVOLUTE
     hinge = hinge.replace(gravity=jnp.zeros(3))
-    path = rollout(hinge, at(hinge, 6.2), Control(drive_target=jnp.array([20.0])), 1e-2, num_steps=3000)
+    path = rollout(
+        hinge, at(hinge, 6.2), Control(drive_target=jnp.array([20.0])), 1e-2, num_steps=3000
+    )
     np.testing.assert_allclose(path.joint_position[-1], 20.0, atol=1e-6)
     assert np.abs(np.diff(path.joint_position[:, 0])).max() < 1.0
 
@@ -240,12 +269,16 @@ def test_a_spherical_joint_of_one_axis_takes_the_shortest_way():
     """Its position is a rotation, at most half a turn: 3.2 rad is -3.08 rad."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0.0, 0.0, 0.0))
     builder.add_link(name="base")
-    joint = Joint.spherical((artix.Axis.SWING2,), drive=artix.Drive(stiffness=STIFFNESS, damping=DAMPING))
+    joint = Joint.spherical(
+        (artix.Axis.SWING2,), drive=artix.Drive(stiffness=STIFFNESS, damping=DAMPING)
+    )
     builder.add_link(0, joint, mass=1.0, inertia=[INERTIA] * 3)
     ball = builder.build("float64")
     for solver in ("implicit", "pgs"):
         control = Control(drive_target=jnp.array([3.2]))
-        path = rollout(ball, at(ball, 3.1), control, DT, SolverOptions(solver=solver), num_steps=1000)
+        path = rollout(
+            ball, at(ball, 3.1), control, DT, SolverOptions(solver=solver), num_steps=1000
+        )
         np.testing.assert_allclose(path.joint_position[-1], 3.2 - TURN, atol=1e-6)
         assert np.abs(path.joint_velocity).max() < 2.0
 
@@ -255,7 +288,12 @@ def test_which_joints_are_wheels():
         return (wrap_angles(robot, jnp.full(robot.topology.num_dofs, 7.0)) != 7.0).tolist()
 
     assert wraps(WHEEL) == [True]
-    assert wraps(wheels(wrapped=False)) == wraps(SERVO) == wraps(wheels(limits=[(-np.inf, 8.0)])) == [False]
+    assert (
+        wraps(wheels(wrapped=False))
+        == wraps(SERVO)
+        == wraps(wheels(limits=[(-np.inf, 8.0)]))
+        == [False]
+    )
     assert wraps(wheels(3, couple=lambda b: b.add_mimic("j2", "j0", 1.0))) == [False, True, False]
     assert wraps(wheels(2, couple=tendon)) == [False, False]
 
@@ -264,7 +302,9 @@ def test_the_manifold_counts_what_steps_count():
     for robot, moved, apart in ((SERVO, 6.4, 14.0), (WHEEL, 6.4 - 2 * TURN, 14.0 - 2 * TURN)):
         end = artix.integrate(robot, at(robot, 6.2), jnp.array([0.2]))
         np.testing.assert_allclose(end.joint_position, [moved], atol=1e-14)
-        np.testing.assert_allclose(artix.difference(robot, at(robot, 0.0), at(robot, 14.0)), [apart], atol=1e-14)
+        np.testing.assert_allclose(
+            artix.difference(robot, at(robot, 0.0), at(robot, 14.0)), [apart], atol=1e-14
+        )
         half = artix.interpolate(robot, at(robot, 0.0), at(robot, 14.0), 0.5)
         np.testing.assert_allclose(half.joint_position, [apart / 2], atol=1e-14)
 

@@ -1,4 +1,5 @@
-"""Contact in steps against MuJoCo with matched compliance, Pinocchio's ADMM, and an oscillator on rough ground."""
+"""Contact in steps against MuJoCo with matched compliance, Pinocchio's ADMM, and an oscillator on
+rough ground."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ LEG = f"""
     <geom name="foot{{k}}" size=".02" pos="0 0 -.2" mass=".05" friction="{{mu}}" {SOFT}/>
   </body>
 </body>"""
-#: A body of 9.5 kg on three legs, whose nine contact rows are independent. A large ``impratio`` makes what sticks rigid, to 3e-8.
+#: A body of 9.5 kg on three legs, whose nine contact rows are independent. A large ``impratio``
+#: makes what sticks rigid, to 3e-8.
 TRIPOD = f"""
 <mujoco>
   <option timestep=".005" cone="elliptic" impratio="1e6" tolerance="0" iterations="200" ls_tolerance="1e-12" ls_iterations="100"/>
@@ -42,15 +44,22 @@ TRIPOD = f"""
 
 
 def mujocos_contacts(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[np.ndarray, ...]:
-    """Forces on the three feet in world axes, and the radius, stiffness and damping with which artix has its law.
+    """Forces on the three feet in world axes, and the radius, stiffness and damping with which
+    artix has its law.
 
-    With ``b = 1 / timestep`` MuJoCo's normal force is that of a spring and a damper at the end of the step, as artix's.
-    Two differences are left. Its point lies halfway into the penetration: a radius less by that half halves the gap,
-    for which the spring makes up. And its cones are convex: what slides at speed v is lifted as if the ground rose at
-    ``friction v``. That enters as a relaxation time, which may become negative.
+    With ``b = 1 / timestep`` MuJoCo's normal force is that of a spring and a damper at the end of
+    the step, as artix's. Two differences are left. Its point lies halfway into the penetration: a
+    radius less by that half halves the gap, for which the spring makes up. And its cones are
+    convex: what slides at speed v is lifted as if the ground rose at ``friction v``. That enters as
+    a relaxation time, which may become negative.
     """
     dt = model.opt.timestep
-    force, radius, stiffness, damping = np.zeros((3, 3)), np.full(3, 0.02), np.full(3, 1e3), np.zeros(3)
+    force, radius, stiffness, damping = (
+        np.zeros((3, 3)),
+        np.full(3, 0.02),
+        np.full(3, 1e3),
+        np.zeros(3),
+    )
     for number, contact in enumerate(data.contact):
         foot, row = int(model.geom(contact.geom2).name[-1]), contact.efc_address
         stiff, damp, impedance = data.efc_KBIP[row, :3]
@@ -68,7 +77,8 @@ def mujocos_contacts(model: mujoco.MjModel, data: mujoco.MjData) -> tuple[np.nda
 
 
 def kinds_of(impulse: np.ndarray) -> np.ndarray:
-    """Of impulses [..., 3, 3]: 0 for feet that come off, 1 for those that stick, 2 for those that slide."""
+    """Of impulses [..., 3, 3]: 0 for feet that come off, 1 for those that stick, 2 for those that
+    slide."""
     pull, most = np.hypot(impulse[..., 0], impulse[..., 1]), FRICTION * impulse[..., 2]
     return np.where(most <= 1e-9, 0, np.where(pull < (1 - 1e-5) * most, 1, 2))
 
@@ -76,12 +86,17 @@ def kinds_of(impulse: np.ndarray) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.own_seeds  # artix stops a foot that lands within the step, MuJoCo does not; here none does
 def test_against_mujoco() -> None:
-    """Of feet that hit the ground the same ones stick, slide and come off as in MuJoCo, by the same forces.
+    """Of feet that hit the ground the same ones stick, slide and come off as in MuJoCo, by the same
+    forces.
 
-    With MuJoCo's lift of sliding feet fixed, a fast foot may stick as well as slide; in these states none can.
+    With MuJoCo's lift of sliding feet fixed, a fast foot may stick as well as slide; in these
+    states none can.
     """
     model = mujoco.MjModel.from_xml_string(TRIPOD)
-    a, ground = artix.load_mjcf(TRIPOD, dtype="float64"), Ground.flat(friction=0.0).astype("float64")
+    a, ground = (
+        artix.load_mjcf(TRIPOD, dtype="float64"),
+        Ground.flat(friction=0.0).astype("float64"),
+    )
     coordinates, rng = artix.MujocoCoordinates(a, model), np.random.default_rng(0)
     states, contacts = [], []
     for k in range(24):
@@ -104,10 +119,14 @@ def test_against_mujoco() -> None:
 
     def impulses(state, radius, stiffness, damping):
         size = a.geometry.size.at[:, 0].set(radius)
-        soft = a.replace(geometry=a.geometry.replace(size=size, stiffness=stiffness, damping=damping))
+        soft = a.replace(
+            geometry=a.geometry.replace(size=size, stiffness=stiffness, damping=damping)
+        )
         dt = model.opt.timestep
         scene = artix.Scene(soft, ground=ground)
-        return artix.step(scene, artix.remember_contacts(scene, state), None, dt, options).contact_memory.impulse
+        return artix.step(
+            scene, artix.remember_contacts(scene, state), None, dt, options
+        ).contact_memory.impulse
 
     states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     found = np.asarray(jax.jit(jax.vmap(impulses))(states, radius, stiffness, damping))
@@ -124,19 +143,25 @@ def test_against_pinocchio() -> None:
     a, state, _ = standing_quadruped("float64", height=-1e-6)
     n, dt, ground = a.topology.num_dofs, 0.005, Ground.flat(friction=0.6).astype("float64")
     nothing = jax.tree.map(jnp.zeros_like, (a.drive.stiffness, a.friction))
-    a = a.replace(drive=a.drive.replace(stiffness=nothing[0], damping=nothing[0]), friction=nothing[1])
+    a = a.replace(
+        drive=a.drive.replace(stiffness=nothing[0], damping=nothing[0]), friction=nothing[1]
+    )
     options = artix.SolverOptions(position_iterations=40, contact_iterations=4)
 
     def both(velocity):
         moving = artix.with_generalized_velocity(a, state, velocity)
         contacts = artix.ground_contacts(artix.Scene(a, ground=ground), moving).contacts
         problem = artix.contact_problem(a, moving, jnp.zeros(6 + n), contacts, dt)
-        report = artix.step_and_report(artix.Scene(a, ground=ground), moving, None, dt, options)[1].contacts
+        report = artix.step_and_report(artix.Scene(a, ground=ground), moving, None, dt, options)[
+            1
+        ].contacts
         return problem.delassus, problem.free_velocity, contacts.friction, report
 
     velocities = 0.15 * jax.random.normal(jax.random.key(1), (24, 6 + n)) - 0.2 * jnp.eye(6 + n)[2]
     *problems, found = jax.jit(jax.vmap(both))(velocities)
-    wanted = np.array([contact_impulses(*problem) for problem in zip(*map(np.asarray, problems), strict=True)])
+    wanted = np.array(
+        [contact_impulses(*problem) for problem in zip(*map(np.asarray, problems), strict=True)]
+    )
     impulse = np.reshape(found.impulse, wanted.shape)
     np.testing.assert_allclose(impulse, wanted, atol=1e-8 * np.max(wanted))
     kinds = [np.sum(kind) for kind in (found.sticks, found.slides, ~found.sticks & ~found.slides)]
@@ -147,17 +172,21 @@ def slider(stiffness: float) -> artix.Articulation:
     """Two kilograms on a spring along x that lie on the ground by their weight."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0.0, 0.0, -G), name="slider")
     base = builder.add_link(name="base")
-    rod = builder.add_link(base, artix.Joint.prismatic(artix.Axis.Z, name="height"), mass=0.5, inertia=[1e-3] * 3)
-    joint = artix.Joint.prismatic(artix.Axis.X, name="slide", drive=artix.Drive(stiffness=stiffness))
+    rod = builder.add_link(
+        base, artix.Joint.prismatic(artix.Axis.Z, name="height"), mass=0.5, inertia=[1e-3] * 3
+    )
+    joint = artix.Joint.prismatic(
+        artix.Axis.X, name="slide", drive=artix.Drive(stiffness=stiffness)
+    )
     builder.add_link(rod, joint, mass=1.5, inertia=[1e-3] * 3, name="block")
     builder.add_geometry("block", artix.Geometry.sphere(0.1, friction=0.3))
     return builder.build("float64")
 
 
 def test_an_oscillator_on_rough_ground() -> None:
-    """A spring pulled at speed V moves a block once ``k V t = mu N``, which then starts and stops with the period
-    ``2 pi sqrt(m / k)``, at speeds of up to 2 V. Let loose, it loses ``2 mu N / k`` of its amplitude in each half of a
-    period, and stays where friction holds the spring.
+    """A spring pulled at speed V moves a block once ``k V t = mu N``, which then starts and stops
+    with the period ``2 pi sqrt(m / k)``, at speeds of up to 2 V. Let loose, it loses ``2 mu N / k``
+    of its amplitude in each half of a period, and stays where friction holds the spring.
     """
     k, dt, count, pull = 80.0, 1e-4, 25000, 0.05
     a, ground = slider(k), Ground.flat(friction=0.0).astype("float64")

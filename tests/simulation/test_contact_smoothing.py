@@ -16,19 +16,23 @@ SMOOTH = SolverOptions(contact_smoothing=0.02)
 
 @pytest.mark.slow
 def test_a_ball_hovers_at_its_height() -> None:
-    """``E / (m g)`` above the ground, whatever the step; and friction still makes it roll at 5/7 of its speed."""
+    """``E / (m g)`` above the ground, whatever the step; and friction still makes it roll at 5/7 of
+    its speed."""
     a, ground = ball("float64", friction=0.4), Ground.flat(friction=0.0).astype("float64")
     start = placed_on(a, 0.0, 0.1 + 0.5e-3)
     start = start.replace(root_velocity=start.root_velocity.at[0].set(1.4))
     for dt in (0.005, 0.002):
-        end = artix.rollout(artix.Scene(a, ground=ground), start, None, dt, SMOOTH, num_steps=round(6 / dt))
+        end = artix.rollout(
+            artix.Scene(a, ground=ground), start, None, dt, SMOOTH, num_steps=round(6 / dt)
+        )
         np.testing.assert_allclose(end.root_pose[-1, 2] - 0.1, 0.02 / G, rtol=1e-9)
         np.testing.assert_allclose(end.root_velocity[-1, 0], 1.0, rtol=1e-6)
 
 
 @pytest.mark.slow
 def test_slopes_before_touch() -> None:
-    """The force at a gap d on a ball at rest is about E/d; its derivatives by height and friction are differences."""
+    """The force at a gap d on a ball at rest is about E/d; its derivatives by height and friction
+    are differences."""
     a, ground = ball("float64", friction=0.4), Ground.flat(friction=0.0).astype("float64")
     state = placed_on(a, 0.0, 0.15)
     state = state.replace(root_velocity=state.root_velocity.at[:3].set(jnp.array([1.0, 0.0, 0.0])))
@@ -45,14 +49,17 @@ def test_slopes_before_touch() -> None:
     # Within the step the ball falls, by its weight, a little nearer.
     np.testing.assert_allclose(smooth(zero), [-0.4 * 0.4, 0.4], rtol=1e-3)
     slopes = jax.jit(jax.jacfwd(lambda x: force(x, SMOOTH)))(zero)
-    wanted = [(smooth(zero.at[k].set(1e-6)) - smooth(zero.at[k].set(-1e-6))) / 2e-6 for k in range(2)]
+    wanted = [
+        (smooth(zero.at[k].set(1e-6)) - smooth(zero.at[k].set(-1e-6))) / 2e-6 for k in range(2)
+    ]
     np.testing.assert_allclose(slopes, np.transpose(wanted), atol=1e-7)
     assert slopes[1, 0] < -5
     np.testing.assert_allclose(force(zero, SolverOptions()), 0, atol=1e-12)
 
 
 def falling_ball(height: jax.Array, options: SolverOptions) -> jax.Array:
-    """The velocity [m/s] of a ball that slides and falls, after a step that starts with the gap ``height``."""
+    """The velocity [m/s] of a ball that slides and falls, after a step that starts with the gap
+    ``height``."""
     a, ground = ball("float64", friction=0.4), Ground.flat(friction=0.0).astype("float64")
     state = placed_on(a, 0.0, 0.1 + height)
     state = state.replace(root_velocity=jnp.array([1.0, 0.0, -0.1, 0.0, 0.0, 0.0]))
@@ -62,15 +69,20 @@ def falling_ball(height: jax.Array, options: SolverOptions) -> jax.Array:
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [5e-3, 2e-4])
 def test_smoothing_of_derivatives_leaves_the_step_alone(gap: float) -> None:
-    """The step is the hard one to the last digit, and its derivative is the smooth one, which becomes the hard one."""
+    """The step is the hard one to the last digit, and its derivative is the smooth one, which
+    becomes the hard one."""
 
     def slope(options: SolverOptions) -> jax.Array:
         return jax.jit(jax.jacfwd(lambda height: falling_ball(height, options)))(gap)
 
     smooth, hard = slope(SolverOptions(contact_smoothing=0.02)), slope(SolverOptions())
     options = SolverOptions(derivative_smoothing=0.02)
-    value, pullback = jax.jit(lambda height: jax.vjp(lambda x: falling_ball(x, options), height))(gap)
-    np.testing.assert_array_equal(value, jax.jit(lambda height: falling_ball(height, SolverOptions()))(gap))
+    value, pullback = jax.jit(lambda height: jax.vjp(lambda x: falling_ball(x, options), height))(
+        gap
+    )
+    np.testing.assert_array_equal(
+        value, jax.jit(lambda height: falling_ball(height, SolverOptions()))(gap)
+    )
     np.testing.assert_allclose([pullback(row)[0] for row in jnp.eye(3)], smooth, rtol=1e-12)
     np.testing.assert_allclose(slope(options), smooth, rtol=1e-12)
     assert np.abs(smooth - hard).max() > 1
@@ -80,7 +92,8 @@ def test_smoothing_of_derivatives_leaves_the_step_alone(gap: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("smoothing", [0.0, 0.02])
 def test_slopes_of_robots_with_straight_legs(smoothing: float) -> None:
-    """Reverse mode in float32, feet in the ground, at it and above it: finite and as by forward mode.
+    """Reverse mode in float32, feet in the ground, at it and above it: finite and as by forward
+    mode.
 
     Velocities that are zero but for rounding once gave infinite quotients, and gradients were NaN.
     """
@@ -99,17 +112,22 @@ def test_slopes_of_robots_with_straight_legs(smoothing: float) -> None:
 
     options = SolverOptions(derivative_smoothing=smoothing)
     values, slopes = values_and_slopes(jax.value_and_grad, options)
-    np.testing.assert_array_equal(values, values_and_slopes(lambda function: function, SolverOptions()))
+    np.testing.assert_array_equal(
+        values, values_and_slopes(lambda function: function, SolverOptions())
+    )
     np.testing.assert_allclose(slopes, values_and_slopes(jax.jacfwd, options), atol=1e-4, rtol=1e-4)
     if smoothing:
         assert (slopes[-2:, 2] < -1e-3).all()  # In the air, where the exact derivative is zero.
 
 
 def test_flat_bodies_can_tilt_in_derivatives() -> None:
-    """Corners of a tilted box are not quite level; that all stick must not count as forbidding it to tilt further."""
+    """Corners of a tilted box are not quite level; that all stick must not count as forbidding it
+    to tilt further."""
     builder = artix.ArticulationBuilder(fixed_base=False)
     builder.add_link(mass=0.4, inertia=(6e-4, 6e-4, 6e-4), name="box")
-    builder.add_geometry("box", artix.Geometry.box((0.05, 0.05, 0.05), friction=0.5, stiffness=1000.0))
+    builder.add_geometry(
+        "box", artix.Geometry.box((0.05, 0.05, 0.05), friction=0.5, stiffness=1000.0)
+    )
     a, ground = builder.build("float64"), Ground.flat(friction=0.5).astype("float64")
     sunk, tilt = 0.05 - 0.4 * G / 4000, 1e-3
     pose = jnp.array([0.0, 0.0, sunk, 0.0, np.sin(tilt / 2), 0.0, np.cos(tilt / 2)])
@@ -119,7 +137,9 @@ def test_flat_bodies_can_tilt_in_derivatives() -> None:
     @jax.jit
     def velocity(forward):
         pushed = state.replace(root_velocity=state.root_velocity.at[0].set(forward))
-        return artix.step(artix.Scene(a, ground=ground), pushed, None, 0.005, options).root_velocity[0]
+        return artix.step(
+            artix.Scene(a, ground=ground), pushed, None, 0.005, options
+        ).root_velocity[0]
 
     wanted = (velocity(1e-6) - velocity(-1e-6)) / 2e-6
     assert 0.5 < wanted < 0.6
@@ -139,7 +159,8 @@ def test_refusals(kind: str, name: str) -> None:
 
 @pytest.mark.slow
 def test_three_points_resist_spin_as_a_disc() -> None:
-    """A disc of radius R under even pressure has the torque ``2/3 mu N R``, and so have three points at 2/3 R."""
+    """A disc of radius R under even pressure has the torque ``2/3 mu N R``, and so have three
+    points at 2/3 R."""
     radius, friction, inertia = 0.05, 0.6, 0.004
     turns = 2 * np.pi / 3 * np.arange(3)
     patch = 2 / 3 * radius * np.stack([np.cos(turns), np.sin(turns), 0 * turns], axis=1)

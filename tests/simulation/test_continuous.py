@@ -1,4 +1,5 @@
-"""Smooth dynamics: the vector field against forward dynamics and ODE solvers, Runge-Kutta's order, and refusals."""
+"""Smooth dynamics: the vector field against forward dynamics and ODE solvers, Runge-Kutta's order,
+and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ import pytest
 import scipy.integrate
 
 import artix
-from artix import ArticulationBuilder, Control, Drive, FixedTendon, Joint, JointFriction, SolverOptions, TendonJoint
+from artix import (
+    ArticulationBuilder,
+    Control,
+    Drive,
+    FixedTendon,
+    Joint,
+    JointFriction,
+    SolverOptions,
+    TendonJoint,
+)
 from tests.simulation.test_stepping import at, last, pendulum
 from tests.support.models import random_pose, random_states, state_at, tree_of
 
@@ -22,26 +32,40 @@ field = jax.jit(artix.vector_field)
 
 @functools.cache
 def _floating():
-    """A floating tree with a spherical and a prismatic joint, drives of both types, dampers, and a moving state."""
-    a = tree_of(["spherical_012", "revolute_swing1", "prismatic_y"], [0, 1, 0], fixed_base=False, armature=0.05)
+    """A floating tree with a spherical and a prismatic joint, drives of both types, dampers, and a
+    moving state."""
+    a = tree_of(
+        ["spherical_012", "revolute_swing1", "prismatic_y"],
+        [0, 1, 0],
+        fixed_base=False,
+        armature=0.05,
+    )
     rng, n = np.random.default_rng(1), a.topology.num_dofs
     positive = lambda: jnp.asarray(rng.uniform(0.5, 2.0, n))  # noqa: E731
-    drive = a.drive.replace(stiffness=4 * positive(), damping=0.2 * positive(), target_position=0.3 * positive())
+    drive = a.drive.replace(
+        stiffness=4 * positive(), damping=0.2 * positive(), target_position=0.3 * positive()
+    )
     drive = drive.replace(is_acceleration=jnp.asarray([0.0, 0, 0, 1, 0]))
     a = a.replace(drive=drive, friction=a.friction.replace(viscous=0.1 * positive()))
     a = a.replace(link_linear_damping=jnp.full(4, 0.1), link_angular_damping=jnp.full(4, 0.2))
-    control = Control(joint_force=jnp.asarray(rng.normal(size=n)), external_force=jnp.asarray(rng.normal(size=(4, 6))))
+    control = Control(
+        joint_force=jnp.asarray(rng.normal(size=n)),
+        external_force=jnp.asarray(rng.normal(size=(4, 6))),
+    )
     return a, state_at(random_states(a, 1, seed=2), 0), control
 
 
 def _embedded(state) -> np.ndarray:
     """A state as one vector in which equal configurations are equal."""
     turn = np.asarray(state.root_pose[3:])
-    return np.concatenate([state.root_pose[:3], turn * np.sign(turn[3]), *map(np.ravel, jax.tree.leaves(state)[1:])])
+    return np.concatenate(
+        [state.root_pose[:3], turn * np.sign(turn[3]), *map(np.ravel, jax.tree.leaves(state)[1:])]
+    )
 
 
 def test_the_vector_field_is_forward_dynamics() -> None:
-    """Its velocities against a finite difference of the configuration, its accelerations against forward dynamics."""
+    """Its velocities against a finite difference of the configuration, its accelerations against
+    forward dynamics."""
     a, state, control = _floating()
     h, nu = 1e-6, jnp.concatenate([state.root_velocity, state.joint_velocity])
     rate = field(0.0, state, (a, control))
@@ -56,11 +80,14 @@ def test_the_vector_field_is_forward_dynamics() -> None:
     rate = field(0.0, state, (plain, control))
     force = jnp.concatenate([jnp.zeros(6), control.joint_force])
     wanted = jax.jit(artix.forward_dynamics)(plain, state, force, control.external_force)
-    np.testing.assert_allclose(jnp.concatenate([rate.root_velocity, rate.joint_velocity]), wanted, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        jnp.concatenate([rate.root_velocity, rate.joint_velocity]), wanted, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_order_four_and_the_solution_of_scipy() -> None:
-    """Half the step, a sixteenth of the error, judged by SciPy's Runge-Kutta of order 8 at a tolerance of 1e-12."""
+    """Half the step, a sixteenth of the error, judged by SciPy's Runge-Kutta of order 8 at a
+    tolerance of 1e-12."""
     a, state, control = _floating()
     leaves, kind = jax.tree.flatten(state)
     places = np.cumsum([leaf.size for leaf in leaves])[:-1]
@@ -70,7 +97,9 @@ def test_order_four_and_the_solution_of_scipy() -> None:
         return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(rates)])
 
     start = np.concatenate([np.ravel(leaf) for leaf in leaves])
-    found = scipy.integrate.solve_ivp(flat, (0.0, 0.32), start, method="DOP853", rtol=1e-12, atol=1e-12)
+    found = scipy.integrate.solve_ivp(
+        flat, (0.0, 0.32), start, method="DOP853", rtol=1e-12, atol=1e-12
+    )
     exact = _embedded(jax.tree.unflatten(kind, np.split(found.y[:, -1], places)))
     errors = []
     for steps in (16, 32, 64):
@@ -82,7 +111,8 @@ def test_order_four_and_the_solution_of_scipy() -> None:
 
 
 def test_the_energy_of_a_pendulum_drifts_by_order_five() -> None:
-    """Over a swing from 2 rad; the error of the energy of a method of order 4 falls by 32 where a trend rules."""
+    """Over a swing from 2 rad; the error of the energy of a method of order 4 falls by 32 where a
+    trend rules."""
     a = pendulum(2)
     state = at(a, jnp.array([2.0, 0.5]))
     energy = jax.jit(lambda s: artix.kinetic_energy(a, s) + artix.potential_energy(a, s))
@@ -96,12 +126,17 @@ def test_the_energy_of_a_pendulum_drifts_by_order_five() -> None:
 
 @pytest.mark.slow
 def test_tendons_and_the_implicit_solver_agree_as_the_step_shrinks() -> None:
-    """Springs of tendons and drives are the same forces; the implicit step is of order 1 in the step."""
+    """Springs of tendons and drives are the same forces; the implicit step is of order 1 in the
+    step."""
 
     def couple(builder: ArticulationBuilder) -> None:
         joints = [TendonJoint(dof="hinge_0", coefficient=1.0, recip_coefficient=1.0)]
-        joints.append(TendonJoint(dof="hinge_1", coefficient=-0.5, recip_coefficient=-0.5, parent=0))
-        builder.add_fixed_tendon(FixedTendon(name="cord", joints=joints, stiffness=4.0, damping=0.3))
+        joints.append(
+            TendonJoint(dof="hinge_1", coefficient=-0.5, recip_coefficient=-0.5, parent=0)
+        )
+        builder.add_fixed_tendon(
+            FixedTendon(name="cord", joints=joints, stiffness=4.0, damping=0.3)
+        )
 
     a = pendulum(2, couple=couple, drive=Drive(stiffness=6.0, damping=0.4, target=0.3))
     state = at(a, jnp.array([0.5, -0.4]), jnp.array([1.0, -0.5]))
@@ -122,9 +157,19 @@ def test_diffrax_integrates_the_vector_field() -> None:
 
     @jax.jit
     def solve(state):
-        term, controller = diffrax.ODETerm(artix.vector_field), diffrax.PIDController(rtol=1e-9, atol=1e-9)
+        term, controller = (
+            diffrax.ODETerm(artix.vector_field),
+            diffrax.PIDController(rtol=1e-9, atol=1e-9),
+        )
         return diffrax.diffeqsolve(
-            term, diffrax.Tsit5(), 0.0, 0.2, 1e-2, state, args=(a, None), stepsize_controller=controller
+            term,
+            diffrax.Tsit5(),
+            0.0,
+            0.2,
+            1e-2,
+            state,
+            args=(a, None),
+            stepsize_controller=controller,
         ).ys
 
     with jax.numpy_dtype_promotion("standard"):  # It mixes types.
@@ -136,7 +181,8 @@ def test_diffrax_integrates_the_vector_field() -> None:
 
 @pytest.mark.slow
 def test_gradients_at_rest_and_single_precision() -> None:
-    """A spherical joint at the identity, in float32: the end's derivatives by its start are finite and right."""
+    """A spherical joint at the identity, in float32: the end's derivatives by its start are finite
+    and right."""
     a = tree_of(["spherical_012"], [0], fixed_base=True, dtype="float32")
 
     def end(q, a):
@@ -156,7 +202,11 @@ def test_relations_are_refused_by_name() -> None:
     a = pendulum(2, couple=lambda b: b.add_mimic("hinge_1", "hinge_0", 1.0))
     with pytest.raises(ValueError, match="cannot have mimic joints"):
         step(a, at(a, 0.0))
-    a = pendulum(couple=lambda b: b.add_loop_joint(artix.LoopJoint(name="latch", link_a=None, link_b="bar_0")))
+    a = pendulum(
+        couple=lambda b: b.add_loop_joint(
+            artix.LoopJoint(name="latch", link_a=None, link_b="bar_0")
+        )
+    )
     with pytest.raises(ValueError, match=r"cannot have loop joints \('latch'\)"):
         step(a, at(a, 0.0))
     a = pendulum()
@@ -168,7 +218,9 @@ def test_relations_are_refused_by_name() -> None:
 
 def test_limits_are_passed_over_whether_an_articulation_is_known_or_an_argument() -> None:
     free = pendulum(2, drive=Drive(stiffness=1.0, target=2.0))
-    bounded = free.replace(joint_upper_limit=jnp.array([0.1, 0.1]), max_joint_velocity=jnp.array([0.2, 0.2]))
+    bounded = free.replace(
+        joint_upper_limit=jnp.array([0.1, 0.1]), max_joint_velocity=jnp.array([0.2, 0.2])
+    )
     state = at(free, 0.5, 1.0)
     wanted = artix.step(free, state, None, 0.01, RK4)
     known = jax.jit(lambda state: artix.step(bounded, state, None, 0.01, RK4))(state)
@@ -181,14 +233,19 @@ def test_limits_are_passed_over_whether_an_articulation_is_known_or_an_argument(
 def test_bounds_have_no_part_in_smooth_dynamics() -> None:
     free = pendulum(2, drive=Drive(stiffness=1.0, target=2.0))
     bounded = pendulum(
-        2, drive=Drive(stiffness=1.0, target=2.0, max_force=0.1), friction=JointFriction(static=0.1), max_velocity=3.0
+        2,
+        drive=Drive(stiffness=1.0, target=2.0, max_force=0.1),
+        friction=JointFriction(static=0.1),
+        max_velocity=3.0,
     )
     bounded = bounded.replace(joint_upper_limit=jnp.array([0.1, 0.1]))
     state = at(free, 0.5)
     wanted = artix.vector_field(0.0, state, (free, None))
     for field in (artix.vector_field, jax.jit(artix.vector_field)):
         for found, expected in zip(
-            jax.tree.leaves(field(0.0, state, (bounded, None))), jax.tree.leaves(wanted), strict=True
+            jax.tree.leaves(field(0.0, state, (bounded, None))),
+            jax.tree.leaves(wanted),
+            strict=True,
         ):
             np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -196,7 +253,12 @@ def test_bounds_have_no_part_in_smooth_dynamics() -> None:
 @pytest.mark.slow
 def test_a_fleet_of_different_robots_takes_runge_kutta_steps() -> None:
     builder = ArticulationBuilder(fixed_base=False, name="brick")
-    builder.add_link(mass=2.0, com_pose=random_pose(np.random.default_rng(0)), inertia=[0.1, 0.2, 0.25], name="brick")
+    builder.add_link(
+        mass=2.0,
+        com_pose=random_pose(np.random.default_rng(0)),
+        inertia=[0.1, 0.2, 0.25],
+        name="brick",
+    )
     joint = Joint.revolute(name="lid", drive=Drive(stiffness=3.0, target=0.5))
     builder.add_link(0, joint, mass=0.5, inertia=[0.02, 0.02, 0.03], name="lid")
     members = [builder.build("float64"), pendulum(2)]

@@ -1,7 +1,8 @@
-"""The implicit solver's laws against closed forms, and its first-order steps against fine integration.
+"""The implicit solver's laws against closed forms, and its first-order steps against fine
+integration.
 
-Two integrators of first order differ by as much as each errs, so a difference from PhysX's step says nothing about a
-law until the step is refined.
+Two integrators of first order differ by as much as each errs, so a difference from PhysX's step
+says nothing about a law until the step is refined.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ def _wheel_on_a_tendon() -> artix.Articulation:
     """A wheel on a fixed tendon that has limits and a damper, but no spring."""
     builder = ArticulationBuilder(fixed_base=True, gravity=[0.0, 0.0, 0.0])
     builder.add_link(mass=1.0, inertia=[1.0, 1.0, 1.0], name="base")
-    builder.add_link(0, Joint.revolute(Axis.TWIST, name="axle"), mass=1.0, inertia=[INERTIA] * 3, name="wheel")
+    builder.add_link(
+        0, Joint.revolute(Axis.TWIST, name="axle"), mass=1.0, inertia=[INERTIA] * 3, name="wheel"
+    )
     member = TendonJoint(dof="axle", coefficient=1.0, recip_coefficient=1.0)
     gains = {"stiffness": 0.0, "damping": DAMPING, "limit_stiffness": LIMIT_STIFFNESS}
-    builder.add_fixed_tendon(FixedTendon(name="t", root_link="base", joints=[member], limits=(-LIMIT, LIMIT), **gains))
+    builder.add_fixed_tendon(
+        FixedTendon(name="t", root_link="base", joints=[member], limits=(-LIMIT, LIMIT), **gains)
+    )
     return builder.build(np.float64)
 
 
@@ -39,8 +44,11 @@ def _turning(wheel: artix.Articulation, position: float, velocity: float) -> Sta
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("position", "velocity"), [(0.3, -2.0), (-0.2, 1.0), (0.05, 0.5)])
-def test_a_step_with_a_tendon_that_has_limits_alone_is_implicit_euler(position: float, velocity: float) -> None:
-    """PhysX's limit springs, and so those of ``"pgs"``, are explicit instead; their dampers are implicit, too."""
+def test_a_step_with_a_tendon_that_has_limits_alone_is_implicit_euler(
+    position: float, velocity: float
+) -> None:
+    """PhysX's limit springs, and so those of ``"pgs"``, are explicit instead; their dampers are
+    implicit, too."""
     wheel, dt = _wheel_on_a_tendon(), 1 / 240
     beyond = max(position - LIMIT, 0.0) + min(position + LIMIT, 0.0)
     stiffness = LIMIT_STIFFNESS if beyond else 0.0
@@ -70,11 +78,16 @@ def test_steps_with_a_tendon_that_has_limits_alone_converge() -> None:
 
 
 @functools.partial(jax.jit, static_argnames=("options", "parts", "count"))
-def _places(articulation, states, options: SolverOptions, parts: int, count: int) -> tuple[jax.Array, jax.Array]:
-    """Links' places and joint positions of several runs of ``count`` steps of 1/240 s, each in ``parts``."""
+def _places(
+    articulation, states, options: SolverOptions, parts: int, count: int
+) -> tuple[jax.Array, jax.Array]:
+    """Links' places and joint positions of several runs of ``count`` steps of 1/240 s, each in
+    ``parts``."""
 
     def run(state):
-        end = artix.rollout(articulation, state, None, 1 / 240 / parts, options, num_steps=count * parts)
+        end = artix.rollout(
+            articulation, state, None, 1 / 240 / parts, options, num_steps=count * parts
+        )
         end = jax.tree.map(lambda leaf: leaf[-1], end)
         return artix.frame_pose(articulation, end)[:, :3], end.joint_position
 
@@ -83,7 +96,8 @@ def _places(articulation, states, options: SolverOptions, parts: int, count: int
 
 @pytest.mark.slow
 def test_spherical_joints_of_a_floating_tree_move_as_they_do_in_small_steps() -> None:
-    """A step of 1/240 s errs by 1.4e-2 m and 1.6e-2 rad after 100 steps, as PhysX's does by as much again."""
+    """A step of 1/240 s errs by 1.4e-2 m and 1.6e-2 rad after 100 steps, as PhysX's does by as much
+    again."""
     articulation, states = (
         jax.tree.map(lambda leaf: jnp.asarray(leaf, np.float64), made)
         for made in (physx.build("d_mixed_floating"), physx.states("d_mixed_floating"))
@@ -92,11 +106,15 @@ def test_spherical_joints_of_a_floating_tree_move_as_they_do_in_small_steps() ->
     states = states.replace(root_pose=states.root_pose.at[:, 3:].set(unit))
     fine = _places(articulation, states, SolverOptions(solver="rk4"), 4, 100)
     # From 1/960 s on, links turn by less than what counts as fast motion.
-    coarse, finer = (_places(articulation, states, SolverOptions(), parts, 100) for parts in (4, 16))
+    coarse, finer = (
+        _places(articulation, states, SolverOptions(), parts, 100) for parts in (4, 16)
+    )
     whole = _places(articulation, states, SolverOptions(), 1, 100)
     for truth, found in zip(fine, whole, strict=True):
         assert np.abs(found - truth).max() < 2e-2
     for truth, one, quarter in zip(fine, coarse, finer, strict=True):
-        error, refined = (np.abs(found - truth).reshape(len(truth), -1).max(axis=1) for found in (one, quarter))
+        error, refined = (
+            np.abs(found - truth).reshape(len(truth), -1).max(axis=1) for found in (one, quarter)
+        )
         assert np.all(error < 2e-2), error
         np.testing.assert_allclose(error / refined, 4.0, rtol=0.03)  # of first order

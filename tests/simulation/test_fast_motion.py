@@ -1,4 +1,5 @@
-"""Fast motion without contact: energy, momenta, accuracy beside closed forms and MuJoCo, gradients, reports."""
+"""Fast motion without contact: energy, momenta, accuracy beside closed forms and MuJoCo, gradients,
+reports."""
 
 from __future__ import annotations
 
@@ -20,14 +21,18 @@ from tests.support.models import random_states, random_tree, state_at
 rollout = jax.jit(artix.rollout, static_argnames=("options", "num_steps"))
 
 
-def chain(links: int, *, spherical: bool, mass: float, length: float, dtype: str = "float64") -> Articulation:
+def chain(
+    links: int, *, spherical: bool, mass: float, length: float, dtype: str = "float64"
+) -> Articulation:
     """A chain of thin rods that hangs from a fixed base along -z."""
     builder = ArticulationBuilder(fixed_base=True)
     inertia = (mass * length**2 / 12, mass * length**2 / 12, mass * length**2 / 200)
     builder.add_link(mass=1.0, inertia=(1.0, 1.0, 1.0))
     for link in range(links):
         above = (0, 0, -length if link else 0, 0, 0, 0, 1)
-        kind = Joint.spherical if spherical else functools.partial(Joint.revolute, artix.Axis.SWING1)
+        kind = (
+            Joint.spherical if spherical else functools.partial(Joint.revolute, artix.Axis.SWING1)
+        )
         center = (0, 0, -length / 2, 0, 0, 0, 1)
         builder.add_link(link, kind(parent_pose=above), mass=mass, inertia=inertia, com_pose=center)
     return builder.build(dtype)
@@ -53,13 +58,14 @@ def energies(articulation: Articulation, states: State) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(total, (None, 0)))(articulation, states))
 
 
-# --- closed forms -----------------------------------------------------------------------------------------------------
+# --- closed forms -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("direction", [(1.0, 0.1, 0.1), (0.1, 1.0, 0.1), (0.1, 0.1, 1.0)])
 @pytest.mark.parametrize("dt", [5e-4, 0.05])
 def test_a_free_body_at_1000_radians_per_second(direction: tuple[float, ...], dt: float) -> None:
-    """By 0.5 rad a step, energy and momenta stay. By 50 rad, energy is never gained, and little is lost."""
+    """By 0.5 rad a step, energy and momenta stay. By 50 rad, energy is never gained, and little is
+    lost."""
     start = spinning(1000.0 * np.asarray(direction))
     path = rollout(body(), start, None, dt, num_steps=200)
     change = energies(body(), path) / float(artix.mechanical_energy(body(), start)) - 1
@@ -77,13 +83,16 @@ def test_a_free_body_at_1000_radians_per_second(direction: tuple[float, ...], dt
 
 
 def test_order_of_a_free_body() -> None:
-    """A body that flips as Dzhanibekov's, beside Euler's equations: the error falls as the square of the step."""
+    """A body that flips as Dzhanibekov's, beside Euler's equations: the error falls as the square
+    of the step."""
     inertia, omega = np.array([1.0, 2.0, 3.0]), np.array([1.0, 10.0, 1.0])
 
     def euler(_: float, x: np.ndarray) -> np.ndarray:
         pose, spin = x[:4], x[4:]
         vector = 0.5 * (pose[3] * spin + np.cross(pose[:3], spin))
-        return np.array([*vector, -0.5 * pose[:3] @ spin, *(np.cross(inertia * spin, spin) / inertia)])
+        return np.array(
+            [*vector, -0.5 * pose[:3] @ spin, *(np.cross(inertia * spin, spin) / inertia)]
+        )
 
     exact = solve_ivp(euler, (0, 1), [0, 0, 0, 1, *omega], rtol=1e-11, atol=1e-11).y[:4, -1]
     errors = []
@@ -94,7 +103,7 @@ def test_order_of_a_free_body() -> None:
     assert 3.5 < errors[0] / errors[1] < 4.5
 
 
-# --- beside MuJoCo ----------------------------------------------------------------------------------------------------
+# --- beside MuJoCo ------------------------------------------------------------------------------
 
 _DOUBLE = """
 <mujoco><option timestep="{dt}" integrator="{integrator}"/><worldbody><body>
@@ -106,10 +115,13 @@ _DOUBLE = """
 
 
 def test_a_fast_double_pendulum_beside_mujoco() -> None:
-    """At 35 rad/s, with the same steps: nearer to the exact motion than MuJoCo's Euler and implicit integrators."""
+    """At 35 rad/s, with the same steps: nearer to the exact motion than MuJoCo's Euler and implicit
+    integrators."""
     a, dt = chain(2, spherical=False, mass=1.0, length=1.0), 2e-3
     start = artix.neutral_state(a)
-    start = start.replace(joint_position=jnp.array([1.5, 0.7]), joint_velocity=jnp.array([20.0, -35.0]))
+    start = start.replace(
+        joint_position=jnp.array([1.5, 0.7]), joint_velocity=jnp.array([20.0, -35.0])
+    )
     fine = rollout(a, start, None, 5e-5, SolverOptions(solver="rk4"), num_steps=10_000)
     path = rollout(a, start, None, dt, num_steps=250)
 
@@ -132,10 +144,13 @@ def test_a_fast_double_pendulum_beside_mujoco() -> None:
 
 @pytest.mark.slow
 def test_a_rope_of_light_links() -> None:
-    """Twelve links of 50 g swing from the horizontal with steps of 2 ms, which explicit Coriolis forces explode."""
+    """Twelve links of 50 g swing from the horizontal with steps of 2 ms, which explicit Coriolis
+    forces explode."""
     a = chain(12, spherical=True, mass=0.05, length=0.1, dtype="float32")
     start = artix.neutral_state(a)
-    start = start.replace(joint_position=start.joint_position.at[:3].set(jnp.array([0, 1.5, 0.1], a.dtype)))
+    start = start.replace(
+        joint_position=start.joint_position.at[:3].set(jnp.array([0, 1.5, 0.1], a.dtype))
+    )
     path = rollout(a, start, None, 2e-3, num_steps=1000)
     energy = energies(a, path) - float(artix.mechanical_energy(a, start))
     fall = 12 * 0.05 * 9.81 * 0.6
@@ -143,12 +158,13 @@ def test_a_rope_of_light_links() -> None:
     assert np.abs(path.joint_velocity).max() > 50  # It whips.
 
 
-# --- the law of energy ------------------------------------------------------------------------------------------------
+# --- the law of energy --------------------------------------------------------------------------
 
 
 @functools.cache
 def _energy_path(seed: int, fixed_base: bool):
-    """A random tree in weightlessness; of a state and dt, kinetic energies and momenta of 100 steps."""
+    """A random tree in weightlessness; of a state and dt, kinetic energies and momenta of 100
+    steps."""
     a = random_tree(seed, links=4, fixed_base=fixed_base, gravity=(0.0, 0.0, 0.0), dtype="float64")
 
     @jax.jit
@@ -164,31 +180,39 @@ def _energy_path(seed: int, fixed_base: bool):
 
 
 @pytest.mark.parametrize("fixed_base", [True, False])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 @given(
     seed=st.integers(0, 10_000),
     angle=st.floats(-1.0, 1.5),
     dt=st.floats(-4.0, -1.3),
 )
 def test_random_trees_gain_no_energy(fixed_base: bool, seed: int, angle: float, dt: float) -> None:
-    """All kinds of joints, from 0.1 to 30 rad a step: finite, never more energy than before, momentum conserved."""
+    """All kinds of joints, from 0.1 to 30 rad a step: finite, never more energy than before,
+    momentum conserved."""
     a, path = _energy_path(1, fixed_base)
     dt, angle = 10**dt, 10**angle
     state = state_at(random_states(a, 1, seed=seed, speed=1.0), 0)
     turning = jnp.linalg.norm(artix.frame_velocity(a, state, offset="com")[:, 3:], axis=1).max()
     faster = angle / dt / turning
-    state = state.replace(joint_velocity=faster * state.joint_velocity, root_velocity=faster * state.root_velocity)
+    state = state.replace(
+        joint_velocity=faster * state.joint_velocity, root_velocity=faster * state.root_velocity
+    )
     energy, momentum = map(np.asarray, path(state, jnp.asarray(dt)))
     every = np.append(artix.kinetic_energy(a, state, armature=True), energy)
     assert np.isfinite(every).all()
     assert np.diff(every).max() <= 1e-9 * every[0]
     if not fixed_base:
         linear = np.asarray(artix.centroidal_momentum(a, state))[:3]
-        assert np.abs(momentum[:, :3] - linear).max() < 1e-9 * np.sqrt(2 * every[0] * np.sum(a.link_mass))
+        assert np.abs(momentum[:, :3] - linear).max() < 1e-9 * np.sqrt(
+            2 * every[0] * np.sum(a.link_mass)
+        )
 
 
 def test_work_of_forces() -> None:
-    """A fast arm is driven: its energy grows by no more than the work of the drives and of gravity."""
+    """A fast arm is driven: its energy grows by no more than the work of the drives and of
+    gravity."""
     a = chain(3, spherical=False, mass=1.0, length=0.5)
     state = artix.neutral_state(a).replace(joint_velocity=jnp.array([30.0, -50.0, 80.0]))
     force = jnp.array([40.0, -20.0, 10.0])
@@ -201,14 +225,17 @@ def test_work_of_forces() -> None:
     assert np.abs(work).sum() > 0.5 * energy[0]
 
 
-# --- slow motion, reports and derivatives -----------------------------------------------------------------------------
+# --- slow motion, reports and derivatives -------------------------------------------------------
 
 
 def test_reports_and_mixed_batches() -> None:
-    """Slow steps are left alone, fast ones report what they add; both give the same in one batch as alone."""
+    """Slow steps are left alone, fast ones report what they add; both give the same in one batch as
+    alone."""
     a = random_tree(3, links=4, fixed_base=False, dtype="float64")
     slow, fast = (state_at(random_states(a, 1, seed=5, speed=speed), 0) for speed in (0.1, 100.0))
-    still = slow.replace(joint_velocity=jnp.zeros_like(slow.joint_velocity), root_velocity=jnp.zeros(6))
+    still = slow.replace(
+        joint_velocity=jnp.zeros_like(slow.joint_velocity), root_velocity=jnp.zeros(6)
+    )
     both = jax.tree.map(lambda *leaves: jnp.stack(leaves), slow, fast, still)
     step = jax.jit(jax.vmap(lambda state: artix.step_and_report(a, state, None, 2e-3)))
     ends, report = step(both)
@@ -223,7 +250,8 @@ def test_reports_and_mixed_batches() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [True, False])
 def test_derivatives(fixed_base: bool) -> None:
-    """By configuration, velocity, masses, armature, forces and dt, at rest, between slow and fast, and fast."""
+    """By configuration, velocity, masses, armature, forces and dt, at rest, between slow and fast,
+    and fast."""
     a = random_tree(3, links=4, fixed_base=fixed_base, dtype="float64")
     base, rng = a.topology.num_base_dofs, np.random.default_rng(0)
 
@@ -246,12 +274,17 @@ def test_derivatives(fixed_base: bool) -> None:
     reverse = jax.jit(jax.grad(lambda inputs, state: jnp.sum(weights * end(state, inputs))))
 
     def difference(state: State, h: float) -> jax.Array:
-        ends = [value(state, jax.tree.map(lambda x, d, s=sign: x + s * h * d, at, along)) for sign in (1, -1)]
+        ends = [
+            value(state, jax.tree.map(lambda x, d, s=sign: x + s * h * d, at, along))
+            for sign in (1, -1)
+        ]
         return (ends[0] - ends[1]) / (2 * h)
 
     for speed in (0.0, 1.0, 1.3, 4.0, 20.0, 200.0):
         state = state_at(random_states(a, 1, seed=5, speed=1.0), 0)
-        state = state.replace(joint_velocity=speed * state.joint_velocity, root_velocity=speed * state.root_velocity)
+        state = state.replace(
+            joint_velocity=speed * state.joint_velocity, root_velocity=speed * state.root_velocity
+        )
         expected = (4 * difference(state, 5e-7) - difference(state, 1e-6)) / 3
         found = forward(state)
         np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())

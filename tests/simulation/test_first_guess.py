@@ -1,4 +1,5 @@
-"""Sweeps guess what sticks, slides and pushes: few Newton steps are left, and unknown loads stay equal."""
+"""Sweeps guess what sticks, slides and pushes: few Newton steps are left, and unknown loads stay
+equal."""
 
 from __future__ import annotations
 
@@ -22,14 +23,20 @@ def thrown(robot: artix.Articulation, scene: Scene, key: jax.Array) -> artix.Sta
 
 
 def test_three_newton_steps_suffice() -> None:
-    """For quadrupeds that tumble, with drives at their limits and dry friction: without sweeps, for 84 %."""
+    """For quadrupeds that tumble, with drives at their limits and dry friction: without sweeps, for
+    84 %."""
     model = quadruped("float32")
-    robot, control = model.articulation, Control(drive_target=jnp.asarray(model.default_position, "float32"))
+    robot, control = (
+        model.articulation,
+        Control(drive_target=jnp.asarray(model.default_position, "float32")),
+    )
     scene = Scene(robot, ground=Ground.flat(friction=0.8).astype("float32"))
 
     def residual(key):
         start = artix.remember_contacts(scene, thrown(robot, scene, key))
-        end = jax.lax.fori_loop(0, 60, lambda _, state: artix.step(scene, state, control, DT), start)
+        end = jax.lax.fori_loop(
+            0, 60, lambda _, state: artix.step(scene, state, control, DT), start
+        )
         few = SolverOptions(max_newton_steps=3)
         return artix.step_and_report(scene, end, control, DT, few)[1].velocity_residual.max
 
@@ -38,7 +45,8 @@ def test_three_newton_steps_suffice() -> None:
 
 
 def test_no_landing_takes_many_newton_steps() -> None:
-    """Quadrupeds whose feet are above and below the ground, without a memory; a warp waits for the slowest.
+    """Quadrupeds whose feet are above and below the ground, without a memory; a warp waits for the
+    slowest.
 
     Unless steps are shortened, 2 % of the robots need more than twelve.
     """
@@ -48,12 +56,16 @@ def test_no_landing_takes_many_newton_steps() -> None:
     robot = robot.replace(drive=robot.drive.replace(**gains))
     scene = Scene(robot, ground=Ground.flat().astype("float32"))
     start = artix.neutral_state(robot)
-    start = start.replace(root_pose=start.root_pose.at[2].set(-jnp.min(artix.geometry_distances(scene, start))))
+    start = start.replace(
+        root_pose=start.root_pose.at[2].set(-jnp.min(artix.geometry_distances(scene, start)))
+    )
     noise = 0.1 * jax.random.normal(jax.random.key(0), (1024, count), "float32")
 
     def is_solved(position):
         few = SolverOptions(max_newton_steps=12)
-        return artix.step_and_report(scene, start.replace(joint_position=position), None, 1 / 120, few)[1].is_solved
+        return artix.step_and_report(
+            scene, start.replace(joint_position=position), None, 1 / 120, few
+        )[1].is_solved
 
     solved = np.asarray(jax.jit(jax.vmap(is_solved))(noise))
     assert np.mean(solved) >= 0.998, np.mean(solved)

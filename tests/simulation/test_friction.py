@@ -1,4 +1,5 @@
-"""Dry friction in steps acts exactly once, for every solver, number of sweeps and treatment of external forces."""
+"""Dry friction in steps acts exactly once, for every solver, number of sweeps and treatment of
+external forces."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ import numpy as np
 import pytest
 
 import artix
-from artix import Articulation, ArticulationBuilder, Axis, Joint, JointFriction, SolverOptions, State
+from artix import (
+    Articulation,
+    ArticulationBuilder,
+    Axis,
+    Joint,
+    JointFriction,
+    SolverOptions,
+    State,
+)
 from tests.support.models import random_link, random_pose
 
 OPTIONS = {
@@ -39,16 +48,21 @@ QUICK = ("implicit", "tgs, forces every iteration, 1 velocity iterations")
     ],
 )
 def test_a_sliding_wheel_loses_what_its_friction_takes(options: SolverOptions) -> None:
-    """By ``dynamic dt / inertia`` in every step, as in real PhysX, which a step of Coulomb's law demands as well."""
+    """By ``dynamic dt / inertia`` in every step, as in real PhysX, which a step of Coulomb's law
+    demands as well."""
     friction, inertia, dt = JointFriction(static=0.6, dynamic=0.4, viscous=0.0), 2.0, 0.01
     builder = ArticulationBuilder(fixed_base=True, gravity=[0.0, 0.0, 0.0])
     builder.add_link(mass=1.0, inertia=[1.0, 1.0, 1.0])
-    builder.add_link(0, Joint.revolute(Axis.TWIST, friction=friction), mass=1.0, inertia=[inertia, 1.5, 1.5])
+    builder.add_link(
+        0, Joint.revolute(Axis.TWIST, friction=friction), mass=1.0, inertia=[inertia, 1.5, 1.5]
+    )
     wheel = builder.build(np.float64)
     state = artix.neutral_state(wheel).replace(joint_velocity=jnp.ones(1))
     for number in (1, 2, 3):
         state = artix.step(wheel, state, None, dt, options)
-        np.testing.assert_allclose(state.joint_velocity, 1.0 - number * 0.4 * dt / inertia, rtol=1e-13)
+        np.testing.assert_allclose(
+            state.joint_velocity, 1.0 - number * 0.4 * dt / inertia, rtol=1e-13
+        )
 
 
 def _brushed_tree(*, fixed_base: bool) -> Articulation:
@@ -69,16 +83,22 @@ def _brushed_tree(*, fixed_base: bool) -> Articulation:
 
 
 @functools.partial(jax.jit, static_argnames=("options", "count"))
-def _position_after(articulation: Articulation, state: State, options: SolverOptions, count: int) -> jax.Array:
+def _position_after(
+    articulation: Articulation, state: State, options: SolverOptions, count: int
+) -> jax.Array:
     """Joint positions after 40 ms in ``count`` steps."""
-    return artix.rollout(articulation, state, None, 0.04 / count, options, num_steps=count).joint_position[-1]
+    return artix.rollout(
+        articulation, state, None, 0.04 / count, options, num_steps=count
+    ).joint_position[-1]
 
 
 @pytest.mark.parametrize(
-    "fixed_base", [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.exhaustive)]
+    "fixed_base",
+    [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.exhaustive)],
 )
 def test_all_solvers_converge_to_one_motion_of_a_tree_with_friction(fixed_base: bool) -> None:
-    """Friction that acted twice would keep TGS with forces in every iteration 1e-3 rad away, whatever the step."""
+    """Friction that acted twice would keep TGS with forces in every iteration 1e-3 rad away,
+    whatever the step."""
     tree = _brushed_tree(fixed_base=fixed_base)
     speed = np.random.default_rng(1).normal(size=tree.topology.num_dofs)
     state = artix.neutral_state(tree).replace(joint_velocity=jnp.asarray(speed))
@@ -86,14 +106,21 @@ def test_all_solvers_converge_to_one_motion_of_a_tree_with_friction(fixed_base: 
     solvers = {
         "pgs": SolverOptions(solver="pgs", position_iterations=8),
         "tgs": temporal,
-        "forces every iteration": dataclasses.replace(temporal, external_forces_every_iteration=True),
+        "forces every iteration": dataclasses.replace(
+            temporal, external_forces_every_iteration=True
+        ),
     }
     implicit = SolverOptions(position_iterations=8)
     wanted = {count: _position_after(tree, state, implicit, count) for count in (10, 40)}
     errors = {
-        name: [float(np.abs(_position_after(tree, state, options, count) - wanted[count]).max()) for count in wanted]
+        name: [
+            float(np.abs(_position_after(tree, state, options, count) - wanted[count]).max())
+            for count in wanted
+        ]
         for name, options in solvers.items()
     }
     assert errors["pgs"][1] < 1e-5 and errors["tgs"][1] < 1e-5, errors
     coarse, fine = errors["forces every iteration"]
-    assert fine < 3e-3 and 3.5 < coarse / fine < 4.5, errors  # of first order: positions lag by half a substep
+    assert fine < 3e-3 and 3.5 < coarse / fine < 4.5, (
+        errors
+    )  # of first order: positions lag by half a substep

@@ -1,4 +1,5 @@
-"""Grasps by friction alone: what closed forms say is held stays to rounding, and what is not slides as they say."""
+"""Grasps by friction alone: what closed forms say is held stays to rounding, and what is not slides
+as they say."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ STILL = {"float64": 1e-12, "float32": 1e-7}
 
 
 def after(grasp: Callable[[Any], tuple], name: str, dtype: str) -> tuple[artix.State, artix.State]:
-    """The start and the path of a body under all factors; ``grasp`` gives a scene, states and controls."""
+    """The start and the path of a body under all factors; ``grasp`` gives a scene, states and
+    controls."""
 
     def run(factor):
         scene, states, controls = grasp(factor)
@@ -42,7 +44,8 @@ def check(start: artix.State, path: artix.State, dtype: str) -> None:
 
 
 def falls(path: artix.State, dtype: str) -> None:
-    """With 5 % too little force, 5 % of the weight is left. After 0.1 s the pads still hold the body."""
+    """With 5 % too little force, 5 % of the weight is left. After 0.1 s the pads still hold the
+    body."""
     expected = -(1 - FACTORS[0]) * GRAVITY * 20 * DT
     tolerance = {"float64": 1e-8, "float32": 1e-3}[dtype]
     np.testing.assert_allclose(path.root_velocity[0, 19, 2], expected, rtol=tolerance)
@@ -56,7 +59,9 @@ def test_three_fingers_hold_a_sphere(dtype: str) -> None:
     """Each has one contact, on the equator."""
     scene, states = held_bodies.three_fingers(Geometry.sphere(0.03, friction=FRICTION), 0.03, dtype)
     force = WEIGHT / (3 * FRICTION)
-    start, path = after(lambda factor: (scene, states, held_bodies.inwards(factor * force)), "body", dtype)
+    start, path = after(
+        lambda factor: (scene, states, held_bodies.inwards(factor * force)), "body", dtype
+    )
     check(start, path, dtype)
     falls(path, dtype)
 
@@ -68,7 +73,9 @@ def test_three_fingers_hold_a_cylinder(dtype: str) -> None:
     shape = Geometry.capsule(0.03, 0.05, friction=FRICTION)
     scene, states = held_bodies.three_fingers(shape, 0.03, dtype)
     force = WEIGHT / (3 * FRICTION)
-    start, path = after(lambda factor: (scene, states, held_bodies.inwards(factor * force)), "body", dtype)
+    start, path = after(
+        lambda factor: (scene, states, held_bodies.inwards(factor * force)), "body", dtype
+    )
     check(start, path, dtype)
     falls(path, dtype)
 
@@ -76,7 +83,12 @@ def test_three_fingers_hold_a_cylinder(dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("offset", "degrees", "dtype"),
-    [(0.008, 0.0, "float64"), (0.0, 45.0, "float32"), (0.006, 30.0, "float64"), (0.006, 30.0, "float32")],
+    [
+        (0.008, 0.0, "float64"),
+        (0.0, 45.0, "float32"),
+        (0.006, 30.0, "float64"),
+        (0.006, 30.0, "float32"),
+    ],
 )
 def test_pads_off_centre_and_turned(offset: float, degrees: float, dtype: str) -> None:
     """Friction of the pads' corners bears the weight and its moment."""
@@ -102,7 +114,8 @@ def test_pads_off_centre_and_turned(offset: float, degrees: float, dtype: str) -
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_peg_is_held_in_a_hole(dtype: str) -> None:
-    """The hole is too tight by as much as four compliant walls with four contacts each need to hold the peg."""
+    """The hole is too tight by as much as four compliant walls with four contacts each need to hold
+    the peg."""
     stiffness = 1e4
     depth = WEIGHT / (16 * stiffness * FRICTION)
 
@@ -114,12 +127,15 @@ def test_a_peg_is_held_in_a_hole(dtype: str) -> None:
     # Rounding of poses in float32 shows in depths of 20 um.
     assert np.max(np.abs(moved[1:])) < {"float64": 1e-11, "float32": 1e-7}[dtype]
     expected = -(1 - FACTORS[0]) * GRAVITY * 20 * DT
-    np.testing.assert_allclose(path.root_velocity[0, 19, 2], expected, rtol={"float64": 1e-6, "float32": 5e-3}[dtype])
+    np.testing.assert_allclose(
+        path.root_velocity[0, 19, 2], expected, rtol={"float64": 1e-6, "float32": 5e-3}[dtype]
+    )
 
 
 @pytest.mark.slow
 def test_gradients_of_500_steps() -> None:
-    """One pad presses harder, so that hand and cube accelerate together; the derivative of the motion is known."""
+    """One pad presses harder, so that hand and cube accelerate together; the derivative of the
+    motion is known."""
     scene, states = held_bodies.pads(0.0, "float64")
     force, steps = 3 * WEIGHT / (2 * FRICTION), 500
 

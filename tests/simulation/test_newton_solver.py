@@ -1,4 +1,5 @@
-"""The solver of a step: what friction holds stays, what slides obeys closed forms, and derivatives are right."""
+"""The solver of a step: what friction holds stays, what slides obeys closed forms, and derivatives
+are right."""
 
 from __future__ import annotations
 
@@ -19,9 +20,13 @@ GRAVITY = 9.81
 DT = 0.005
 
 
-def box(mass: float, half: float, friction: float, dtype: str, name: str = "box") -> artix.Articulation:
+def box(
+    mass: float, half: float, friction: float, dtype: str, name: str = "box"
+) -> artix.Articulation:
     builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name=name)
-    builder.add_link(mass=mass, inertia=[2 / 3 * mass * half**2] * 3, name=name, angular_damping=0.0)
+    builder.add_link(
+        mass=mass, inertia=[2 / 3 * mass * half**2] * 3, name=name, angular_damping=0.0
+    )
     builder.add_geometry(name, Geometry.box((half,) * 3, friction=friction), name="shape")
     return builder.build(dtype)
 
@@ -45,7 +50,14 @@ def grasp(dtype: str, order: int = 1) -> tuple[Scene, dict[str, artix.State]]:
     return scene, scene.neutral_state() | {"cube": at(cube, 0, 0, 0.5)}
 
 
-def simulate(scene, states, controls, num_steps: int, ground: Ground | None = None, options: SolverOptions = NEWTON):
+def simulate(
+    scene,
+    states,
+    controls,
+    num_steps: int,
+    ground: Ground | None = None,
+    options: SolverOptions = NEWTON,
+):
     """The states of each step, and the impulses of all contacts."""
     scene = scene.replace(ground=ground)
 
@@ -66,10 +78,14 @@ def squeeze(factor):
 
 @pytest.mark.parametrize(
     ("dtype", "order"),
-    [("float32", 1), *(pytest.param("float64", order, marks=pytest.mark.slow) for order in (1, -1))],
+    [
+        ("float32", 1),
+        *(pytest.param("float64", order, marks=pytest.mark.slow) for order in (1, -1)),
+    ],
 )
 def test_a_grasp_holds_or_slides(dtype: str, order: int) -> None:
-    """With 5 % more than the force that friction needs, the cube stays; with 5 % less, it slides as it must."""
+    """With 5 % more than the force that friction needs, the cube stays; with 5 % less, it slides as
+    it must."""
     scene, states = grasp(dtype, order)
     factors = jnp.array([0.95, 1.05, 1.2, 1.5, 3.0], dtype)
     run = jax.jit(jax.vmap(lambda factor: simulate(scene, states, squeeze(factor), 200)))
@@ -81,9 +97,12 @@ def test_a_grasp_holds_or_slides(dtype: str, order: int) -> None:
     wanted = np.broadcast_to(corners, (4, 8))
     tolerance = {"float64": 1e-8, "float32": 0.2}[dtype]
     np.testing.assert_allclose(impulses[1:, -1, :, 2] / DT, wanted, rtol=tolerance)
-    # With 5 % too little force, 5 % of the weight is left. After 0.1 s the cube still covers the pads.
+    # With 5 % too little force, 5 % of the weight is left. After 0.1 s the cube still covers the
+    # pads.
     speed = path["cube"].root_velocity[0, 19, 2]
-    np.testing.assert_allclose(speed, -0.05 * GRAVITY * 0.1, rtol={"float64": 1e-6, "float32": 1e-3}[dtype])
+    np.testing.assert_allclose(
+        speed, -0.05 * GRAVITY * 0.1, rtol={"float64": 1e-6, "float32": 1e-3}[dtype]
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,30 +122,44 @@ def test_a_stack_stays(masses: tuple[float, ...], dtype: str) -> None:
     pairs = [(f"box{k + 1}/shape", f"box{k}/shape") for k in range(len(masses) - 1)]
     scene, ground = Scene(bodies, pairs=pairs), Ground.flat(friction=0.6).astype(dtype)
     places = [(0.003 * (-1) ** k, 0.002 * k, 0.05 + 0.1 * k) for k in range(len(masses))]
-    states = {name: at(body, *place) for (name, body), place in zip(bodies.items(), places, strict=True)}
+    states = {
+        name: at(body, *place) for (name, body), place in zip(bodies.items(), places, strict=True)
+    }
     path, _ = jax.jit(lambda: simulate(scene, states, None, 400, ground))()
     for name in bodies:
         pose = np.asarray(path[name].root_pose, float)
-        assert np.max(np.abs(pose[-1, :3] - pose[200, :3])) < {"float64": 1e-8, "float32": 1e-7}[dtype]
+        assert (
+            np.max(np.abs(pose[-1, :3] - pose[200, :3])) < {"float64": 1e-8, "float32": 1e-7}[dtype]
+        )
         assert np.max(np.abs(pose[-1, :3] - np.asarray(states[name].root_pose[:3], float))) < 2e-5
 
 
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_block_on_an_incline(dtype: str) -> None:
-    """Gravity is tilted by 5 degrees less or more than the angle of friction: no creep, and the exact speed."""
+    """Gravity is tilted by 5 degrees less or more than the angle of friction: no creep, and the
+    exact speed."""
     friction, body, ground = 0.7, box(1.0, 0.1, 0.7, dtype), Ground.flat(friction=0.7).astype(dtype)
     angles = np.arctan(friction) + np.deg2rad([-5.0, 5.0])
     pulls = GRAVITY * np.stack([np.sin(angles), 0 * angles, -np.cos(angles)], axis=1)
     run = jax.vmap(
         lambda pull: artix.rollout(
-            artix.Scene(body.replace(gravity=pull), ground=ground), at(body, 0, 0, 0.1), None, DT, NEWTON, num_steps=200
+            artix.Scene(body.replace(gravity=pull), ground=ground),
+            at(body, 0, 0, 0.1),
+            None,
+            DT,
+            NEWTON,
+            num_steps=200,
         )
     )
     path = jax.jit(run)(jnp.asarray(pulls, dtype))
     pose = np.asarray(path.root_pose[:, -1], float)
-    assert np.max(np.abs(pose[0, :3] - [0, 0, np.float32(0.1) if dtype == "float32" else 0.1])) < 1e-8
+    assert (
+        np.max(np.abs(pose[0, :3] - [0, 0, np.float32(0.1) if dtype == "float32" else 0.1])) < 1e-8
+    )
     exact = GRAVITY * (np.sin(angles[1]) - friction * np.cos(angles[1]))
-    np.testing.assert_allclose(path.root_velocity[1, -1, 0], exact, rtol={"float64": 1e-8, "float32": 1e-5}[dtype])
+    np.testing.assert_allclose(
+        path.root_velocity[1, -1, 0], exact, rtol={"float64": 1e-8, "float32": 1e-5}[dtype]
+    )
     assert abs(pose[1, 2] - 0.1) < 1e-7
 
 
@@ -135,13 +168,21 @@ def test_tumbling_adds_no_energy() -> None:
     body, ground = box(1.0, 0.1, 0.5, "float64"), Ground.flat(friction=0.5).astype("float64")
     random = np.random.default_rng(0)
     turns = random.normal(size=(20, 4))
-    poses = np.concatenate([np.tile([0, 0, 0.35], (20, 1)), turns / np.linalg.norm(turns, axis=1)[:, None]], axis=1)
+    poses = np.concatenate(
+        [np.tile([0, 0, 0.35], (20, 1)), turns / np.linalg.norm(turns, axis=1)[:, None]], axis=1
+    )
     velocities = random.normal(size=(20, 6)) * [1, 1, 1, 5, 5, 5]
 
     def energies(pose, velocity):
-        start = artix.State(root_pose=pose, root_velocity=velocity, joint_position=none, joint_velocity=none)
-        path = artix.rollout(artix.Scene(body, ground=ground), start, None, DT, NEWTON, num_steps=200)
-        return jax.vmap(lambda s: artix.kinetic_energy(body, s) + artix.potential_energy(body, s))(path)
+        start = artix.State(
+            root_pose=pose, root_velocity=velocity, joint_position=none, joint_velocity=none
+        )
+        path = artix.rollout(
+            artix.Scene(body, ground=ground), start, None, DT, NEWTON, num_steps=200
+        )
+        return jax.vmap(lambda s: artix.kinetic_energy(body, s) + artix.potential_energy(body, s))(
+            path
+        )
 
     none = jnp.zeros(0)
     found = np.asarray(jax.jit(jax.vmap(energies))(jnp.asarray(poses), jnp.asarray(velocities)))
@@ -152,7 +193,9 @@ def test_tumbling_adds_no_energy() -> None:
 def slider(**options) -> artix.Articulation:
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0, 0, 0), name="slider")
     builder.add_link(name="rail")
-    builder.add_link("rail", Joint.prismatic(Axis.X, **options), mass=2.0, inertia=(0.1,) * 3, name="sled")
+    builder.add_link(
+        "rail", Joint.prismatic(Axis.X, **options), mass=2.0, inertia=(0.1,) * 3, name="sled"
+    )
     return builder.build("float64")
 
 
@@ -173,11 +216,14 @@ def test_rows_of_a_joint(options: dict, velocity: float, force: float, expected:
     state = artix.neutral_state(sled).replace(joint_velocity=jnp.array([velocity]))
     control = Control(joint_force=jnp.array([force]), drive_target=jnp.ones(1))
     end = artix.step(sled, state, control, DT, NEWTON)
-    np.testing.assert_allclose(end.joint_velocity[0], expected, atol=1e-8)  # the tolerance of a step
+    np.testing.assert_allclose(
+        end.joint_velocity[0], expected, atol=1e-8
+    )  # the tolerance of a step
 
 
 def test_what_is_not_solved_is_reported() -> None:
-    """A cube that lands on an edge, slides and spins takes more than one Newton step; the rest gains no energy."""
+    """A cube that lands on an edge, slides and spins takes more than one Newton step; the rest
+    gains no energy."""
     body, ground = box(1.0, 0.1, 0.5, "float64"), Ground.flat(friction=0.5).astype("float64")
     turned = at(body, 0, 0, 0.12).replace(root_velocity=jnp.array([2.0, 1.0, -8.0, 3.0, 2.0, 5.0]))
     turn = jnp.array([0.5, 0.1, 0.0, 1.0])
@@ -199,16 +245,25 @@ def hopper() -> artix.Articulation:
     builder = artix.ArticulationBuilder(name="hopper")
     link = builder.add_link(mass=10.0, inertia=(0.2, 0.2, 0.1), name="trunk")
     above, below = (0.0, 0.0, 0.15, 0.0, 0.0, 0.0, 1.0), (0.0, 0.0, -0.15, 0.0, 0.0, 0.0, 1.0)
-    for axis, mass, size in ((Axis.SWING1, 2.0, 0.02), (Axis.SWING1, 1.0, 0.01), (Axis.TWIST, 0.1, 1e-4)):
-        hinge = Joint.revolute(axis, parent_pose=below, child_pose=above, drive=drive, armature=1e-3)
+    for axis, mass, size in (
+        (Axis.SWING1, 2.0, 0.02),
+        (Axis.SWING1, 1.0, 0.01),
+        (Axis.TWIST, 0.1, 1e-4),
+    ):
+        hinge = Joint.revolute(
+            axis, parent_pose=below, child_pose=above, drive=drive, armature=1e-3
+        )
         link = builder.add_link(link, hinge, mass=mass, inertia=(size, size, size))
     builder.add_geometry(link, Geometry.box((0.1, 0.05, 0.02)), name="foot")
     return builder.build()
 
 
-@pytest.mark.parametrize("most", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "most", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_what_is_not_solved_adds_no_energy(most: int) -> None:
-    """Falls of a robot whose drives are at their limits, with few Newton steps: only the drives work."""
+    """Falls of a robot whose drives are at their limits, with few Newton steps: only the drives
+    work."""
     robot, options, dt = hopper(), SolverOptions(max_newton_steps=most), 0.004
     scene = Scene(robot, ground=Ground.flat(friction=0.8), max_contacts_per_geometry=4)
     force = robot.drive.max_force
@@ -250,16 +305,23 @@ def difference(function, x: float, step: float = 1e-6) -> float:
 
 @pytest.mark.parametrize("factor", [1.5, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_gradients_through_a_grasp(factor: float) -> None:
-    """One pad presses harder, so that hand and cube accelerate together; with 0.8, the cube slides as well."""
+    """One pad presses harder, so that hand and cube accelerate together; with 0.8, the cube slides
+    as well."""
     scene, states = grasp("float64")
 
     def place(factor):
         force = factor * 0.3 * GRAVITY / (2 * 0.8)
         controls = {"hand": Control(joint_force=jnp.stack([1.1 * force, -force]))}
-        end = jax.tree.map(lambda x: x[-1], artix.rollout(scene, states, controls, DT, NEWTON, num_steps=10))
-        return end["cube"].root_pose[1] + end["cube"].root_velocity[1] + end["cube"].root_velocity[2]
+        end = jax.tree.map(
+            lambda x: x[-1], artix.rollout(scene, states, controls, DT, NEWTON, num_steps=10)
+        )
+        return (
+            end["cube"].root_pose[1] + end["cube"].root_velocity[1] + end["cube"].root_velocity[2]
+        )
 
-    np.testing.assert_allclose(jax.jit(jax.grad(place))(jnp.asarray(factor)), difference(place, factor), rtol=1e-6)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(place))(jnp.asarray(factor)), difference(place, factor), rtol=1e-6
+    )
 
 
 @pytest.mark.slow
@@ -273,11 +335,19 @@ def test_gradients_through_a_stack(push: float) -> None:
 
     def speed(push):
         controls = {"box2": Control(external_force=jnp.zeros((1, 6)).at[0, 1].set(push))}
-        end = artix.rollout(scene.replace(ground=ground), states, controls, DT, NEWTON, num_steps=10)
-        return end["box2"].root_velocity[-1, 1] + end["box2"].root_pose[-1, 1] + end["box0"].root_velocity[-1, 1]
+        end = artix.rollout(
+            scene.replace(ground=ground), states, controls, DT, NEWTON, num_steps=10
+        )
+        return (
+            end["box2"].root_velocity[-1, 1]
+            + end["box2"].root_pose[-1, 1]
+            + end["box0"].root_velocity[-1, 1]
+        )
 
     wanted = difference(speed, push)
-    np.testing.assert_allclose(jax.jit(jax.grad(speed))(jnp.asarray(push)), wanted, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(speed))(jnp.asarray(push)), wanted, rtol=1e-6, atol=1e-9
+    )
     assert (abs(wanted) > 1e-3) == (push > 10)
 
 
@@ -285,8 +355,14 @@ def test_gradients_through_a_stack(push: float) -> None:
 def test_a_quadruped_stands() -> None:
     """Feet on drives: after 2 s the ground carries its weight, and it does not move."""
     task = quadruped("float64")
-    robot, posture, ground = task.articulation, task.default_position, Ground.flat(friction=0.8).astype("float64")
-    drive = robot.drive.replace(stiffness=jnp.full(12, 80.0), damping=jnp.full(12, 3.0), target_position=posture)
+    robot, posture, ground = (
+        task.articulation,
+        task.default_position,
+        Ground.flat(friction=0.8).astype("float64"),
+    )
+    drive = robot.drive.replace(
+        stiffness=jnp.full(12, 80.0), damping=jnp.full(12, 3.0), target_position=posture
+    )
     robot = robot.replace(drive=drive)
     start = artix.neutral_state(robot).replace(joint_position=posture)
     start = start.replace(root_pose=start.root_pose.at[2].set(task.height))
@@ -298,3 +374,27 @@ def test_a_quadruped_stands() -> None:
     weight = GRAVITY * float(jnp.sum(robot.link_mass))
     np.testing.assert_allclose(jnp.sum(report.contacts.force[:, 2]), weight, rtol=1e-6)
     assert np.max(np.abs(path.root_pose[-1] - path.root_pose[-100])) < 1e-8
+
+
+@pytest.mark.slow
+def test_large_trees_are_kernels() -> None:
+    """Balls that slide, 66 velocities in all: none couples to others, so eliminating them takes few
+    operations."""
+    builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name="ball")
+    builder.add_link(mass=1.0, inertia=(0.004,) * 3, name="ball")
+    builder.add_geometry("ball", Geometry.sphere(0.1, friction=0.5))
+    ball = builder.build("float64")
+    scene = Scene({f"ball{k}": ball for k in range(11)}, ground=Ground.flat(friction=0.5))
+    speeds = 1.0 + np.arange(11)
+    states = {name: at(ball, 0, 0, 0.1) for name in scene.names}
+    for name, speed in zip(scene.names, speeds, strict=True):
+        states[name] = states[name].replace(root_velocity=jnp.zeros(6).at[0].set(speed))
+
+    def ends(scene: Scene, states: dict[str, artix.State]) -> dict[str, artix.State]:
+        return artix.step(scene, states, None, DT)
+
+    (cost,) = artix.explain(ends, scene, states).operations
+    assert cost.refusal is None
+    after = ends(scene, states)
+    found = [float(after[name].root_velocity[0]) for name in scene.names]
+    np.testing.assert_allclose(found, speeds - 0.5 * GRAVITY * DT, rtol=1e-9)

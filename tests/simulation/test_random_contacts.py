@@ -1,4 +1,5 @@
-"""Falls from random states: finite, without energy from nowhere, and what is not solved is reported."""
+"""Falls from random states: finite, without energy from nowhere, and what is not solved is
+reported."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from benchmarks.random_contacts import measured, scenes
 
 @pytest.mark.slow
 def test_falls_from_random_states() -> None:
-    """Speeds, masses and steps over several decades; ``python -m benchmarks.random_contacts`` has many more."""
-    found = measured(scenes()["quadruped"].astype("float32"), count=128, steps=50, seed=1, chunk=128)
+    """Speeds, masses and steps over several decades; ``python -m benchmarks.random_contacts`` has
+    many more."""
+    found = measured(
+        scenes()["quadruped"].astype("float32"), count=128, steps=50, seed=1, chunk=128
+    )
     assert found["finite"].all()
     is_slow = found["angle"] < 1  # Limbs that turn further in a step may end in the ground.
     assert is_slow.sum() > 60
@@ -24,8 +28,11 @@ def test_falls_from_random_states() -> None:
 
 @pytest.mark.slow
 def test_a_fast_turn_on_the_ground_adds_hardly_any_energy() -> None:
-    """Quadrupeds that turn by radians in a step; one of these states gained 9,500 times its energy in its first step."""
-    found = measured(scenes()["quadruped"].astype("float32"), count=1000, steps=2, seed=0, chunk=1000)
+    """Quadrupeds that turn by radians in a step; one of these states gained 9,500 times its energy
+    in its first step."""
+    found = measured(
+        scenes()["quadruped"].astype("float32"), count=1000, steps=2, seed=0, chunk=1000
+    )
     assert found["finite"].all()
     assert (found["angle"] > 1).sum() > 150
     assert found["gain"].max() < 0.02

@@ -23,7 +23,9 @@ def box(half: tuple[float, float, float], mass: float = 1.0) -> artix.Articulati
     return builder.build("float64")
 
 
-def stacked(half: tuple[float, float, float], count: int) -> tuple[artix.Scene, dict[str, artix.State]]:
+def stacked(
+    half: tuple[float, float, float], count: int
+) -> tuple[artix.Scene, dict[str, artix.State]]:
     """A stack of equal boxes on the ground, from the lowest."""
     names = [f"box{k}" for k in range(count)]
     pairs = [(f"{above}/box", f"{below}/box") for below, above in itertools.pairwise(names)]
@@ -36,12 +38,20 @@ def stacked(half: tuple[float, float, float], count: int) -> tuple[artix.Scene, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("half", [(0.05, 0.05, 0.05), (0.2, 0.2, 0.005)], ids=["boxes", "thin plates"])
+@pytest.mark.parametrize(
+    "half", [(0.05, 0.05, 0.05), (0.2, 0.2, 0.005)], ids=["boxes", "thin plates"]
+)
 def test_no_contact_of_a_stack_is_left_out_by_default(half) -> None:
-    """With eight contacts for all three pairs, the boxes sank by 4 mm in two seconds and plates passed each other."""
+    """With eight contacts for all three pairs, the boxes sank by 4 mm in two seconds and plates
+    passed each other."""
     scene, states = stacked(half, 4)
     path, report = artix.rollout(
-        scene.replace(ground=Ground.flat(friction=0.5)), states, None, 0.005, num_steps=200, with_report=True
+        scene.replace(ground=Ground.flat(friction=0.5)),
+        states,
+        None,
+        0.005,
+        num_steps=200,
+        with_report=True,
     )
     for k, name in enumerate(scene.names):
         assert path[name].root_pose[-1, 2] == pytest.approx((2 * k + 1) * half[2], abs=1e-8)
@@ -55,12 +65,23 @@ def test_no_contact_of_a_stack_is_left_out_by_default(half) -> None:
 def test_what_a_budget_leaves_out_is_counted(caplog) -> None:
     scene, states = stacked((0.05, 0.05, 0.05), 3)
     for k, name in enumerate(scene.names):  # Each is a micrometre deep in the one below.
-        states[name] = states[name].replace(root_pose=states[name].root_pose.at[2].add(-1e-6 * (k + 1)))
+        states[name] = states[name].replace(
+            root_pose=states[name].root_pose.at[2].add(-1e-6 * (k + 1))
+        )
     options = SolverOptions(max_contacts_per_geometry=4, max_link_contacts=5)
     _, report = artix.rollout(
-        scene.replace(ground=Ground.flat(friction=0.5)), states, None, 0.005, options, num_steps=3, with_report=True
+        scene.replace(ground=Ground.flat(friction=0.5)),
+        states,
+        None,
+        0.005,
+        options,
+        num_steps=3,
+        with_report=True,
     )
-    assert "8 points of 2 pairs of shapes may touch; max_link_contacts=5 keeps the nearest" in caplog.text
+    assert (
+        "8 points of 2 pairs of shapes may touch; max_link_contacts=5 keeps the nearest"
+        in caplog.text
+    )
     assert report.omitted.shape == (3,)
     assert report.omitted[0] == 3  # of eight corners that touch at the start
 
@@ -74,7 +95,9 @@ def test_a_rollout_that_diverges_says_when() -> None:
     np.testing.assert_array_equal(report.is_finite, is_finite)
     assert not is_finite[-1]
     end = jax.tree.map(lambda x: x[-1], states)
-    assert not jax.jit(lambda state: artix.step_and_report(chain, state, None, 0.01)[1].is_finite)(end)
+    assert not jax.jit(lambda state: artix.step_and_report(chain, state, None, 0.01)[1].is_finite)(
+        end
+    )
 
 
 @pytest.mark.parametrize("solver", ["implicit", "pgs", "tgs", "rk4"])
@@ -93,7 +116,8 @@ def test_a_report_changes_no_state(solver) -> None:
 
 @pytest.mark.slow
 def test_steps_that_are_not_solved_are_counted() -> None:
-    """A cube falls onto an edge and tumbles. A single Newton step is not always enough; 60 are, in each substep."""
+    """A cube falls onto an edge and tumbles. A single Newton step is not always enough; 60 are, in
+    each substep."""
     cube = box((0.1, 0.1, 0.1))
     scene = artix.Scene(cube, ground=Ground.flat(friction=0.5))
     turn = jnp.array([0.0, 0.0, 0.16, 0.5, 0.1, 0.0, 1.0])

@@ -1,4 +1,5 @@
-"""Scenes of one and of several: what their states carry, MuJoCo's motion of two robots, and the former functions."""
+"""Scenes of one and of several: what their states carry, MuJoCo's motion of two robots, and the
+former functions."""
 
 from __future__ import annotations
 
@@ -27,13 +28,19 @@ def ball(**surface) -> artix.Articulation:
 
 def at(robot: artix.Articulation, x: float, z: float, speed: float = 0.0) -> State:
     place = jnp.array([x, 0.0, z, 0.0, 0.0, 0.0, 1.0])
-    return artix.neutral_state(robot).replace(root_pose=place, root_velocity=jnp.zeros(6).at[0].set(speed))
+    return artix.neutral_state(robot).replace(
+        root_pose=place, root_velocity=jnp.zeros(6).at[0].set(speed)
+    )
 
 
 def stacked(offset: float = 0.01, speed: float = 0.05) -> tuple[Scene, dict[str, State]]:
     """A ball on a ball on the ground, the upper one a little aside and moving."""
     one = ball(friction=0.6)
-    scene = Scene({"low": one, "high": one}, ground=Ground.flat().astype("float64"), pairs=[("high/ball", "low/ball")])
+    scene = Scene(
+        {"low": one, "high": one},
+        ground=Ground.flat().astype("float64"),
+        pairs=[("high/ball", "low/ball")],
+    )
     return scene, {"low": at(one, 0.0, 0.1), "high": at(one, offset, 0.3, speed)}
 
 
@@ -53,12 +60,18 @@ def test_a_state_with_a_memory_goes_on_where_a_rollout_ended() -> None:
     run = functools.partial(artix.rollout, scene, control=None, dt=DT)
     whole = last(run(remembering, num_steps=10))
     assert_same(last(run(last(run(remembering, num_steps=5)), num_steps=5)), whole)
-    steps = jax.jit(lambda state: jax.lax.fori_loop(0, 10, lambda _, now: artix.step(scene, now, None, DT), state))
+    steps = jax.jit(
+        lambda state: jax.lax.fori_loop(
+            0, 10, lambda _, now: artix.step(scene, now, None, DT), state
+        )
+    )
     assert_same(steps(remembering), whole)
     # A state without a memory gets the same first one and does not show it.
     forgetful = last(run(start, num_steps=10))
     assert all(part.contact_memory is None for part in forgetful.values())
-    assert_same(forgetful, {name: part.replace(contact_memory=None) for name, part in whole.items()})
+    assert_same(
+        forgetful, {name: part.replace(contact_memory=None) for name, part in whole.items()}
+    )
 
 
 def test_memories_of_a_scene_are_those_of_its_robots() -> None:
@@ -68,11 +81,16 @@ def test_memories_of_a_scene_are_those_of_its_robots() -> None:
     state = take_step(take_step(artix.remember_contacts(scene, start, None, DT)))
     low, high = (state[name].contact_memory.impulse for name in ("low", "high"))
     assert low.shape == (1, 3)  # on the ground
-    assert high.shape == (2, 3)  # on the ground, and the point of the pair whose first shape is high's
+    assert high.shape == (
+        2,
+        3,
+    )  # on the ground, and the point of the pair whose first shape is high's
     np.testing.assert_allclose(low[0], [0, 0, 2 * 9.81 * DT], atol=1e-9)
     np.testing.assert_allclose(high, [[0, 0, 0], [0, 0, 9.81 * DT]], atol=1e-9)
     # One robot may forget; the others' memories stay.
-    mixed = artix.step(scene, state | {"high": state["high"].replace(contact_memory=None)}, None, DT)
+    mixed = artix.step(
+        scene, state | {"high": state["high"].replace(contact_memory=None)}, None, DT
+    )
     assert mixed["high"].contact_memory is None
     np.testing.assert_allclose(mixed["low"].contact_memory.impulse, low, atol=1e-6)
 
@@ -99,15 +117,24 @@ def test_memories_under_vmap_grad_and_donation() -> None:
 
     @jax.jit
     def faster(h: jax.Array) -> jax.Array:
-        return cost(remembering | {"high": remembering["high"].replace(root_velocity=turn.at[0].add(h))})
+        return cost(
+            remembering | {"high": remembering["high"].replace(root_velocity=turn.at[0].add(h))}
+        )
 
     np.testing.assert_allclose(
-        gradient["high"].root_velocity[0], (faster(1e-6) - faster(-1e-6)) / 2e-6, rtol=1e-6, atol=1e-9
+        gradient["high"].root_velocity[0],
+        (faster(1e-6) - faster(-1e-6)) / 2e-6,
+        rtol=1e-6,
+        atol=1e-9,
     )
 
     wanted = artix.step(scene, remembering, None, DT)
     given = jax.tree.map(jnp.copy, remembering)
-    assert_same(jax.jit(lambda state: artix.step(scene, state, None, DT), donate_argnums=0)(given), wanted, 1e-15)
+    assert_same(
+        jax.jit(lambda state: artix.step(scene, state, None, DT), donate_argnums=0)(given),
+        wanted,
+        1e-15,
+    )
 
 
 def test_a_robot_is_a_scene_of_one() -> None:
@@ -135,7 +162,9 @@ def test_grounds_are_leaves() -> None:
     def speed(friction: jax.Array) -> jax.Array:
         (floor,) = scene.ground.surfaces
         ground = scene.ground.replace(surfaces=(floor.replace(friction=friction),))
-        return artix.step(scene.replace(ground=ground), at(sled, 0.0, 0.1, 1.0), None, DT).root_velocity[0]
+        return artix.step(
+            scene.replace(ground=ground), at(sled, 0.0, 0.1, 1.0), None, DT
+        ).root_velocity[0]
 
     frictions = jnp.array([0.05, 0.1])
     alone = jax.jit(speed)
@@ -153,10 +182,15 @@ def test_budgets_belong_to_the_scene() -> None:
     builder.add_geometry("box", Geometry.box((0.05,) * 3), name="box")
     box, ground = builder.build("float64"), Ground.flat().astype("float64")
     start = artix.neutral_state(box)
-    for most, options in ((2, artix.SolverOptions()), (None, artix.SolverOptions(max_contacts_per_geometry=2))):
+    for most, options in (
+        (2, artix.SolverOptions()),
+        (None, artix.SolverOptions(max_contacts_per_geometry=2)),
+    ):
         scene = Scene(box, ground=ground, max_contacts_per_geometry=most)
         shapes = jax.eval_shape(
-            lambda scene=scene, options=options: artix.step_and_report(scene, start, None, DT, options)
+            lambda scene=scene, options=options: artix.step_and_report(
+                scene, start, None, DT, options
+            )
         )
         assert shapes[1].contacts.geometries == (0, 0)
 
@@ -174,9 +208,9 @@ PAIR = """<mujoco><option timestep="0.002" tolerance="0" iterations="100"/>
 def test_two_robots_on_the_ground_move_as_in_mujoco() -> None:
     """A pendulum kicks a ball that lies on the floor, both contacts compliant and without friction.
 
-    MuJoCo's force at the end of a step is that of a spring and damper where the damping is one over the time step, as
-    ``test_a_pendulum_pushes_a_ball_as_in_mujoco`` explains. The floor and the pendulum get the coefficients that
-    MuJoCo reports for their contacts.
+    MuJoCo's force at the end of a step is that of a spring and damper where the damping is one over
+    the time step, as ``test_a_pendulum_pushes_a_ball_as_in_mujoco`` explains. The floor and the
+    pendulum get the coefficients that MuJoCo reports for their contacts.
     """
     model = mujoco.MjModel.from_xml_string(PAIR)
     data, dt = mujoco.MjData(model), model.opt.timestep
@@ -203,7 +237,9 @@ def test_two_robots_on_the_ground_move_as_in_mujoco() -> None:
     kicked = ball(friction=0.0)
     kicked = kicked.replace(link_mass=jnp.array([0.3]), link_inertia=kicked.link_inertia / 2)
     ground = Ground.flat(friction=0.0, **soft["floor"]).astype("float64")
-    scene = Scene({"pendulum": pendulum, "ball": kicked}, ground=ground, pairs=[("pendulum/tip", "ball/ball")])
+    scene = Scene(
+        {"pendulum": pendulum, "ball": kicked}, ground=ground, pairs=[("pendulum/tip", "ball/ball")]
+    )
     state = scene.neutral_state()
     state["pendulum"] = state["pendulum"].replace(joint_velocity=jnp.array([0.5]))
     state["ball"] = state["ball"].replace(root_pose=jnp.array([-0.19, 0.03, 0.0997, 0, 0, 0, 1.0]))
@@ -212,7 +248,10 @@ def test_two_robots_on_the_ground_move_as_in_mujoco() -> None:
     for _ in range(100):
         mujoco.mj_step(model, data)
         places.append(data.qpos[:4].copy())
-    error = np.concatenate([path["pendulum"].joint_position, path["ball"].root_pose[:, :3]], axis=1) - places
+    error = (
+        np.concatenate([path["pendulum"].joint_position, path["ball"].root_pose[:, :3]], axis=1)
+        - places
+    )
     assert abs(places[-1][1] + 0.19) > 0.01  # The ball was kicked.
     np.testing.assert_allclose(error, 0, atol=1e-12)
 
@@ -221,7 +260,9 @@ def test_former_functions_do_what_their_successors_do() -> None:
     """Each warns where it is used, see ``test_deprecated.py``; here are their results."""
     scene, start = stacked()
     bare, ground = scene.replace(ground=None), scene.ground
-    assert_same(former.scene_step(bare, start, None, DT, ground=ground), artix.step(scene, start, None, DT))
+    assert_same(
+        former.scene_step(bare, start, None, DT, ground=ground), artix.step(scene, start, None, DT)
+    )
     reported = former.scene_step_and_report(bare, start, None, DT, ground=ground)
     assert_same(reported, artix.step_and_report(scene, start, None, DT))
     path = artix.rollout(scene, start, None, DT, num_steps=3)
@@ -230,7 +271,9 @@ def test_former_functions_do_what_their_successors_do() -> None:
     assert memory.impulse.shape == (3, 3)
     states = start
     for _ in range(3):
-        states, memory = former.scene_step_with_contact_memory(bare, states, memory, None, DT, ground=ground)
+        states, memory = former.scene_step_with_contact_memory(
+            bare, states, memory, None, DT, ground=ground
+        )
     assert_same(states, last(path), 1e-15)
     one, state, alone = scene["low"], start["low"], Scene(scene["low"], ground=ground)
     memory = former.settled_contact_memory(one, state, None, DT, ground=ground)
@@ -242,7 +285,11 @@ def test_former_functions_do_what_their_successors_do() -> None:
 def test_ground_as_a_keyword_works_for_one_more_release() -> None:
     one, ground = ball(), Ground.flat().astype("float64")
     state = artix.neutral_state(one)
-    for function, more in ((artix.step, {}), (artix.step_and_report, {}), (artix.rollout, {"num_steps": 2})):
+    for function, more in (
+        (artix.step, {}),
+        (artix.step_and_report, {}),
+        (artix.rollout, {"num_steps": 2}),
+    ):
         with pytest.warns(
             DeprecationWarning, match=r"is now artix\.\w+\(artix\.Scene\(robot, ground=ground\)"
         ) as caught:

@@ -1,4 +1,5 @@
-"""Scenes of several articulations: their members alone, conservation laws, MuJoCo's matrices, finite differences."""
+"""Scenes of several articulations: their members alone, conservation laws, MuJoCo's matrices,
+finite differences."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from artix import Geometry, Ground, Scene, State
 from tests.simulation.test_loop_joints import four_bar, largest_error
 
 
-def body(shape: Geometry, mass: float = 1.0, inertia=(0.01, 0.01, 0.01), com=(0.0, 0.0, 0.0), **options):
+def body(
+    shape: Geometry, mass: float = 1.0, inertia=(0.01, 0.01, 0.01), com=(0.0, 0.0, 0.0), **options
+):
     """A free rigid body: an articulation of one link."""
     builder = artix.ArticulationBuilder(name="body", **options)
     builder.add_link(mass=mass, inertia=inertia, com_pose=(*com, 0.0, 0.0, 0.0, 1.0), name="body")
@@ -23,7 +26,9 @@ def body(shape: Geometry, mass: float = 1.0, inertia=(0.01, 0.01, 0.01), com=(0.
 
 def cube(dtype="float64", friction: float = 0.6) -> artix.Articulation:
     """200 grams, edges of 6 cm."""
-    return body(Geometry.box((0.03, 0.03, 0.03), friction=friction), 0.2, (1.2e-4,) * 3).astype(dtype)
+    return body(Geometry.box((0.03, 0.03, 0.03), friction=friction), 0.2, (1.2e-4,) * 3).astype(
+        dtype
+    )
 
 
 def at(robot: artix.Articulation, *position: float, velocity=(0.0,) * 6) -> State:
@@ -47,32 +52,46 @@ def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
 
 
 @pytest.mark.parametrize(
-    ("options", "drift"), [({}, 1e-4), pytest.param({"contact_iterations": 6}, 1e-6, marks=pytest.mark.slow)]
+    ("options", "drift"),
+    [({}, 1e-4), pytest.param({"contact_iterations": 6}, 1e-6, marks=pytest.mark.slow)],
 )
 def test_a_grasp_does_not_drift(options: dict, drift: float) -> None:
-    """Two flat pads on free fingers lift a cube, which friction alone keeps from drifting aside [m/s]."""
+    """Two flat pads on free fingers lift a cube, which friction alone keeps from drifting aside
+    [m/s]."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="gripper")
     builder.add_link(name="base")
     drive = artix.Drive(stiffness=2000.0, damping=200.0)
-    lift = artix.Joint.prismatic(artix.Axis.Z, drive=drive, parent_pose=(0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0))
+    lift = artix.Joint.prismatic(
+        artix.Axis.Z, drive=drive, parent_pose=(0.0, 0.0, 0.3, 0.0, 0.0, 0.0, 1.0)
+    )
     palm = builder.add_link("base", lift, mass=0.5, inertia=(1e-3,) * 3, name="palm")
     for side, name in ((-1, "left"), (1, "right")):
-        slide = artix.Joint.prismatic(artix.Axis.Y, parent_pose=(0.0, 0.06 * side, 0.0, 0.0, 0.0, 0.0, 1.0))
+        slide = artix.Joint.prismatic(
+            artix.Axis.Y, parent_pose=(0.0, 0.06 * side, 0.0, 0.0, 0.0, 0.0, 1.0)
+        )
         builder.add_link(palm, slide, mass=0.1, inertia=(1e-4,) * 3, name=name)
         below = (0.0, 0.0, -0.27, 0.0, 0.0, 0.0, 1.0)
-        builder.add_geometry(name, Geometry.box((0.02, 0.01, 0.04), pose=below, friction=0.8, sensor=True), name=name)
+        builder.add_geometry(
+            name, Geometry.box((0.02, 0.01, 0.04), pose=below, friction=0.8, sensor=True), name=name
+        )
     held = cube()
     pairs = [("gripper/left", "cube/shape"), ("gripper/right", "cube/shape")]
     scene = Scene({"gripper": builder.build("float64"), "cube": held}, pairs=pairs)
     states = scene.neutral_state() | {"cube": at(held, 0.0, 0.0, 0.03)}
-    heights = jnp.interp(0.005 * jnp.arange(120.0), jnp.array([0.0, 0.3, 1.0]), jnp.array([0.0, 0.0, 0.2]))
+    heights = jnp.interp(
+        0.005 * jnp.arange(120.0), jnp.array([0.0, 0.3, 1.0]), jnp.array([0.0, 0.0, 0.2])
+    )
     control = artix.Control(
         joint_force=jnp.tile(jnp.array([0.0, 8.0, -8.0]), (120, 1)),
         drive_target=jnp.stack([heights, 0 * heights, 0 * heights], axis=1),
     )
     ground = Ground.flat(friction=0.5).astype("float64")
     path = artix.rollout(
-        scene.replace(ground=ground), states, {"gripper": control}, 0.005, artix.SolverOptions(**options)
+        scene.replace(ground=ground),
+        states,
+        {"gripper": control},
+        0.005,
+        artix.SolverOptions(**options),
     )
     end = last(path)["cube"]
     assert end.root_pose[2] > 0.06
@@ -80,10 +99,16 @@ def test_a_grasp_does_not_drift(options: dict, drift: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "dtype", ["float64", pytest.param("float32", marks=pytest.mark.exhaustive)]
+)
 def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
-    """On hills, also one that is a hundred metres away; and a linkage, whose loop joint makes its equations dense."""
-    linkage, ball = four_bar(dtype=dtype), body(Geometry.sphere(0.1), com=(0.03, 0.0, 0.0)).astype(dtype)
+    """On hills, also one that is a hundred metres away; and a linkage, whose loop joint makes its
+    equations dense."""
+    linkage, ball = (
+        four_bar(dtype=dtype),
+        body(Geometry.sphere(0.1), com=(0.03, 0.0, 0.0)).astype(dtype),
+    )
     members = {"linkage": linkage, "ball": ball, "far": ball}
     scene = Scene(members, pairs=[("ball/shape", "far/shape")])
     states = {
@@ -92,15 +117,21 @@ def test_members_that_do_not_touch_step_as_by_themselves(dtype: str) -> None:
         "far": at(ball, 100.0, 0.0, 0.3, velocity=(0.0, 0.5, 0.0, 0.0, 1.0, 2.0)),
     }
     heights = 0.1 * np.sin(np.linspace(0.0, 30.0, 120))[:, None] * np.cos(np.linspace(0.0, 3.0, 8))
-    hills = artix.HeightField.of(heights, spacing=(1.0, 1.0), origin=(-4.0, -4.0, 0.0), friction=0.5)
+    hills = artix.HeightField.of(
+        heights, spacing=(1.0, 1.0), origin=(-4.0, -4.0, 0.0), friction=0.5
+    )
     ground = Ground((hills,)).astype(dtype)
     found = artix.rollout(scene.replace(ground=ground), states, None, 0.005, num_steps=60)
     assert largest_error(linkage, found["linkage"]) < 1e-6
     for name, robot in members.items():
         own = None if name == "linkage" else ground
-        alone = artix.rollout(artix.Scene(robot, ground=own), states[name], None, 0.005, num_steps=60)
+        alone = artix.rollout(
+            artix.Scene(robot, ground=own), states[name], None, 0.005, num_steps=60
+        )
         for here, there in zip(jax.tree.leaves(found[name]), jax.tree.leaves(alone), strict=True):
-            np.testing.assert_allclose(here, there, rtol=0, atol=1e-12 if dtype == "float64" else 1e-5)
+            np.testing.assert_allclose(
+                here, there, rtol=0, atol=1e-12 if dtype == "float64" else 1e-5
+            )
 
 
 @pytest.mark.slow
@@ -118,7 +149,8 @@ def test_two_quadrupeds_cost_what_they_cost_alone() -> None:
 
 
 def test_a_pendulum_hits_a_ball() -> None:
-    """The impact that sticks follows from the mass matrix and Jacobians of MuJoCo, which has both in one model."""
+    """The impact that sticks follows from the mass matrix and Jacobians of MuJoCo, which has both
+    in one model."""
     text = """<mujoco><option gravity="0 0 0"/><worldbody>
       <body><joint axis="0 1 0"/><inertial pos="0 0 -0.5" mass="1" diaginertia="0.1 0.1 0.01"/>
         <body pos="0 0 -1"><joint axis="0 1 0"/><inertial pos="0 0 -0.4" mass="0.5" diaginertia="0.03 0.03 0.01"/></body>
@@ -130,10 +162,16 @@ def test_a_pendulum_hits_a_ball() -> None:
     for place, com, mass, inertia in ((0, -0.5, 1.0, 0.1), (-1, -0.4, 0.5, 0.03)):
         joint = artix.Joint.revolute(artix.Axis.SWING1, parent_pose=(0, 0, place, 0, 0, 0, 1))
         pose = (0, 0, com, 0, 0, 0, 1)
-        above = builder.add_link(above, joint, mass=mass, com_pose=pose, inertia=(inertia, inertia, 0.01))
-    builder.add_geometry(above, Geometry.sphere(0.1, position=(0, 0, -0.9), friction=2.0), name="tip")
+        above = builder.add_link(
+            above, joint, mass=mass, com_pose=pose, inertia=(inertia, inertia, 0.01)
+        )
+    builder.add_geometry(
+        above, Geometry.sphere(0.1, position=(0, 0, -0.9), friction=2.0), name="tip"
+    )
     pendulum = builder.build("float64")
-    ball = body(Geometry.sphere(0.1), 0.3, (2e-3, 1e-3, 3e-3), (0.0, 0.02, 0.01), gravity=(0.0, 0.0, 0.0))
+    ball = body(
+        Geometry.sphere(0.1), 0.3, (2e-3, 1e-3, 3e-3), (0.0, 0.02, 0.01), gravity=(0.0, 0.0, 0.0)
+    )
     scene = Scene({"pendulum": pendulum, "ball": ball}, pairs=[("pendulum/tip", "ball/shape")])
     # The ball's velocity of the centre of mass, and its spin.
     spin = np.array([0.5, -0.2, 0.7])
@@ -156,13 +194,17 @@ def test_a_pendulum_hits_a_ball() -> None:
     relative = rows[0] - rows[1]
     effect = np.linalg.solve(matrix, relative.T)
     impulse = -np.linalg.solve(relative @ effect, relative @ data.qvel)
-    assert impulse[0] < -0.1 and np.linalg.norm(impulse[1:]) < -2.0 * impulse[0]  # It presses, and friction holds.
+    assert (
+        impulse[0] < -0.1 and np.linalg.norm(impulse[1:]) < -2.0 * impulse[0]
+    )  # It presses, and friction holds.
     wanted = data.qvel + effect @ impulse
     ends, report = artix.step_and_report(scene, states, None, 1e-9)
     found = report.link_contacts
     np.testing.assert_allclose(ends["pendulum"].joint_velocity, wanted[:2], atol=1e-7)
     np.testing.assert_allclose(ends["ball"].root_velocity[3:], wanted[5:], atol=1e-7)
-    np.testing.assert_allclose(ends["ball"].root_velocity[:3], wanted[2:5] + np.cross(wanted[5:], lever), atol=1e-7)
+    np.testing.assert_allclose(
+        ends["ball"].root_velocity[:3], wanted[2:5] + np.cross(wanted[5:], lever), atol=1e-7
+    )
     np.testing.assert_allclose(found.force[0] * 1e-9, impulse, atol=1e-7)
     names = [scene.link_names[link] for link in found.links[0]]
     assert names == [f"pendulum/{pendulum.topology.link_names[-1]}", "ball/body"]
@@ -170,12 +212,18 @@ def test_a_pendulum_hits_a_ball() -> None:
 
 @pytest.mark.exhaustive
 def test_a_ball_lands_on_a_linkage() -> None:
-    """Its loop joint stays closed, and the ball's momentum changes by what the contact reports and by its weight."""
+    """Its loop joint stays closed, and the ball's momentum changes by what the contact reports and
+    by its weight."""
     builder = artix.builder_from_articulation(four_bar())
-    builder.add_geometry("coupler", Geometry.capsule(0.05, 0.4, pose=(0.4, 0, 0.15, 0, 0.6, 0, 0.8)), name="bar")
+    builder.add_geometry(
+        "coupler", Geometry.capsule(0.05, 0.4, pose=(0.4, 0, 0.15, 0, 0.6, 0, 0.8)), name="bar"
+    )
     linkage, ball = builder.build("float64"), body(Geometry.sphere(0.1))
     scene = Scene({"linkage": linkage, "ball": ball}, pairs=[("ball/shape", "linkage/bar")])
-    states = {"linkage": artix.neutral_state(linkage), "ball": at(ball, 0.5, 0.0, 0.9, velocity=(0, 0, -1, 0, 0, 0))}
+    states = {
+        "linkage": artix.neutral_state(linkage),
+        "ball": at(ball, 0.5, 0.0, 0.9, velocity=(0, 0, -1, 0, 0, 0)),
+    }
     advance = jax.jit(lambda now: artix.step_and_report(scene, now, None, 0.002))
     pressed = 0
     for _ in range(100):
@@ -193,10 +241,10 @@ def test_a_ball_lands_on_a_linkage() -> None:
 def test_a_pendulum_pushes_a_ball_as_in_mujoco() -> None:
     """Over a whole motion, from touch until long after they have parted: 3e-7 m.
 
-    Without friction, and with the compliance that MuJoCo's force has at the end of a step if its damping is one over the
-    time step, the laws are the same. With friction MuJoCo's contacts that stick would creep, see
-    ``test_contact_peers.py``. A contact that closes within a step only pushes in the next one in MuJoCo, so they begin
-    in touch.
+    Without friction, and with the compliance that MuJoCo's force has at the end of a step if its
+    damping is one over the time step, the laws are the same. With friction MuJoCo's contacts that
+    stick would creep, see ``test_contact_peers.py``. A contact that closes within a step only
+    pushes in the next one in MuJoCo, so they begin in touch.
     """
     text = """<mujoco><option timestep="0.002" tolerance="0" iterations="100"/>
     <default><geom condim="1" solref="-4000 -450" solimp=".9 .9 1"/></default>
@@ -216,7 +264,9 @@ def test_a_pendulum_pushes_a_ball_as_in_mujoco() -> None:
     soft = {"stiffness": stiffness, "damping": 1 / (dt * data.efc_R[0]) - stiffness * dt}
     builder = artix.ArticulationBuilder(fixed_base=True, name="pendulum")
     place, joint = (0, 0, -0.4, 0, 0, 0, 1), artix.Joint.revolute(artix.Axis.SWING1)
-    arm = builder.add_link(builder.add_link(), joint, mass=0.8, com_pose=place, inertia=(0.05, 0.05, 0.01))
+    arm = builder.add_link(
+        builder.add_link(), joint, mass=0.8, com_pose=place, inertia=(0.05, 0.05, 0.01)
+    )
     builder.add_geometry(arm, Geometry.sphere(0.1, position=(0, 0, -0.9), **soft), name="tip")
     pendulum, ball = builder.build("float64"), body(Geometry.sphere(0.1), 0.3, (2e-3,) * 3)
     scene = Scene({"pendulum": pendulum, "ball": ball}, pairs=[("pendulum/tip", "ball/shape")])
@@ -235,18 +285,26 @@ def test_a_pendulum_pushes_a_ball_as_in_mujoco() -> None:
 
 @pytest.mark.slow
 def test_momentum_and_energy() -> None:
-    """Of two bodies that fly into each other obliquely: momentum stays to rounding, energy never rises."""
+    """Of two bodies that fly into each other obliquely: momentum stays to rounding, energy never
+    rises."""
     weightless = {"gravity": (0.0, 0.0, 0.0)}
     capsule = body(Geometry.capsule(0.1, 0.3, friction=0.5), 2.0, (0.05, 0.05, 0.05), **weightless)
-    box = body(Geometry.box((0.2, 0.15, 0.1)), 3.0, (0.1, 0.1, 0.1), (0.02, 0.01, -0.03), **weightless)
+    box = body(
+        Geometry.box((0.2, 0.15, 0.1)), 3.0, (0.1, 0.1, 0.1), (0.02, 0.01, -0.03), **weightless
+    )
     scene = Scene({"capsule": capsule, "box": box}, pairs=[("capsule/shape", "box/shape")])
     flying = at(box, 0.02, 0.03, 0.7, velocity=(0.1, -0.1, -2.0, 0.5, 1.0, -0.5))
     turned = flying.root_pose.at[3:].set(jnp.array([0.15, 0.25, 0.1, 0.95]))
-    states = {"capsule": artix.neutral_state(capsule), "box": artix.normalize(box, flying.replace(root_pose=turned))}
+    states = {
+        "capsule": artix.neutral_state(capsule),
+        "box": artix.normalize(box, flying.replace(root_pose=turned)),
+    }
     options = artix.SolverOptions(contact_iterations=4)
     path = artix.rollout(scene, states, None, 1e-3, options, num_steps=400)
     every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
-    np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-12)
+    np.testing.assert_allclose(
+        every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-12
+    )
 
     def energy(now: dict[str, State]) -> jax.Array:
         return sum(artix.kinetic_energy(scene[name], now[name]) for name in scene.names)
@@ -257,13 +315,18 @@ def test_momentum_and_energy() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "place", "most"), [("float64", 0.0, 1e-15), ("float32", 50.0, 1e-7)])
+@pytest.mark.parametrize(
+    ("dtype", "place", "most"), [("float64", 0.0, 1e-15), ("float32", 50.0, 1e-7)]
+)
 def test_stacked_cubes_do_not_creep(dtype, place: float, most: float) -> None:
     """Three cubes, each a little beside the one below, ten seconds, also far from the origin."""
     names, ground = ("low", "middle", "high"), Ground.flat(friction=0.6).astype(dtype)
     pairs = [("middle/shape", "low/shape"), ("high/shape", "middle/shape")]
     scene = Scene(dict.fromkeys(names, cube(dtype)), pairs=pairs)
-    states = {name: at(scene[name], place + 0.004 * k, 0.0, 0.03 + 0.06 * k) for k, name in enumerate(names)}
+    states = {
+        name: at(scene[name], place + 0.004 * k, 0.0, 0.03 + 0.06 * k)
+        for k, name in enumerate(names)
+    }
     options = artix.SolverOptions(max_contacts_per_geometry=4)
     path = artix.rollout(scene.replace(ground=ground), states, None, 0.005, options, num_steps=2000)
     for name in names:
@@ -277,12 +340,17 @@ def test_a_hand_pushes_a_cube() -> None:
     """Along the floor by the closed form: both accelerate as one, less the friction of the cube."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="pusher")
     slide = artix.Joint.prismatic(artix.Axis.X, parent_pose=(0, 0, 0.03, 0, 0, 0, 1))
-    builder.add_link(builder.add_link(name="rail"), slide, mass=0.5, inertia=(1e-3,) * 3, name="hand")
+    builder.add_link(
+        builder.add_link(name="rail"), slide, mass=0.5, inertia=(1e-3,) * 3, name="hand"
+    )
     builder.add_geometry("hand", Geometry.sphere(0.02, sensor=True), name="palm")
     pusher, pushed = builder.build("float64"), cube(friction=0.0)
     scene = Scene({"pusher": pusher, "cube": pushed}, pairs=[("pusher/palm", "cube/shape")])
     states = {"pusher": artix.neutral_state(pusher), "cube": at(pushed, 0.05, 0.0, 0.03)}
-    ground, force = Ground.flat(friction=0.4), {"pusher": artix.Control(joint_force=jnp.array([2.0]))}
+    ground, force = (
+        Ground.flat(friction=0.4),
+        {"pusher": artix.Control(joint_force=jnp.array([2.0]))},
+    )
     ends = last(artix.rollout(scene.replace(ground=ground), states, force, 0.002, num_steps=100))
     acceleration = (2.0 - 0.4 * 0.2 * 9.81) / 0.7
     np.testing.assert_allclose(ends["pusher"].joint_velocity[0], 0.2 * acceleration, rtol=1e-6)
@@ -290,9 +358,13 @@ def test_a_hand_pushes_a_cube() -> None:
     _, report = artix.step_and_report(
         scene.replace(ground=ground), ends, force, 0.002, artix.SolverOptions(contact_iterations=8)
     )
-    np.testing.assert_allclose(report.link_contacts.force[0], [0.5 * acceleration - 2.0, 0.0, 0.0], atol=1e-6)
     np.testing.assert_allclose(
-        report.members["cube"].contacts.link_force[0], [-0.4 * 0.2 * 9.81, 0.0, 0.2 * 9.81], atol=1e-6
+        report.link_contacts.force[0], [0.5 * acceleration - 2.0, 0.0, 0.0], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        report.members["cube"].contacts.link_force[0],
+        [-0.4 * 0.2 * 9.81, 0.0, 0.2 * 9.81],
+        atol=1e-6,
     )
     # The joint transmits what the hand's acceleration and the contact leave of the commanded force.
     sideways = report.members["pusher"].incoming_joint_force[1]
@@ -303,21 +375,32 @@ def test_a_hand_pushes_a_cube() -> None:
 def test_two_quadrupeds_bump_into_each_other() -> None:
     """In the air: what one gets the other loses, linear and angular momentum to rounding."""
     robot = artix.robots.load("quadruped").astype("float64").replace(gravity=jnp.zeros(3))
-    feet = [("one/front_left_foot", "other/rear_left_foot"), ("one/front_right_foot", "other/rear_right_foot")]
+    feet = [
+        ("one/front_left_foot", "other/rear_left_foot"),
+        ("one/front_right_foot", "other/rear_right_foot"),
+    ]
     scene = Scene({"one": robot, "other": robot}, pairs=feet)
     start = artix.frame_pose(robot, artix.neutral_state(robot))
-    front, rear = (start[robot.topology.link_index(f"{end}_left_foot"), 0] for end in ("front", "rear"))
+    front, rear = (
+        start[robot.topology.link_index(f"{end}_left_foot"), 0] for end in ("front", "rear")
+    )
     apart = float(front - rear) + 0.06
-    states = {"one": at(robot, 0.0, 0.0, 0.0, velocity=(1.0, 0, 0, 0, 0, 0)), "other": at(robot, apart, 0.01, 0.0)}
+    states = {
+        "one": at(robot, 0.0, 0.0, 0.0, velocity=(1.0, 0, 0, 0, 0, 0)),
+        "other": at(robot, apart, 0.01, 0.0),
+    }
     path = artix.rollout(scene, states, None, 0.002, num_steps=100)
     every = np.asarray(jax.vmap(lambda now: momentum(scene, now))(path))
-    np.testing.assert_allclose(every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-9)
+    np.testing.assert_allclose(
+        every, np.broadcast_to(momentum(scene, states), every.shape), atol=1e-9
+    )
     assert artix.centroidal_momentum(robot, last(path)["other"])[0] > 0.01
 
 
 @pytest.mark.slow
 def test_gradients() -> None:
-    """Of ten steps of a ball that slides on a box in flight, pushed out of it: differences of the same steps."""
+    """Of ten steps of a ball that slides on a box in flight, pushed out of it: differences of the
+    same steps."""
     ball = body(Geometry.sphere(0.1), 1.0, (0.004,) * 3)
     cart = body(Geometry.box((0.3, 0.2, 0.05), friction=0.3), 2.0, (0.03, 0.06, 0.08))
     scene = Scene({"ball": ball, "cart": cart}, pairs=[("ball/shape", "cart/shape")])
@@ -325,7 +408,9 @@ def test_gradients() -> None:
         "ball": at(ball, 0.02, 0.01, 0.2, velocity=(1.0, 0.2, 0.0, 0.3, 0.0, 0.5)),
         "cart": at(cart, 0.0, 0.0, 0.3, velocity=(0.0, 0.1, 0.3, 0.1, 0.0, 0.2)),
     }
-    options = artix.SolverOptions(contact_iterations=6, max_contacts_per_geometry=1, max_separation_speed=1.0)
+    options = artix.SolverOptions(
+        contact_iterations=6, max_contacts_per_geometry=1, max_separation_speed=1.0
+    )
 
     def cost(scale: jax.Array) -> jax.Array:
         mass, friction, speed, turn = scale
@@ -334,10 +419,15 @@ def test_gradients() -> None:
             for name, s in states.items()
         }
         light = scene.articulations[0].replace(link_mass=mass * ball.link_mass)
-        rough = cart.replace(geometry=cart.geometry.replace(friction=friction * cart.geometry.friction))
+        rough = cart.replace(
+            geometry=cart.geometry.replace(friction=friction * cart.geometry.friction)
+        )
         changed = scene.replace(articulations=(light, rough))
         ends = last(artix.rollout(changed, moving, None, 0.005, options, num_steps=10))
-        return sum(jnp.sum(jnp.sin(3 * s.root_pose)) + jnp.sum(jnp.cos(s.root_velocity)) for s in ends.values())
+        return sum(
+            jnp.sum(jnp.sin(3 * s.root_pose)) + jnp.sum(jnp.cos(s.root_velocity))
+            for s in ends.values()
+        )
 
     evaluate, at_one = jax.jit(cost), jnp.ones(4)
     found = jax.grad(cost)(at_one)
@@ -349,7 +439,8 @@ def test_gradients() -> None:
 
 @pytest.mark.slow
 def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
-    """With all of their 24 contacts: 86,000 operations, of which the elimination along the tree is a small part."""
+    """With all of their 24 contacts: 86,000 operations, of which the elimination along the tree is
+    a small part."""
     box, ground = cube("float32"), Ground.flat().astype("float32")
     scene = Scene({"low": box, "high": box}, pairs=[("high/shape", "low/shape")])
 
@@ -357,7 +448,9 @@ def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
         ends = artix.step(scene.replace(ground=ground), states, None, 0.005)
         return ends["high"].root_pose[2]
 
-    gradient = artix.explain(jax.grad(height, argnums=1), scene, scene.neutral_state()).operations[-1]
+    gradient = artix.explain(jax.grad(height, argnums=1), scene, scene.neutral_state()).operations[
+        -1
+    ]
     assert gradient.refusal is None
     assert sum(gradient.operations) < 90_000
 
@@ -366,12 +459,18 @@ def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
 def test_a_batch_of_scenes() -> None:
     """``vmap`` over states and parameters is one call for each."""
     ball = body(Geometry.sphere(0.1, friction=0.5))
-    scene, ground = Scene({"low": ball, "high": ball}, pairs=[("high/shape", "low/shape")]), Ground.flat()
+    scene, ground = (
+        Scene({"low": ball, "high": ball}, pairs=[("high/shape", "low/shape")]),
+        Ground.flat(),
+    )
     heights = jnp.array([0.29, 0.3, 0.31])
 
     def stacked(height: jax.Array) -> dict[str, State]:
         high = at(ball, 0.01, 0.0, 0.3)
-        return {"low": at(ball, 0.0, 0.0, 0.1), "high": high.replace(root_pose=high.root_pose.at[2].set(height))}
+        return {
+            "low": at(ball, 0.0, 0.0, 0.1),
+            "high": high.replace(root_pose=high.root_pose.at[2].set(height)),
+        }
 
     step = lambda states: artix.step(scene.replace(ground=ground), states, None, 0.005)  # noqa: E731
     together = jax.vmap(step)(jax.vmap(stacked)(heights))
@@ -384,10 +483,30 @@ def test_a_batch_of_scenes() -> None:
 REFUSED = {
     "no member": ({}, (), ValueError, "at least one"),
     "a slash": ({"a/b": "ball"}, (), ValueError, "slash"),
-    "unknown shape": ({"a": "ball", "b": "ball"}, [("a/shape", "b/hand")], ValueError, "no geometry called 'b/hand'"),
-    "one member": ({"a": "two", "b": "ball"}, [("a/one", "a/two")], ValueError, "belong to one robot"),
-    "twice": ({"a": "ball", "b": "ball"}, [("a/shape", "b/shape"), ("b/shape", "a/shape")], ValueError, "given twice"),
-    "cylinder": ({"a": "ball", "b": "can"}, [("a/shape", "b/shape")], ValueError, "'b/shape' is a cylinder"),
+    "unknown shape": (
+        {"a": "ball", "b": "ball"},
+        [("a/shape", "b/hand")],
+        ValueError,
+        "no geometry called 'b/hand'",
+    ),
+    "one member": (
+        {"a": "two", "b": "ball"},
+        [("a/one", "a/two")],
+        ValueError,
+        "belong to one robot",
+    ),
+    "twice": (
+        {"a": "ball", "b": "ball"},
+        [("a/shape", "b/shape"), ("b/shape", "a/shape")],
+        ValueError,
+        "given twice",
+    ),
+    "cylinder": (
+        {"a": "ball", "b": "can"},
+        [("a/shape", "b/shape")],
+        ValueError,
+        "'b/shape' is a cylinder",
+    ),
     "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
     "number": ({0: "ball"}, (), TypeError, "members: names are strings; found 0"),
     "no name": ({"": "ball"}, (), ValueError, "a member has an empty name"),
@@ -425,17 +544,27 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match=r"state\['b'\]\.root_pose: expected shape \(7,\)"):
         artix.step(scene, states | {"b": flat}, None, 0.01)
     pushed = {"b": artix.Control(external_force=jnp.zeros((2, 6)))}
-    with pytest.raises(ValueError, match=r"control\['b'\]\.external_force: expected shape \(1, 6\)"):
+    with pytest.raises(
+        ValueError, match=r"control\['b'\]\.external_force: expected shape \(1, 6\)"
+    ):
         artix.step(scene, states, pushed, 0.01)
-    with pytest.raises(TypeError, match="state: expected a dictionary by the names of the robots, found State"):
+    with pytest.raises(
+        TypeError, match="state: expected a dictionary by the names of the robots, found State"
+    ):
         artix.rollout(scene, states["a"], None, 0.01, num_steps=2)
     with pytest.raises(TypeError, match=r"state: expected artix\.State, found dict"):
         artix.step(ball, states, None, 0.01)
     with pytest.raises(TypeError, match=r"articulation: expected artix\.Articulation, found str"):
         artix.step("ball", states, None, 0.01)
-    with pytest.raises(TypeError, match="members: expected an articulation or a dictionary of articulations, found li"):
+    with pytest.raises(
+        TypeError,
+        match="members: expected an articulation or a dictionary of articulations, found li",
+    ):
         Scene([ball])
-    with pytest.raises(TypeError, match="members: expected an articulation or a dictionary of articulations, found tu"):
+    with pytest.raises(
+        TypeError,
+        match="members: expected an articulation or a dictionary of articulations, found tu",
+    ):
         Scene((ball, ball))
     with pytest.raises(TypeError, match=r"ground: expected artix\.Ground, found Plane"):
         Scene(ball, ground=artix.Plane.of())
@@ -447,8 +576,12 @@ def test_bad_arguments_are_refused() -> None:
         artix.rollout(scene, states, None, 0.01)
     level = Ground.flat().astype("float64")
     other = artix.remember_contacts(scene.replace(ground=level), states)
-    with pytest.raises(ValueError, match=r"state\.contact_memory\.impulse: expected shape \(4, 3\)"):
-        artix.step(scene.replace(ground=level.replace(surfaces=level.surfaces * 2)), other, None, 0.01)
+    with pytest.raises(
+        ValueError, match=r"state\.contact_memory\.impulse: expected shape \(4, 3\)"
+    ):
+        artix.step(
+            scene.replace(ground=level.replace(surfaces=level.surfaces * 2)), other, None, 0.01
+        )
 
 
 @pytest.mark.parametrize("solver", ["implicit", "tgs"])
@@ -459,6 +592,8 @@ def test_what_cannot_touch_the_ground_moves_as_without_it(solver: str) -> None:
         found = artix.step(Scene(pole, ground=Ground.flat()), state, None, 0.01, options)
     assert [warning.filename for warning in caught] == [__file__]
     for one, other in zip(
-        jax.tree.leaves(found), jax.tree.leaves(artix.step(pole, state, None, 0.01, options)), strict=True
+        jax.tree.leaves(found),
+        jax.tree.leaves(artix.step(pole, state, None, 0.01, options)),
+        strict=True,
     ):
         np.testing.assert_array_equal(one, other)

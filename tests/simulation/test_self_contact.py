@@ -1,4 +1,5 @@
-"""Contacts between links of one articulation in steps: closed forms, contact laws, finite differences."""
+"""Contacts between links of one articulation in steps: closed forms, contact laws, finite
+differences."""
 
 from __future__ import annotations
 
@@ -15,21 +16,29 @@ from artix.math import spatial
 MASSES = (2.0, 3.0)
 
 
-def two_bodies(a: Geometry, b: Geometry, dtype="float64", gravity=(0.0, 0.0, 0.0)) -> artix.Articulation:
-    """Two free bodies as one articulation: the second hangs on the first by massless links that hold nothing."""
+def two_bodies(
+    a: Geometry, b: Geometry, dtype="float64", gravity=(0.0, 0.0, 0.0)
+) -> artix.Articulation:
+    """Two free bodies as one articulation: the second hangs on the first by massless links that
+    hold nothing."""
     builder = artix.ArticulationBuilder(gravity=gravity, name="two")
     above = builder.add_link(mass=MASSES[0], inertia=(0.05, 0.06, 0.07), name="first")
     for k, axis in enumerate((artix.Axis.X, artix.Axis.Y, artix.Axis.Z)):
         above = builder.add_link(above, artix.Joint.prismatic(axis), name=f"slide_{k}")
-    builder.add_link(above, artix.Joint.spherical(), mass=MASSES[1], inertia=(0.1, 0.12, 0.09), name="second")
+    builder.add_link(
+        above, artix.Joint.spherical(), mass=MASSES[1], inertia=(0.1, 0.12, 0.09), name="second"
+    )
     builder.add_geometry("first", a, name="a")
     builder.add_geometry("second", b, name="b")
     builder.add_geometry_pair("a", "b")
     return builder.build(dtype)
 
 
-def moving(robot: artix.Articulation, position, velocity, spin=(0.0, 0.0, 0.0), turn=(0.0, 0.0, 0.0)) -> artix.State:
-    """The first at rest at the origin; the second at a position, turned, with a velocity and a spin."""
+def moving(
+    robot: artix.Articulation, position, velocity, spin=(0.0, 0.0, 0.0), turn=(0.0, 0.0, 0.0)
+) -> artix.State:
+    """The first at rest at the origin; the second at a position, turned, with a velocity and a
+    spin."""
     state = artix.neutral_state(robot)
     q, v = jnp.array([*position, *turn], robot.dtype), jnp.array([*velocity, *spin], robot.dtype)
     return state.replace(joint_position=q, joint_velocity=v)
@@ -44,7 +53,8 @@ def momentum(robot: artix.Articulation, state: artix.State) -> np.ndarray:
 
 @pytest.mark.slow
 def test_two_balls_collide() -> None:
-    """Central impact of two masses: momentum stays, the speed of separation is e times that of approach."""
+    """Central impact of two masses: momentum stays, the speed of separation is e times that of
+    approach."""
     robot = two_bodies(Geometry.sphere(0.1, restitution=0.6), Geometry.sphere(0.1))
     start = moving(robot, (0.2, 0.0, 0.0), (-1.5, 0.0, 0.0))
     end, report = artix.step_and_report(robot, start, None, 1e-3)
@@ -54,7 +64,9 @@ def test_two_balls_collide() -> None:
     found = report.link_contacts
     np.testing.assert_allclose(found.impulse[0], [0.0, 0.0, 2.0 * -wanted[0]], atol=1e-12)
     np.testing.assert_allclose(found.normal[0], [-1.0, 0.0, 0.0], atol=1e-15)
-    np.testing.assert_allclose(found.point[0], start.root_pose[:3] + jnp.array([0.1, 0.0, 0.0]), atol=1e-15)
+    np.testing.assert_allclose(
+        found.point[0], start.root_pose[:3] + jnp.array([0.1, 0.0, 0.0]), atol=1e-15
+    )
     np.testing.assert_allclose(found.link_force.sum(axis=0), 0.0, atol=1e-10)
     assert found.geometries.tolist() == [[0, 1]]
     assert found.links.tolist() == [[0, 4]]
@@ -71,15 +83,22 @@ SHAPES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", SHAPES)
 def test_momentum_and_energy(kinds: str) -> None:
-    """Of two bodies that fly into each other obliquely: momentum stays to rounding, contacts add no energy."""
+    """Of two bodies that fly into each other obliquely: momentum stays to rounding, contacts add no
+    energy."""
     robot = two_bodies(*SHAPES[kinds])
     free = artix.select_geometry_pairs(robot, ())
     start = moving(robot, (0.02, 0.03, 0.7), (0.1, -0.1, -2.0), (0.5, 1.0, -0.5), (0.3, 0.5, 0.2))
-    states = artix.rollout(robot, start, None, 1e-3, artix.SolverOptions(contact_iterations=4), num_steps=400)
+    states = artix.rollout(
+        robot, start, None, 1e-3, artix.SolverOptions(contact_iterations=4), num_steps=400
+    )
     energy_of = jax.vmap(lambda s: artix.kinetic_energy(robot, s))
     energy = np.asarray(energy_of(states))
-    every = np.array([momentum(robot, jax.tree.map(lambda x, k=k: x[k], states)) for k in (0, 200, 399)])
-    np.testing.assert_allclose(every[:, :3], np.broadcast_to(momentum(robot, start)[:3], (3, 3)), atol=1e-12)
+    every = np.array(
+        [momentum(robot, jax.tree.map(lambda x, k=k: x[k], states)) for k in (0, 200, 399)]
+    )
+    np.testing.assert_allclose(
+        every[:, :3], np.broadcast_to(momentum(robot, start)[:3], (3, 3)), atol=1e-12
+    )
     # Steps of the same states without contact have the integrator's own errors.
     alone = np.asarray(energy_of(jax.vmap(lambda s: artix.step(free, s, None, 1e-3))(states)))
     assert np.max(energy[1:] - alone[:-1]) < 1e-7 * energy[0]
@@ -94,9 +113,18 @@ def gripper(dtype="float64") -> artix.Articulation:
         place = (0.0, 0.05 * side, 0.0, 0.0, 0.0, 0.0, 1.0)
         joint = artix.Joint.revolute(artix.Axis.TWIST, parent_pose=place, name=name)
         builder.add_link(
-            palm, joint, mass=0.1, inertia=(1e-4, 1e-4, 1e-5), com_pose=(0, 0, 0.05, 0, 0, 0, 1), name=name
+            palm,
+            joint,
+            mass=0.1,
+            inertia=(1e-4, 1e-4, 1e-5),
+            com_pose=(0, 0, 0.05, 0, 0, 0, 1),
+            name=name,
         )
-        builder.add_geometry(name, Geometry.capsule(0.01, 0.05, pose=(0, 0, 0.05, 0, 0, 0, 1), friction=0.5), name=name)
+        builder.add_geometry(
+            name,
+            Geometry.capsule(0.01, 0.05, pose=(0, 0, 0.05, 0, 0, 0, 1), friction=0.5),
+            name=name,
+        )
     builder.add_geometry_pair("left", "right")
     return builder.build(dtype)
 
@@ -115,7 +143,10 @@ def test_fingers_press_as_in_mujoco() -> None:
     """The normal force between two fingers at rest under equal torques is MuJoCo's."""
     robot, torque = gripper(), 0.03
     control = artix.Control(joint_force=jnp.array([-torque, torque]))
-    end = jax.tree.map(lambda x: x[-1], artix.rollout(robot, artix.neutral_state(robot), control, 2e-3, num_steps=500))
+    end = jax.tree.map(
+        lambda x: x[-1],
+        artix.rollout(robot, artix.neutral_state(robot), control, 2e-3, num_steps=500),
+    )
     assert np.abs(end.joint_velocity).max() < 1e-9
     _, report = artix.step_and_report(robot, end, control, 2e-3)
     found = report.link_contacts
@@ -139,10 +170,16 @@ def test_fingers_press_as_in_mujoco() -> None:
 
 @pytest.mark.slow
 def test_impulses_are_those_of_another_solver() -> None:
-    """ADMM on Delassus' matrix, with Jacobians by finite differences of points that ride on the links."""
+    """ADMM on Delassus' matrix, with Jacobians by finite differences of points that ride on the
+    links."""
     robot = two_bodies(*SHAPES["capsules"])
-    state, dt = moving(robot, (0.1, 0.14, 0.05), (0.3, -1.0, 0.2), (1.0, 0.5, 0.2), (0.4, 0.3, 0.1)), 2e-3
-    _, report = artix.step_and_report(robot, state, None, dt, artix.SolverOptions(contact_iterations=6))
+    state, dt = (
+        moving(robot, (0.1, 0.14, 0.05), (0.3, -1.0, 0.2), (1.0, 0.5, 0.2), (0.4, 0.3, 0.1)),
+        2e-3,
+    )
+    _, report = artix.step_and_report(
+        robot, state, None, dt, artix.SolverOptions(contact_iterations=6)
+    )
     found = report.link_contacts
     poses = artix.frame_pose(robot, state)
 
@@ -156,7 +193,9 @@ def test_impulses_are_those_of_another_solver() -> None:
             ends.append(after[:3] + spatial.rotate(after[3:, None], local)[:, 0])
         return ends[0] - ends[1]
 
-    jacobian = jnp.concatenate([jax.jacfwd(lambda v, p=p: relative(v, p))(jnp.zeros(12)) for p in found.point])
+    jacobian = jnp.concatenate(
+        [jax.jacfwd(lambda v, p=p: relative(v, p))(jnp.zeros(12)) for p in found.point]
+    )
     frames = artix.kinematics.contact_points.contact_frames(found.normal)
     rows = jax.scipy.linalg.block_diag(*frames) @ jacobian
     delassus = rows @ artix.mass_matrix_inverse(robot, state) @ rows.T
@@ -165,7 +204,9 @@ def test_impulses_are_those_of_another_solver() -> None:
     gap = jnp.where(found.gap > 0, found.gap, 0.8 * jnp.minimum(found.gap + 1e-5, 0))
     speed = jnp.maximum(gap / dt, -0.1)
     free = free + jnp.stack([0 * speed, 0 * speed, speed], axis=1).ravel()
-    wanted = artix.constraints.solve_contact(delassus, free, jnp.full(len(speed), 0.5), iterations=2000)
+    wanted = artix.constraints.solve_contact(
+        delassus, free, jnp.full(len(speed), 0.5), iterations=2000
+    )
     assert float(wanted.impulse.max()) > 0.1
     np.testing.assert_allclose(found.impulse.ravel(), wanted.impulse, atol=1e-8)
     assert float(found.residual) < 1e-9
@@ -174,19 +215,29 @@ def test_impulses_are_those_of_another_solver() -> None:
 @pytest.mark.parametrize(
     ("kinds", "friction"),
     [
-        pytest.param(kinds, friction, marks=pytest.mark.slow if often else pytest.mark.exhaustive, id=f"{kinds}-{name}")
+        pytest.param(
+            kinds,
+            friction,
+            marks=pytest.mark.slow if often else pytest.mark.exhaustive,
+            id=f"{kinds}-{name}",
+        )
         for kinds in SHAPES
         for name, friction in (("slides", 0.05), ("sticks", 2.0))
         for often in [(kinds, name) == ("boxes", "slides")]
     ],
 )
 def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
-    """By positions and velocities, friction and sizes, forwards and backwards: against differences."""
+    """By positions and velocities, friction and sizes, forwards and backwards: against
+    differences."""
     robot = two_bodies(*SHAPES[kinds])
     state = moving(robot, (0.06, 0.04, 0.0), (0.4, 0.1, -1.0), (0.3, 0.2, -0.1), (0.4, 0.5, 0.2))
     options = artix.SolverOptions(contact_iterations=8, restitution_threshold=10.0)
+
+    def gap(z):
+        moved = state.replace(joint_position=state.joint_position.at[2].set(z))
+        return artix.link_contacts(robot, moved).gap
+
     # Half a millimetre apart, so that the step closes the gap.
-    gap = lambda z: artix.link_contacts(robot, state.replace(joint_position=state.joint_position.at[2].set(z))).gap  # noqa: E731
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
@@ -195,13 +246,16 @@ def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
 
     def end(x):
         geometry = robot.geometry.replace(
-            friction=robot.geometry.friction.at[0].set(x[12]), size=robot.geometry.size.at[1].add(x[13:])
+            friction=robot.geometry.friction.at[0].set(x[12]),
+            size=robot.geometry.size.at[1].add(x[13:]),
         )
         before = state.replace(joint_position=x[:6], joint_velocity=x[6:12])
         after = artix.step(robot.replace(geometry=geometry), before, None, 2e-3, options)
         return jnp.concatenate([after.joint_velocity, after.root_velocity, after.joint_position])
 
-    x = jnp.concatenate([state.joint_position, state.joint_velocity, jnp.array([friction, 0.0, 0.0, 0.0])])
+    x = jnp.concatenate(
+        [state.joint_position, state.joint_velocity, jnp.array([friction, 0.0, 0.0, 0.0])]
+    )
     moved = jnp.abs(end(x)[:6] - state.joint_velocity).max()
     assert moved > 0.1
     step = 1e-6 * jnp.eye(16)
@@ -213,9 +267,12 @@ def test_derivatives_of_a_step(kinds: str, friction: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "dtype", ["float64", pytest.param("float32", marks=pytest.mark.exhaustive)]
+)
 def test_the_nearest_of_many(dtype: str) -> None:
-    """A step with the nearest contacts of many pairs is that with all of them, where the rest is far."""
+    """A step with the nearest contacts of many pairs is that with all of them, where the rest is
+    far."""
     robot = artix.robots.load("quadruped").astype(dtype)
     pairs = artix.editing.possible_geometry_pairs(robot)
     robot = artix.select_geometry_pairs(robot, pairs)
@@ -229,7 +286,9 @@ def test_the_nearest_of_many(dtype: str) -> None:
             state,
             None,
             2e-3,
-            artix.SolverOptions(max_link_contacts=most, contact_iterations=0, position_iterations=50),
+            artix.SolverOptions(
+                max_link_contacts=most, contact_iterations=0, position_iterations=50
+            ),
         )
         for most in (None, 3)
     ]
@@ -237,16 +296,23 @@ def test_the_nearest_of_many(dtype: str) -> None:
     assert float(report.link_contacts.impulse[:, 2].max()) > 0
     tolerance = 1e-5 if dtype == "float32" else 1e-10
     np.testing.assert_allclose(some.joint_velocity, every.joint_velocity, atol=tolerance)
-    np.testing.assert_allclose(fewer.link_contacts.link_force, report.link_contacts.link_force, atol=tolerance * 1e3)
+    np.testing.assert_allclose(
+        fewer.link_contacts.link_force, report.link_contacts.link_force, atol=tolerance * 1e3
+    )
 
 
 @pytest.mark.exhaustive
 def test_memory_and_ground() -> None:
-    """A box on a box on the ground rests, and remembers all impulses; each bears what is above it."""
+    """A box on a box on the ground rests, and remembers all impulses; each bears what is above
+    it."""
     robot = two_bodies(
-        Geometry.box((0.2, 0.3, 0.1), friction=0.5), Geometry.box((0.2, 0.15, 0.1)), gravity=(0.0, 0.0, -9.81)
+        Geometry.box((0.2, 0.3, 0.1), friction=0.5),
+        Geometry.box((0.2, 0.15, 0.1)),
+        gravity=(0.0, 0.0, -9.81),
     )
-    robot = artix.select_geometry(robot, ["a"], sensors=["b"])  # The upper box does not feel the ground.
+    robot = artix.select_geometry(
+        robot, ["a"], sensors=["b"]
+    )  # The upper box does not feel the ground.
     ground = artix.Ground.flat(dtype="float64")
     state = moving(robot, (0.0, 0.0, 0.2), (0.0, 0.0, 0.0))
     state = state.replace(root_pose=state.root_pose.at[2].set(0.1))
@@ -261,7 +327,11 @@ def test_memory_and_ground() -> None:
     np.testing.assert_allclose(impulse[8:, 2].sum(), 3.0 * 9.81 * 2e-3, rtol=1e-9)
     assert np.abs(state.joint_velocity).max() < 1e-10
     _, report = artix.step_and_report(
-        artix.Scene(robot, ground=ground), state, None, 2e-3, artix.SolverOptions(contact_iterations=6)
+        artix.Scene(robot, ground=ground),
+        state,
+        None,
+        2e-3,
+        artix.SolverOptions(contact_iterations=6),
     )
     np.testing.assert_allclose(report.contacts.link_force[0, 2], 5.0 * 9.81, rtol=1e-6)
     np.testing.assert_allclose(report.link_contacts.link_force[4, 2], 3.0 * 9.81, rtol=1e-6)
@@ -275,8 +345,12 @@ def test_the_gradient_of_a_rollout() -> None:
 
     def loss(torque):
         control = artix.Control(joint_force=jnp.array([-torque[0], torque[1]]))
-        end = artix.rollout(robot, state, control, 2e-3, artix.SolverOptions(contact_iterations=4), num_steps=100)
-        return jnp.sum(end.joint_position[-1] * jnp.array([1.0, -2.0])) + jnp.sum(end.joint_velocity[-1])
+        end = artix.rollout(
+            robot, state, control, 2e-3, artix.SolverOptions(contact_iterations=4), num_steps=100
+        )
+        return jnp.sum(end.joint_position[-1] * jnp.array([1.0, -2.0])) + jnp.sum(
+            end.joint_velocity[-1]
+        )
 
     torque, h = jnp.array([0.2, 0.25]), 1e-6
     run = jax.jit(jax.value_and_grad(loss))

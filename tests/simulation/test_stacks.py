@@ -1,4 +1,5 @@
-"""Stacks and a house of cards stay for as long as statics say, and equal corners carry equal loads at once."""
+"""Stacks and a house of cards stay for as long as statics say, and equal corners carry equal loads
+at once."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ GRAVITY = 9.81
 DT = 0.005
 
 
-def box(half, name: str, dtype: str, *, mass: float = 1.0, friction: float = 0.6, sensor: bool = False):
+def box(
+    half, name: str, dtype: str, *, mass: float = 1.0, friction: float = 0.6, sensor: bool = False
+):
     """A homogeneous box."""
     builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name=name)
     x, y, z = half
@@ -31,11 +34,15 @@ def at(body: artix.Articulation, place, turn=(0.0, 0.0, 0.0, 1.0)) -> artix.Stat
     return state.replace(root_pose=jnp.array([*place, *turn], body.dtype))
 
 
-def stack(half, masses, dtype: str, order=None, shift: float = 0.0) -> tuple[Scene, dict[str, artix.State]]:
-    """Boxes on each other, from the lowest, which alone touches the ground; the scene has them in another order."""
+def stack(
+    half, masses, dtype: str, order=None, shift: float = 0.0
+) -> tuple[Scene, dict[str, artix.State]]:
+    """Boxes on each other, from the lowest, which alone touches the ground; the scene has them in
+    another order."""
     names = [f"box{k}" for k in range(len(masses))]
     bodies = {
-        name: box(half, name, dtype, mass=mass, sensor=name != "box0") for name, mass in zip(names, masses, strict=True)
+        name: box(half, name, dtype, mass=mass, sensor=name != "box0")
+        for name, mass in zip(names, masses, strict=True)
     }
     pairs = [(f"{above}/shape", f"{below}/shape") for below, above in itertools.pairwise(names)]
     order = range(len(names)) if order is None else order
@@ -54,17 +61,24 @@ def drifts(scene: Scene, states: dict[str, artix.State], steps: int = 400) -> tu
     path = jax.jit(lambda: artix.rollout(scene, states, None, DT, num_steps=steps))()
     paths = np.stack([np.asarray(path[name].root_pose, float) for name in scene.names])
     starts = np.stack([np.asarray(states[name].root_pose, float) for name in scene.names])
-    return np.max(np.abs(paths[:, -1] - starts)), np.max(np.abs(paths[:, -1] - paths[:, steps // 2]))
+    return np.max(np.abs(paths[:, -1] - starts)), np.max(
+        np.abs(paths[:, -1] - paths[:, steps // 2])
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("half", "count", "dtype"),
-    [((0.05,) * 3, 10, "float32"), ((0.05,) * 3, 10, "float64"), ((0.1, 0.1, 0.0025), 5, "float32")],
+    [
+        ((0.05,) * 3, 10, "float32"),
+        ((0.05,) * 3, 10, "float64"),
+        ((0.1, 0.1, 0.0025), 5, "float32"),
+    ],
     ids=["ten boxes, float32", "ten boxes, float64", "thin plates, float32"],
 )
 def test_a_stack_stays(half, count: int, dtype: str) -> None:
-    """For 2 s, off centre. What a body drifts in the second half, it would drift ten times in 10 s."""
+    """For 2 s, off centre. What a body drifts in the second half, it would drift ten times in 10
+    s."""
     scene, states = stack(half, (1.0,) * count, dtype, shift=0.003)
     moved, late = drifts(scene, states)
     assert moved < {"float64": 1e-12, "float32": 2e-6}[dtype]
@@ -89,11 +103,13 @@ def house(angle: float, friction: float, dtype: str) -> tuple[Scene, dict[str, a
 
 
 def needed_friction(angle: float) -> float:
-    """The friction that a leaning card needs at both of its edges, which slip together: the ladder's closed form.
+    """The friction that a leaning card needs at both of its edges, which slip together: the
+    ladder's closed form.
 
-    Forces of the floor ``(F, N)`` and of the wall ``(-N2, mu N2)``: ``F = mu N = N2`` and ``N + mu N2 = W`` give
-    ``N = W / (1 + mu^2)``. Moments about the lower edge: ``W a = N2 b + mu N2 c``, with the centre ``a`` beside it and
-    the upper edge ``b`` above and ``c`` beside it.
+    Forces of the floor ``(F, N)`` and of the wall ``(-N2, mu N2)``: ``F = mu N = N2`` and
+    ``N + mu N2 = W`` give ``N = W / (1 + mu^2)``. Moments about the lower edge:
+    ``W a = N2 b + mu N2 c``, with the centre ``a`` beside it and the upper edge ``b`` above and
+    ``c`` beside it.
     """
     thickness, height = 0.002, 0.1
     sine, cosine = np.sin(angle), np.cos(angle)
@@ -113,11 +129,17 @@ def test_a_house_of_cards_stands_by_friction(dtype: str) -> None:
     def run(factor):
         scene, states = house(angle, 1.0, dtype)
         friction = factor * least
-        ground = scene.ground.replace(surfaces=(scene.ground.surfaces[0].replace(friction=friction),))
+        ground = scene.ground.replace(
+            surfaces=(scene.ground.surfaces[0].replace(friction=friction),)
+        )
         cards = []
         for card in scene.articulations:
             geometry = card.geometry
-            cards.append(card.replace(geometry=geometry.replace(friction=friction * jnp.ones_like(geometry.friction))))
+            cards.append(
+                card.replace(
+                    geometry=geometry.replace(friction=friction * jnp.ones_like(geometry.friction))
+                )
+            )
         scene = scene.replace(articulations=tuple(cards), ground=ground)
         path = artix.rollout(scene, states, None, DT, num_steps=400)
         poses = jnp.stack([path[name].root_pose for name in scene.names])
@@ -130,7 +152,9 @@ def test_a_house_of_cards_stands_by_friction(dtype: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("order", "dtype"), [((0, 1, 2), "float64"), ((2, 0, 1), "float64"), ((2, 0, 1), "float32")])
+@pytest.mark.parametrize(
+    ("order", "dtype"), [((0, 1, 2), "float64"), ((2, 0, 1), "float64"), ((2, 0, 1), "float32")]
+)
 def test_corners_are_equal_without_a_memory(order, dtype: str) -> None:
     """In the first step, whatever the order of bodies and pairs."""
     masses = np.array([3.0, 1.0, 2.0])

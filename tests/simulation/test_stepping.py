@@ -31,14 +31,19 @@ SOLVERS = ("implicit", "pgs", "tgs")
 
 
 def pendulum(links: int = 1, *, gravity=(0.0, 0.0, -9.81), dtype="float64", couple=None, **options):
-    """A chain of bars of 1 kg and 1 m that hang along -z and turn about y; ``options`` are the joints'."""
+    """A chain of bars of 1 kg and 1 m that hang along -z and turn about y; ``options`` are the
+    joints'."""
     builder = ArticulationBuilder(fixed_base=True, gravity=gravity, name="pendulum")
     builder.add_link(mass=1.0, inertia=[1.0, 1.0, 1.0], name="base")
     for k in range(links):
         top = [0.0, 0.0, -1.0 if k else 0.0, 0.0, 0.0, 0.0, 1.0]
-        joint = Joint.revolute(artix.Axis.SWING1, name=f"hinge_{k}", parent_pose=top, wrapped=False, **options)
+        joint = Joint.revolute(
+            artix.Axis.SWING1, name=f"hinge_{k}", parent_pose=top, wrapped=False, **options
+        )
         center = [0.0, 0.0, -0.5, 0.0, 0.0, 0.0, 1.0]
-        builder.add_link(k, joint, mass=1.0, com_pose=center, inertia=[1 / 12, 1 / 12, 0.01], name=f"bar_{k}")
+        builder.add_link(
+            k, joint, mass=1.0, com_pose=center, inertia=[1 / 12, 1 / 12, 0.01], name=f"bar_{k}"
+        )
     if couple is not None:
         couple(builder)
     return builder.build(dtype)
@@ -59,19 +64,22 @@ def last(states):
     return jax.tree.map(lambda leaf: leaf[-1], states)
 
 
-# --- conservation -----------------------------------------------------------------------------------------------------
+# --- conservation -------------------------------------------------------------------------------
 
 
 @functools.cache
 def _floating_tree():
-    articulation = random_tree(5, links=4, fixed_base=False, gravity=(0.0, 0.0, 0.0), dtype="float64")
+    articulation = random_tree(
+        5, links=4, fixed_base=False, gravity=(0.0, 0.0, 0.0), dtype="float64"
+    )
     return articulation, state_at(random_states(articulation, 1, seed=3, speed=0.5), 0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("solver", ["implicit", "pgs"])
 def test_momentum_of_a_free_tree(solver: str) -> None:
-    """For 10 s in free fall without gravity: momenta to round-off, of the angular one PhysX's law keeps the magnitude."""
+    """For 10 s in free fall without gravity: momenta to round-off, of the angular one PhysX's law
+    keeps the magnitude."""
     articulation, state = _floating_tree()
     start = artix.centroidal_momentum(articulation, state)
     options = SolverOptions(solver=solver, position_iterations=1, velocity_iterations=0)
@@ -81,17 +89,26 @@ def test_momentum_of_a_free_tree(solver: str) -> None:
     if solver == "implicit":
         np.testing.assert_allclose(found[3:], start[3:], atol=1e-10)
     else:
-        np.testing.assert_allclose(jnp.linalg.norm(found[3:]), jnp.linalg.norm(start[3:]), rtol=1e-9)
-    center = (artix.center_of_mass(articulation, end) - artix.center_of_mass(articulation, state)) / 10.0
+        np.testing.assert_allclose(
+            jnp.linalg.norm(found[3:]), jnp.linalg.norm(start[3:]), rtol=1e-9
+        )
+    center = (
+        artix.center_of_mass(articulation, end) - artix.center_of_mass(articulation, state)
+    ) / 10.0
     np.testing.assert_allclose(center * jnp.sum(articulation.link_mass), start[:3], atol=1e-9)
 
 
 def test_energy_and_period_of_a_pendulum() -> None:
-    """Half the step, half the energy error, without a trend; T = 2 pi sqrt(2 L / (3 g)) for a bar about its end."""
+    """Half the step, half the energy error, without a trend; T = 2 pi sqrt(2 L / (3 g)) for a bar
+    about its end."""
     articulation = pendulum()
     state = at(articulation, 2.0)
     energy = jax.jit(
-        jax.vmap(lambda s: artix.kinetic_energy(articulation, s) + artix.potential_energy(articulation, s))
+        jax.vmap(
+            lambda s: (
+                artix.kinetic_energy(articulation, s) + artix.potential_energy(articulation, s)
+            )
+        )
     )
 
     def errors(dt: float) -> np.ndarray:
@@ -133,7 +150,9 @@ def test_virtual_work_keeps_energy() -> None:
             local = jnp.array([0.1, 0.0, -0.5, 0.0, 0.0, 0.0, 1.0])
             place.append(artix.frame_pose(articulation, state, link, local)[:3])
         path = 0.7 * jnp.linalg.norm(place[1] - place[0]) + jnp.linalg.norm(place[2] - place[1])
-        return artix.kinetic_energy(articulation, state) + 0.5 * (4.0 * length**2 / 2 + 6.0 * (path - 0.5) ** 2)
+        return artix.kinetic_energy(articulation, state) + 0.5 * (
+            4.0 * length**2 / 2 + 6.0 * (path - 0.5) ** 2
+        )
 
     state = at(articulation, jnp.array([0.4, -0.3]), jnp.array([1.0, 0.5]))
     options = SolverOptions(tendon_law="virtual_work")
@@ -142,33 +161,50 @@ def test_virtual_work_keeps_energy() -> None:
     for _ in range(2):
         fine = last(rollout(articulation, fine, None, 5e-4, options, num_steps=1000))
     start, *ends = (float(jax.jit(energy)(one)) for one in (state, coarse, fine))
-    assert abs(ends[0] - start) < 0.05 * start  # An implicit step takes a little energy, of first order in dt.
+    assert (
+        abs(ends[0] - start) < 0.05 * start
+    )  # An implicit step takes a little energy, of first order in dt.
     assert 1.7 < (ends[0] - start) / (ends[1] - start) < 2.3
 
 
-# --- bounds -----------------------------------------------------------------------------------------------------------
+# --- bounds -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_bounds_hold(solver: str) -> None:
-    """A stiff drive against a limit, a weak one, friction that sticks, and a speed limit, all at once."""
+    """A stiff drive against a limit, a weak one, friction that sticks, and a speed limit, all at
+    once."""
     builder = ArticulationBuilder(fixed_base=True, gravity=(0, 0, 0), name="bounded")
     builder.add_link(mass=1.0, inertia=[1.0] * 3, name="base")
     joints = {
-        "limited": {"limits": [(-0.1, 0.2)], "drive": Drive(stiffness=400.0, damping=20.0, target=1.0)},
+        "limited": {
+            "limits": [(-0.1, 0.2)],
+            "drive": Drive(stiffness=400.0, damping=20.0, target=1.0),
+        },
         "weak": {"drive": Drive(stiffness=100.0, damping=10.0, max_force=0.5, target=10.0)},
         "stuck": {"friction": JointFriction(static=2.0, dynamic=1.0)},
         "slow": {"max_velocity": 0.3, "drive": Drive(damping=50.0, target_velocity=2.0)},
     }
     for name, options in joints.items():
-        builder.add_link(0, Joint.revolute(name=name, **options), mass=1.0, inertia=[0.5] * 3, name=f"{name}_arm")
+        builder.add_link(
+            0, Joint.revolute(name=name, **options), mass=1.0, inertia=[0.5] * 3, name=f"{name}_arm"
+        )
     articulation = builder.build("float64")
     control = Control(joint_force=jnp.array([0.0, 0.0, 1.5, 0.0]))
-    states = rollout(articulation, at(articulation, 0.0), control, 0.01, SolverOptions(solver=solver), num_steps=100)
+    states = rollout(
+        articulation,
+        at(articulation, 0.0),
+        control,
+        0.01,
+        SolverOptions(solver=solver),
+        num_steps=100,
+    )
     q, qd = np.asarray(states.joint_position), np.asarray(states.joint_velocity)
     assert q[:, 0].max() < 0.2 + 1e-3
     assert abs(q[-1, 0] - 0.2) < 1e-3
-    np.testing.assert_allclose(qd[:, 1], 0.5 / 0.5 * 0.01 * np.arange(1, 101), rtol=1e-6)  # torque over inertia
+    np.testing.assert_allclose(
+        qd[:, 1], 0.5 / 0.5 * 0.01 * np.arange(1, 101), rtol=1e-6
+    )  # torque over inertia
     assert np.abs(q[:, 2]).max() < (1e-9 if solver == "implicit" else 0.1)
     assert np.abs(qd[:, 3]).max() < 0.3 * (1 + (1e-9 if solver == "implicit" else 0.05))
 
@@ -183,7 +219,8 @@ def test_a_stiff_drive_in_single_precision() -> None:
 
 @functools.cache
 def _crowded(sweeps: int):
-    """A chain of joints that feel each other strongly, some beyond their limits, and drives that reach theirs."""
+    """A chain of joints that feel each other strongly, some beyond their limits, and drives that
+    reach theirs."""
     articulation = pendulum(
         3,
         drive=Drive(stiffness=400.0, damping=10.0, max_force=8.0, target=0.4),
@@ -192,19 +229,27 @@ def _crowded(sweeps: int):
         max_velocity=4.0,
     )
     rng = np.random.default_rng(2)
-    position, velocity = np.clip(rng.normal(size=(32, 3)), -0.52, 0.52), 2 * rng.normal(size=(32, 3))
+    position, velocity = (
+        np.clip(rng.normal(size=(32, 3)), -0.52, 0.52),
+        2 * rng.normal(size=(32, 3)),
+    )
     states = jax.vmap(lambda q, qd: at(articulation, q, qd))(position, velocity)
     return articulation, states, SolverOptions(position_iterations=sweeps)
 
 
 @pytest.mark.slow
 def test_sweeps_converge_beside_drives_at_their_limits() -> None:
-    """Without the drives' own choice the corrections grew to 1e16 after 256 sweeps; the bounds hold in the end."""
+    """Without the drives' own choice the corrections grew to 1e16 after 256 sweeps; the bounds hold
+    in the end."""
     articulation, states, _ = _crowded(1)
     dt, worst = 1 / 120, []
     for sweeps in (4, 32, 256, 1000):
         options = SolverOptions(position_iterations=sweeps)
-        advance = jax.jit(jax.vmap(lambda state, o=options: artix.step_and_report(articulation, state, None, dt, o)))
+        advance = jax.jit(
+            jax.vmap(
+                lambda state, o=options: artix.step_and_report(articulation, state, None, dt, o)
+            )
+        )
         ends, report = advance(states)
         worst.append(float(report.velocity_residual.max.max()))
     assert worst[0] < 20 and worst[1] < 2 and worst[2] < 1e-4 and worst[3] < 1e-12, worst
@@ -212,67 +257,99 @@ def test_sweeps_converge_beside_drives_at_their_limits() -> None:
     assert np.abs(speed).max() < 4.0 * (1 + 1e-9)
     beyond = np.clip(np.abs(states.joint_position) - 0.5, 0, None) * np.sign(states.joint_position)
     back = np.clip(-beyond / 0.025, -1.0, 1.0)  # A time constant of 25 ms, at most 1 rad/s.
-    assert (np.where(beyond > 0, speed - back, 0).max() < 1e-6) and (np.where(beyond < 0, back - speed, 0).max() < 1e-6)
+    assert (np.where(beyond > 0, speed - back, 0).max() < 1e-6) and (
+        np.where(beyond < 0, back - speed, 0).max() < 1e-6
+    )
 
 
 @pytest.mark.parametrize(
-    "sweeps", [pytest.param(4, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.exhaustive)]
+    "sweeps",
+    [pytest.param(4, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.exhaustive)],
 )
 def test_derivatives_beside_drives_at_their_limits(sweeps: int) -> None:
-    """Forward and reverse agree however many sweeps there are; with enough of them, with central differences too."""
+    """Forward and reverse agree however many sweeps there are; with enough of them, with central
+    differences too."""
     articulation, states, options = _crowded(sweeps)
 
     def loss(parameters, state, dt):
-        drive = articulation.drive.replace(max_force=parameters["limit"], stiffness=parameters["stiffness"])
+        drive = articulation.drive.replace(
+            max_force=parameters["limit"], stiffness=parameters["stiffness"]
+        )
         friction = articulation.friction.replace(dynamic=parameters["friction"])
         a = articulation.replace(link_mass=parameters["mass"], drive=drive, friction=friction)
         end = artix.step(a, state, None, dt, options)
-        return jnp.sum(jnp.sin(end.joint_position)) + jnp.sum(jnp.cos(jnp.arange(3.0)) * end.joint_velocity)
+        return jnp.sum(jnp.sin(end.joint_position)) + jnp.sum(
+            jnp.cos(jnp.arange(3.0)) * end.joint_velocity
+        )
 
     drive = articulation.drive
-    parameters = {"mass": articulation.link_mass, "limit": drive.max_force, "stiffness": drive.stiffness}
+    parameters = {
+        "mass": articulation.link_mass,
+        "limit": drive.max_force,
+        "stiffness": drive.stiffness,
+    }
     parameters["friction"] = articulation.friction.dynamic
     point = (parameters, states, jnp.asarray(1 / 120))
     rng = np.random.default_rng(0)
     along = (jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), parameters), *point[1:])
-    along = (along[0], jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), states), jnp.asarray(1e-2))
+    along = (
+        along[0],
+        jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), states),
+        jnp.asarray(1e-2),
+    )
     axes = (None, 0, None)
     gradients = jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1, 2)), in_axes=axes))(*point)
-    reverse = jax.vmap(lambda g, d: sum(map(jnp.vdot, jax.tree.leaves(g), jax.tree.leaves(d))), in_axes=(0, axes))(
-        gradients, along
+    reverse = jax.vmap(
+        lambda g, d: sum(map(jnp.vdot, jax.tree.leaves(g), jax.tree.leaves(d))), in_axes=(0, axes)
+    )(gradients, along)
+    forward = jax.jit(jax.vmap(lambda p, d: jax.jvp(loss, p, d)[1], in_axes=(axes, axes)))(
+        point, along
     )
-    forward = jax.jit(jax.vmap(lambda p, d: jax.jvp(loss, p, d)[1], in_axes=(axes, axes)))(point, along)
     np.testing.assert_allclose(reverse, forward, rtol=1e-9, atol=1e-9)
     if sweeps > 100:
         value = jax.jit(jax.vmap(loss, in_axes=axes))
-        moved = [value(*jax.tree.map(lambda x, d, h=h: x + h * d, point, along)) for h in (1e-7, -1e-7)]
+        moved = [
+            value(*jax.tree.map(lambda x, d, h=h: x + h * d, point, along)) for h in (1e-7, -1e-7)
+        ]
         np.testing.assert_allclose(forward, (moved[0] - moved[1]) / 2e-7, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.exhaustive
 def test_second_derivatives_beside_drives_at_their_limits() -> None:
-    """Of converged sweeps, against central differences of the gradient, in states and parameters; and symmetric."""
+    """Of converged sweeps, against central differences of the gradient, in states and parameters;
+    and symmetric."""
     articulation, states, options = _crowded(400)
 
     def loss(x):
         q, qd, stiffness, limit, mass = jnp.split(x, 5)
         drive = articulation.drive.replace(stiffness=stiffness, max_force=limit)
-        a = articulation.replace(drive=drive, link_mass=jnp.concatenate([articulation.link_mass[:1], mass]))
+        a = articulation.replace(
+            drive=drive, link_mass=jnp.concatenate([articulation.link_mass[:1], mass])
+        )
         end = artix.step(a, at(a, q, qd), None, 1 / 120, options)
         return jnp.sum(jnp.sin(end.joint_position)) + jnp.sum(end.joint_velocity**2)
 
-    parameters = (articulation.drive.stiffness, articulation.drive.max_force, articulation.link_mass[1:])
+    parameters = (
+        articulation.drive.stiffness,
+        articulation.drive.max_force,
+        articulation.link_mass[1:],
+    )
     parameters = jnp.broadcast_to(jnp.concatenate(parameters), (32, 9))
     points = jnp.concatenate([states.joint_position, states.joint_velocity, parameters], axis=1)
     direction = np.random.default_rng(0).normal(size=points.shape)
-    hessians, gradient = jax.jit(jax.vmap(jax.hessian(loss)))(points), jax.jit(jax.vmap(jax.grad(loss)))
+    hessians, gradient = (
+        jax.jit(jax.vmap(jax.hessian(loss)))(points),
+        jax.jit(jax.vmap(jax.grad(loss))),
+    )
     differences = (gradient(points + 1e-6 * direction) - gradient(points - 1e-6 * direction)) / 2e-6
     error = np.abs(np.einsum("bij,bj->bi", hessians, direction) - differences).max(axis=1)
     assert (error < 1e-6 * np.abs(differences).max(axis=1)).all(), error
-    np.testing.assert_allclose(hessians, np.swapaxes(hessians, 1, 2), atol=1e-10 * np.abs(hessians).max())
+    np.testing.assert_allclose(
+        hessians, np.swapaxes(hessians, 1, 2), atol=1e-10 * np.abs(hessians).max()
+    )
 
 
-# --- derivatives ------------------------------------------------------------------------------------------------------
+# --- derivatives --------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -282,10 +359,16 @@ def _everything():
     def couple(builder: ArticulationBuilder) -> None:
         builder.add_mimic("hinge_2", "hinge_1", 0.5, 0.1, natural_frequency=8.0, damping_ratio=0.5)
         joint = TendonJoint(dof="hinge_0", coefficient=0.8, recip_coefficient=1.1)
-        builder.add_fixed_tendon(FixedTendon(name="cord", joints=[joint], stiffness=3.0, damping=0.2))
+        builder.add_fixed_tendon(
+            FixedTendon(name="cord", joints=[joint], stiffness=3.0, damping=0.2)
+        )
         points = [Attachment(link="base", position=[0.2, 0.1, 0.1])]
-        points.append(Attachment(link="bar_1", position=[0.1, 0.0, -0.4], parent=0, rest_length=0.3))
-        builder.add_spatial_tendon(SpatialTendon(name="rope", attachments=points, stiffness=5.0, damping=0.1))
+        points.append(
+            Attachment(link="bar_1", position=[0.1, 0.0, -0.4], parent=0, rest_length=0.3)
+        )
+        builder.add_spatial_tendon(
+            SpatialTendon(name="rope", attachments=points, stiffness=5.0, damping=0.1)
+        )
 
     articulation = pendulum(
         3,
@@ -301,7 +384,8 @@ def _everything():
 @pytest.mark.slow
 @pytest.mark.parametrize(("solver", "num_steps"), [("implicit", 100), ("pgs", 10), ("tgs", 10)])
 def test_gradients_agree_with_central_differences(solver: str, num_steps: int) -> None:
-    """The longer one without dry friction, which would switch, and with a joint that its drive holds beyond a limit."""
+    """The longer one without dry friction, which would switch, and with a joint that its drive
+    holds beyond a limit."""
     articulation, state = _everything()
     options = SolverOptions(solver=solver)
     if solver == "implicit":
@@ -334,7 +418,10 @@ def test_gradients_agree_with_central_differences(solver: str, num_steps: int) -
         direction = (*direction[:3], 1e-2 * direction[3])
         step = lambda size: jax.tree.map(lambda x, d: x + size * d, arguments, direction)  # noqa: E731, B023
         wanted = (value(*step(1e-5)) - value(*step(-1e-5))) / 2e-5
-        found = sum(jnp.sum(g * d) for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True))
+        found = sum(
+            jnp.sum(g * d)
+            for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+        )
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
@@ -347,7 +434,9 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
     options = SolverOptions(solver=solver, position_iterations=2)
 
     def loss(position, velocity, gains):
-        a = articulation.replace(drive=articulation.drive.replace(stiffness=gains[:1], damping=gains[1:]))
+        a = articulation.replace(
+            drive=articulation.drive.replace(stiffness=gains[:1], damping=gains[1:])
+        )
         end = artix.rollout(a, at(a, position, velocity), None, 0.01, options, num_steps=5)
         return end.joint_position[-1, 0] + end.joint_velocity[-1, 0] ** 2
 
@@ -384,10 +473,14 @@ def test_the_gradient_of_a_body_without_joints(solver: str) -> None:
 
 @pytest.mark.parametrize(
     "solver",
-    [pytest.param(s, marks=pytest.mark.exhaustive if s == "tgs" else pytest.mark.slow) for s in SOLVERS],
+    [
+        pytest.param(s, marks=pytest.mark.exhaustive if s == "tgs" else pytest.mark.slow)
+        for s in SOLVERS
+    ],
 )
 def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
-    """At rest on every limit, with a tendon of no length, an envelope that is used up and friction that sticks."""
+    """At rest on every limit, with a tendon of no length, an envelope that is used up and friction
+    that sticks."""
 
     def couple(builder: ArticulationBuilder) -> None:
         points = [Attachment(link="base", position=[0.0, 0.0, 0.0])]
@@ -399,23 +492,30 @@ def test_gradients_are_finite_where_nothing_is_smooth(solver: str) -> None:
         2,
         couple=couple,
         drive=Drive(stiffness=100.0, target=2.0),
-        envelope=DriveEnvelope(max_effort=1.0, max_actuator_velocity=1.0, speed_effort_gradient=1.0),
+        envelope=DriveEnvelope(
+            max_effort=1.0, max_actuator_velocity=1.0, speed_effort_gradient=1.0
+        ),
         friction=1.0,
         limits=[(0.0, 0.0)],
         max_velocity=0.0,
     )
 
     def loss(articulation, state, dt):
-        end = last(artix.rollout(articulation, state, None, dt, SolverOptions(solver=solver), num_steps=3))
+        end = last(
+            artix.rollout(articulation, state, None, dt, SolverOptions(solver=solver), num_steps=3)
+        )
         return jnp.sum(end.joint_position) + jnp.sum(end.joint_velocity)
 
     gradient = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))
     stiff = articulation.replace(drive=articulation.drive.replace(stiffness=jnp.full(2, 1e6)))
     for one in (articulation, stiff):
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient(one, at(articulation, 0.0), 0.01)))
+        assert all(
+            np.isfinite(leaf).all()
+            for leaf in jax.tree.leaves(gradient(one, at(articulation, 0.0), 0.01))
+        )
 
 
-# --- batches, dtypes, arguments ---------------------------------------------------------------------------------------
+# --- batches, dtypes, arguments -----------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -440,15 +540,22 @@ def test_a_fleet_of_different_robots_steps() -> None:
     states = fleet.stack_states([state_at(physx.states(name), 1) for name in names])
     together, report = fleet.evaluate(artix.step_and_report, states, None, dt=0.005)
     for k, member in enumerate(members):
-        alone, wanted = jax.jit(artix.step_and_report)(member, fleet.member_state(states, k), None, 0.005)
+        alone, wanted = jax.jit(artix.step_and_report)(
+            member, fleet.member_state(states, k), None, 0.005
+        )
         for found, expected in zip(
             jax.tree.leaves(fleet.member_state(together, k)), jax.tree.leaves(alone), strict=True
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
         n, links = member.topology.num_dofs, member.topology.num_links
-        np.testing.assert_allclose(report.link_velocity[k, :links], wanted.link_velocity, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(
-            report.incoming_joint_force[k, :links], wanted.incoming_joint_force, rtol=1e-6, atol=1e-6
+            report.link_velocity[k, :links], wanted.link_velocity, rtol=1e-7, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            report.incoming_joint_force[k, :links],
+            wanted.incoming_joint_force,
+            rtol=1e-6,
+            atol=1e-6,
         )
         assert not np.any(together.joint_velocity[k, n:])
         assert not np.any(together.joint_position[k, n:])
@@ -456,12 +563,18 @@ def test_a_fleet_of_different_robots_steps() -> None:
 
 
 def test_controls_replace_the_parameters_and_are_limited() -> None:
-    articulation = pendulum(gravity=(0, 0, 0), drive=Drive(stiffness=10.0, damping=1.0), max_force=2.0)
+    articulation = pendulum(
+        gravity=(0, 0, 0), drive=Drive(stiffness=10.0, damping=1.0), max_force=2.0
+    )
     state = at(articulation, 0.0)
     aimed = step(articulation, state, Control(drive_target=jnp.array([0.4])), 0.01)
     told = articulation.replace(drive=articulation.drive.replace(target_position=jnp.array([0.4])))
-    np.testing.assert_array_equal(aimed.joint_velocity, step(told, state, None, 0.01).joint_velocity)
-    pushes = [step(articulation, state, Control(joint_force=jnp.array([f])), 0.01) for f in (2.0, 50.0)]
+    np.testing.assert_array_equal(
+        aimed.joint_velocity, step(told, state, None, 0.01).joint_velocity
+    )
+    pushes = [
+        step(articulation, state, Control(joint_force=jnp.array([f])), 0.01) for f in (2.0, 50.0)
+    ]
     np.testing.assert_array_equal(pushes[0].joint_velocity, pushes[1].joint_velocity)
     assert float(pushes[0].joint_velocity[0]) > 0
 
@@ -482,7 +595,9 @@ def test_substeps_are_steps() -> None:
     state, control = at(articulation, 0.4, 1.0), Control(drive_target=jnp.array([0.1, -0.2]))
     for solver in ("implicit", "rk4"):
         whole = step(articulation, state, control, 0.03, SolverOptions(solver=solver, substeps=3))
-        parts = last(rollout(articulation, state, control, 0.01, SolverOptions(solver=solver), num_steps=3))
+        parts = last(
+            rollout(articulation, state, control, 0.01, SolverOptions(solver=solver), num_steps=3)
+        )
         np.testing.assert_allclose(whole.joint_position, parts.joint_position, rtol=1e-13)
         np.testing.assert_allclose(whole.joint_velocity, parts.joint_velocity, rtol=1e-13)
 
@@ -496,7 +611,9 @@ def test_substeps_are_steps() -> None:
 )
 def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(solver: str) -> None:
     for dtype, tolerance in (("float64", 2e-6), ("float32", 1e-4)):
-        arm = pendulum(dtype=dtype, drive=artix.Drive(stiffness=30.0, damping=2.0), max_velocity=50.0)
+        arm = pendulum(
+            dtype=dtype, drive=artix.Drive(stiffness=30.0, damping=2.0), max_velocity=50.0
+        )
         state, options, zero = at(arm, 0.2, 0.7), SolverOptions(solver=solver), jnp.zeros((), dtype)
         wanted = artix.vector_field(0.0, state, (arm, Control()))
         kept, moved = state.joint_position, wanted.joint_position
@@ -513,7 +630,9 @@ def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(s
 @pytest.mark.slow
 def test_smooth_friction_follows_its_law_and_has_derivatives_at_rest() -> None:
     static, dynamic, speed, inertia = 0.6, 0.4, 0.05, 1 / 3
-    articulation = pendulum(gravity=(0.0, 0.0, 0.0), friction=artix.JointFriction(static=static, dynamic=dynamic))
+    articulation = pendulum(
+        gravity=(0.0, 0.0, 0.0), friction=artix.JointFriction(static=static, dynamic=dynamic)
+    )
     options = SolverOptions(smooth_friction=speed)
 
     def rate(t, y):
@@ -522,7 +641,16 @@ def test_smooth_friction_follows_its_law_and_has_derivatives_at_rest() -> None:
     wanted = solve_ivp(rate, (0.0, 0.9), [0.0, 1.0], rtol=1e-10, atol=1e-12).y[:, -1]
     errors = []
     for count in (450, 900):
-        end = last(rollout(articulation, at(articulation, 0.0, 1.0), None, 0.9 / count, options, num_steps=count))
+        end = last(
+            rollout(
+                articulation,
+                at(articulation, 0.0, 1.0),
+                None,
+                0.9 / count,
+                options,
+                num_steps=count,
+            )
+        )
         errors.append(abs(float(end.joint_position[0]) - wanted[0]))
     assert errors[1] < 1e-3
     assert 1.8 < errors[0] / errors[1] < 2.2  # of first order
@@ -544,7 +672,9 @@ def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
     articulation, options = pendulum(gravity=(0.0, 0.0, 0.0)), SolverOptions(solver=solver)
 
     def after(force):
-        return step(articulation, at(articulation, 0.0), Control(joint_force=force), 0.01, options).joint_velocity
+        return step(
+            articulation, at(articulation, 0.0), Control(joint_force=force), 0.01, options
+        ).joint_velocity
 
     for derivative in (jax.jacrev, jax.jacfwd):
         np.testing.assert_allclose(derivative(after)(jnp.zeros(1)), [[0.03]], rtol=1e-9)
@@ -555,13 +685,22 @@ def test_a_joint_without_friction_can_be_pushed_from_rest(solver: str) -> None:
     [
         ({"substeps": 0}, "substeps must be at least 1; found 0"),
         ({"smooth_friction": -1.0}, "smooth_friction must be finite and at least 0; found -1.0"),
-        ({"smooth_friction": 0.1, "solver": "pgs"}, "smooth_friction needs solver='implicit'; found solver='pgs'"),
+        (
+            {"smooth_friction": 0.1, "solver": "pgs"},
+            "smooth_friction needs solver='implicit'; found solver='pgs'",
+        ),
         ({"solver": "euler"}, "solver must be 'implicit', 'pgs', 'tgs' or 'rk4'; found 'euler'"),
         ({"position_iterations": 0}, "position_iterations must be at least 1; found 0"),
         ({"velocity_iterations": -1}, "velocity_iterations must be at least 0; found -1"),
-        ({"external_forces_every_iteration": True}, "external_forces_every_iteration needs solver='tgs'"),
+        (
+            {"external_forces_every_iteration": True},
+            "external_forces_every_iteration needs solver='tgs'",
+        ),
         ({"tendon_law": "ideal"}, "tendon_law must be 'physx' or 'virtual_work'"),
-        ({"tendon_law": "virtual_work", "solver": "pgs"}, "tendon_law='virtual_work' needs solver='implicit' or 'rk4'"),
+        (
+            {"tendon_law": "virtual_work", "solver": "pgs"},
+            "tendon_law='virtual_work' needs solver='implicit' or 'rk4'",
+        ),
     ],
 )
 def test_refused_options(options: dict, message: str) -> None:
@@ -574,7 +713,8 @@ def test_counts_are_whole_numbers() -> None:
     with pytest.raises(TypeError, match=r"substeps: expected a whole number, found 2\.5"):
         SolverOptions(substeps=2.5)  # type: ignore[arg-type]
     with pytest.raises(
-        TypeError, match="num_steps: expected a whole number, found a traced value, which must be static"
+        TypeError,
+        match="num_steps: expected a whole number, found a traced value, which must be static",
     ):
         jax.jit(lambda n: artix.rollout(a, at(a, 0.0), None, 0.01, num_steps=n))(3)
     assert SolverOptions(substeps=np.int64(2)) == SolverOptions(substeps=2)
@@ -591,7 +731,10 @@ def test_refused_arguments() -> None:
         artix.step(articulation, state, Control(drive_target=jnp.zeros(1, "float32")), 0.01)
     with pytest.raises(ValueError, match="give num_steps, or a control with a leading axis"):
         artix.rollout(articulation, state, None, 0.01)
-    for shape, num_steps, message in [((10, 1), 10, "an axis .* leave num_steps out"), ((1,), None, "no axis .* give")]:
+    for shape, num_steps, message in [
+        ((10, 1), 10, "an axis .* leave num_steps out"),
+        ((1,), None, "no axis .* give"),
+    ]:
         control = Control(joint_force=jnp.zeros(shape))
         with pytest.raises(ValueError, match=r"control\.joint_force: shape \(.*\) has " + message):
             artix.rollout(articulation, state, control, 0.01, num_steps=num_steps)

@@ -1,5 +1,5 @@
-"""Parametrisations by ``fixed_base``. A floating base has all that a fixed one has, and more, so a fixed one may run less
-often."""
+"""Parametrisations by ``fixed_base``. A floating base has all that a fixed one has, and more, so a
+fixed one may run less often."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pytest
 
 
 def _bases(*marks: pytest.MarkDecorator) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=marks), False], ids=["fixed", "floating"])
+    return pytest.mark.parametrize(
+        "fixed_base", [pytest.param(True, marks=marks), False], ids=["fixed", "floating"]
+    )
 
 
 BASES = _bases()

@@ -7,7 +7,8 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?!\w)")
 
 
 class NumberChecker(doctest.OutputChecker):
-    """Accepts a number within one unit of its last shown digit, integers exactly; spaces do not count."""
+    """Accepts a number within one unit of its last shown digit, integers exactly; spaces do not
+    count."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         """Whether the printed text matches the shown text."""
@@ -21,8 +22,11 @@ class NumberChecker(doctest.OutputChecker):
 
 
 def _unit(number: str) -> float:
-    """One unit of the last digit after the point, plus a little for binary rounding; 0 for integers."""
+    """One unit of the last digit after the point, plus a little for binary rounding; 0 for
+    integers."""
     mantissa, _, exponent = number.partition("e")
     if "." not in mantissa:
         return 0.0
-    return 1.01 * 10.0 ** (int(exponent or 0) - max(len(mantissa.partition(".")[2]), 3 if mantissa[-1] == "." else 0))
+    return 1.01 * 10.0 ** (
+        int(exponent or 0) - max(len(mantissa.partition(".")[2]), 3 if mantissa[-1] == "." else 0)
+    )

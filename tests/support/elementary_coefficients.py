@@ -1,7 +1,7 @@
 """Prints the polynomials of ``artix/compiler/kernels/coefficients.py``; needs nothing but Python.
 
-Each function is a power series in z; its polynomial takes its values at the Chebyshev nodes of the interval (in 60
-decimal digits), which is within a factor of two of the best one.
+Each function is a power series in z; its polynomial takes its values at the Chebyshev nodes of the
+interval (in 60 decimal digits), which is within a factor of two of the best one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Mutated robot descriptions: each must load as a valid articulation or raise artix's own error.
 
-Run as ``python -m tests.support.fuzz FORMAT COUNT SEED``: a process of its own, for a crash of a parser written in C would take the
-tests with it. It prints the number of each case before the case runs, and what went wrong.
+Run as ``python -m tests.support.fuzz FORMAT COUNT SEED``: a process of its own, for a crash of a
+parser written in C would take the tests with it. It prints the number of each case before the case
+runs, and what went wrong.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def mutate_tree(document: ET.Element, rng: random.Random) -> None:
         parents[element].remove(element)
     elif kind == 1 and element in parents:
         parents[element].append(element)
-    elif kind == 2 and element in parents and other in parents and element not in list(other.iter()):
+    elif (
+        kind == 2 and element in parents and other in parents and element not in list(other.iter())
+    ):
         if other not in list(element.iter()):
             parents[element].remove(element)
             other.append(element)
@@ -91,7 +94,9 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
     if kind == 2:
         return data[:at] + data[at + rng.randrange(1, 60) :]
     if kind == 3:
-        return data.decode("utf-8", "replace").encode(rng.choice(("utf-16", "utf-32", "latin-1", "utf-7")), "replace")
+        return data.decode("utf-8", "replace").encode(
+            rng.choice(("utf-16", "utf-32", "latin-1", "utf-7")), "replace"
+        )
     if kind == 4:
         bomb = '<!DOCTYPE b [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>'
         return bomb.encode() + data
@@ -103,12 +108,17 @@ def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
         return b""
     if kind == 7:
         return (
-            b'<?xml version="1.0" encoding="' + rng.choice((b"utf-8", b"nonsense", b"cp037", b"utf-16")) + b'"?>' + data
+            b'<?xml version="1.0" encoding="'
+            + rng.choice((b"utf-8", b"nonsense", b"cp037", b"utf-16"))
+            + b'"?>'
+            + data
         )
     if kind == 8:
         other = rng.randrange(len(data))
         return data[:at] + data[other : other + 200] + data[at:]
-    return data.replace(b">", b">" + rng.choice((b"\x00", b"]]>", b"&bad;", b"<!--", b"\xff\xfe")), 1)
+    return data.replace(
+        b">", b">" + rng.choice((b"\x00", b"]]>", b"&bad;", b"<!--", b"\xff\xfe")), 1
+    )
 
 
 def mutated(seeds: list[bytes], rng: random.Random) -> bytes:
@@ -135,7 +145,12 @@ def seeds_of(format_name: str) -> tuple[list[bytes], str, Callable]:
         return [file.read_bytes() for file in files], ".urdf", artix.load_urdf
     from tests.io.test_round_trips import EVERYTHING, MJCF_MODELS
 
-    models = ("gymnasium/ant.xml", "gymnasium/humanoid.xml", "mjx/pendula.xml", "mjx/tendon/tendon.xml")
+    models = (
+        "gymnasium/ant.xml",
+        "gymnasium/humanoid.xml",
+        "mjx/pendula.xml",
+        "mjx/tendon/tendon.xml",
+    )
     memory = b"""<mujoco><size nuser_body="2" memory="1M"/><custom><numeric name="n" size="3" data="1 2 3"/></custom>
     <worldbody><replicate count="3" offset="1 0 0"><body><freejoint/><geom size="1"/></body></replicate>
     <body><flexcomp name="f" type="grid" count="2 2 1" spacing="1 1 1" dim="2" radius="0.1"/></body></worldbody></mujoco>"""
@@ -179,7 +194,9 @@ def main(format_name: str, count: int, seed: int) -> int:
             except Exception as error:
                 wrong += 1
                 print(f"WRONG case {case}: {type(error).__name__}: {str(error)[:300]}")
-                (Path(tempfile.gettempdir()) / f"artix_fuzz_{case}{suffix}").write_bytes(path.read_bytes())
+                (Path(tempfile.gettempdir()) / f"artix_fuzz_{case}{suffix}").write_bytes(
+                    path.read_bytes()
+                )
             if time.monotonic() - start > SECONDS_PER_CASE:
                 wrong += 1
                 print(f"WRONG case {case}: took {time.monotonic() - start:.0f} s")

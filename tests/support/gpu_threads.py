@@ -1,7 +1,7 @@
 """Runs GPU kernels without a GPU: a CPU executes the same functions, one thread after another.
 
-Where several threads share a robot, they run at the same time and exchange scalars through a list. Asynchronous copies
-are missing.
+Where several threads share a robot, they run at the same time and exchange scalars through a list.
+Asynchronous copies are missing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ from artix.compiler.kernels.gpu import GpuModule
 from artix.compiler.kernels.gpu_layout import THREADS, Layout
 from artix.compiler.kernels.machine import RELOCATION, binding, compile_modules, process_triple
 
-_PHASES = {False: ("artix_load_0", "artix_compute_0", "artix_write"), True: ("artix_load_1", "artix_compute_1")}
+_PHASES = {
+    False: ("artix_load_0", "artix_compute_0", "artix_write"),
+    True: ("artix_load_1", "artix_compute_1"),
+}
 _PHASES_OF_ITEMS = ("artix_load_2", "artix_compute_2", "artix_write")
 
 
-def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, items: int = 1) -> list[np.ndarray]:
+def run_threads(
+    layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, items: int = 1
+) -> list[np.ndarray]:
     """The results of a kernel.
 
     Args:
@@ -45,7 +50,9 @@ def run_threads(layout: Layout, arrays: Sequence[np.ndarray], robots: int = 1, i
     kept = np.zeros((THREADS, layout.kept_size + 8), np.uint8)
 
     def run(name: str, thread: int, first: int, item: int) -> None:
-        functions[name](thread, first, item, shared.ctypes.data, kept[thread].ctypes.data, *pointers)
+        functions[name](
+            thread, first, item, shared.ctypes.data, kept[thread].ctypes.data, *pointers
+        )
 
     def phase(name: str, first: int, item: int) -> None:
         if layout.lanes == 1 or "compute" not in name:
@@ -84,13 +91,18 @@ def _exchange(lanes: int) -> Any:
 def _functions(layout: Layout, exchange: Any) -> tuple[Any, dict[str, Any]]:
     (code,) = compile_modules([GpuModule(layout, is_host=True).text()])
     llvm = binding()
-    names = (*_PHASES[layout.loops_over_items], *(_PHASES_OF_ITEMS if layout.loops_over_items else ()))
+    names = (
+        *_PHASES[layout.loops_over_items],
+        *(_PHASES_OF_ITEMS if layout.loops_over_items else ()),
+    )
     library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     library = library.import_symbol("artix_exchange", ctypes.cast(exchange, ctypes.c_void_p).value)
     for name in names:
         library = library.export_symbol(name)
     target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
-    linked = library.link(llvm.create_lljit_compiler(target, use_jit_link=True), f"gpu_threads_{id(layout)}")
+    linked = library.link(
+        llvm.create_lljit_compiler(target, use_jit_link=True), f"gpu_threads_{id(layout)}"
+    )
     arrays = 1 + len(layout.program.arguments) + len(layout.program.results)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * (2 + arrays))
     return linked, {name: kind(linked[name]) for name in names}

@@ -21,8 +21,11 @@ def body(geometry: Geometry, name: str) -> artix.ArticulationBuilder:
     return builder
 
 
-def three_fingers(geometry: Geometry, radius: float, dtype: str) -> tuple[Scene, dict[str, artix.State]]:
-    """Three flat pads on sliding fingers, 120 degrees apart around a body of this radius whose axis is vertical."""
+def three_fingers(
+    geometry: Geometry, radius: float, dtype: str
+) -> tuple[Scene, dict[str, artix.State]]:
+    """Three flat pads on sliding fingers, 120 degrees apart around a body of this radius whose axis
+    is vertical."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0, 0, -GRAVITY), name="hand")
     builder.add_link(name="palm")
     thickness = 0.01
@@ -33,7 +36,9 @@ def three_fingers(geometry: Geometry, radius: float, dtype: str) -> tuple[Scene,
         slide = Joint.prismatic(Axis.X, parent_pose=(*place, *turn))
         name = f"finger{k}"
         builder.add_link("palm", slide, mass=0.1, inertia=(1e-4,) * 3, name=name)
-        builder.add_geometry(name, Geometry.box((thickness, 0.02, 0.02), friction=FRICTION), name=name)
+        builder.add_geometry(
+            name, Geometry.box((thickness, 0.02, 0.02), friction=FRICTION), name=name
+        )
     members = {"hand": builder.build(dtype), "body": body(geometry, "body").build(dtype)}
     scene = Scene(members, pairs=[(f"hand/finger{k}", "body/shape") for k in range(3)])
     return scene, scene.neutral_state()
@@ -52,7 +57,9 @@ def pads(turn: float, dtype: str, half: float = 0.015) -> tuple[Scene, dict[str,
     for side, name in ((-1, "left"), (1, "right")):
         slide = Joint.prismatic(Axis.Y, parent_pose=(0, 0.04 * side, 0, 0, 0, 0, 1))
         builder.add_link("palm", slide, mass=0.1, inertia=(1e-4,) * 3, name=name)
-        builder.add_geometry(name, Geometry.box((half, 0.01, half), pose=pose, friction=FRICTION), name=name)
+        builder.add_geometry(
+            name, Geometry.box((half, 0.01, half), pose=pose, friction=FRICTION), name=name
+        )
     cube = body(Geometry.box((0.03,) * 3, friction=FRICTION), "cube").build(dtype)
     pairs = [("hand/left", "cube/shape"), ("hand/right", "cube/shape")]
     scene = Scene({"hand": builder.build(dtype), "cube": cube}, pairs=pairs)
@@ -60,21 +67,24 @@ def pads(turn: float, dtype: str, half: float = 0.015) -> tuple[Scene, dict[str,
 
 
 def needed_by_pads(offset: float, turn: float, half: float = 0.015) -> float:
-    """The force on each pad that friction needs to hold a cube whose centre is ``offset`` beside that of the pads.
+    """The force on each pad that friction needs to hold a cube whose centre is ``offset`` beside
+    that of the pads.
 
-    Each corner of a square pad carries a quarter of the force. A pad bears half of the weight and its moment about the
-    pad's centre, as long as no motion (a velocity 1 downwards with the angular velocity w) takes more power from the
-    weight than friction of all corners can give back: ``(1 + w offset) W / 2 <= mu N / 4 sum_k |(1 + w x_k, w y_k)|``.
+    Each corner of a square pad carries a quarter of the force. A pad bears half of the weight and
+    its moment about the pad's centre, as long as no motion (a velocity 1 downwards with the angular
+    velocity w) takes more power from the weight than friction of all corners can give back: ``(1 +
+    w offset) W / 2 <= mu N / 4 sum_k |(1 + w x_k, w y_k)|``.
     """
     power, speeds = _motions(offset, turn, half)
     return float(np.max(power / np.mean(speeds, axis=0))) / FRICTION
 
 
 def least_of_pads(offset: float, turn: float, half: float = 0.015) -> float:
-    """The force on each pad below which no distribution over its corners holds the cube of :func:`needed_by_pads`.
+    """The force on each pad below which no distribution over its corners holds the cube of
+    :func:`needed_by_pads`.
 
-    Forces may be such that the fastest corner carries everything. Between the two, the cube may stay or slide: both
-    obey Coulomb's law.
+    Forces may be such that the fastest corner carries everything. Between the two, the cube may
+    stay or slide: both obey Coulomb's law.
     """
     power, speeds = _motions(offset, turn, half)
     return float(np.max(power / np.max(speeds, axis=0))) / FRICTION
@@ -90,7 +100,8 @@ def _motions(offset: float, turn: float, half: float) -> tuple[np.ndarray, np.nd
 
 
 def peg(depth, dtype: str, stiffness: float = 1e4) -> tuple[Scene, dict[str, artix.State]]:
-    """A square peg in a square hole that is too tight by ``depth`` on each side, held by four compliant walls.
+    """A square peg in a square hole that is too tight by ``depth`` on each side, held by four
+    compliant walls.
 
     Each wall has four contacts, which press with ``stiffness * depth`` each.
     """
@@ -100,7 +111,9 @@ def peg(depth, dtype: str, stiffness: float = 1e4) -> tuple[Scene, dict[str, art
     for k, (x, y) in enumerate(((1, 0), (-1, 0), (0, 1), (0, -1))):
         size = (0.01, 0.03, 0.02) if x else (0.03, 0.01, 0.02)
         place = (0.02 * x, 0.02 * y, 0.0)
-        wall = Geometry.box(size, pose=(*place, 0, 0, 0, 1), friction=FRICTION, stiffness=stiffness, damping=10.0)
+        wall = Geometry.box(
+            size, pose=(*place, 0, 0, 0, 1), friction=FRICTION, stiffness=stiffness, damping=10.0
+        )
         builder.add_geometry("hole", wall, name=f"wall{k}")
         pairs.append(("peg/shape", f"hole/wall{k}"))
     peg = body(Geometry.box((0.01, 0.01, 0.04), friction=FRICTION), "peg").build(dtype)

@@ -1,4 +1,5 @@
-"""Random articulations and states for the tests: every joint kind, random frames and inertias, branching trees."""
+"""Random articulations and states for the tests: every joint kind, random frames and inertias,
+branching trees."""
 
 from __future__ import annotations
 
@@ -15,8 +16,13 @@ TWIST, SWING1, SWING2 = Axis.TWIST, Axis.SWING1, Axis.SWING2
 #: Every kind of joint the library knows, by name: (constructor, options).
 JOINT_KINDS = {
     "fixed": (Joint.fixed, {}),
-    **{f"revolute_{a.name.lower()}": (Joint.revolute, {"axis": a}) for a in (TWIST, SWING1, SWING2)},
-    **{f"unwrapped_{a.name.lower()}": (Joint.revolute, {"axis": a, "wrapped": False}) for a in (TWIST, SWING1, SWING2)},
+    **{
+        f"revolute_{a.name.lower()}": (Joint.revolute, {"axis": a}) for a in (TWIST, SWING1, SWING2)
+    },
+    **{
+        f"unwrapped_{a.name.lower()}": (Joint.revolute, {"axis": a, "wrapped": False})
+        for a in (TWIST, SWING1, SWING2)
+    },
     **{f"prismatic_{a.name.lower()}": (Joint.prismatic, {"axis": a}) for a in (X, Y, Z)},
     "spherical_0": (Joint.spherical, {"axes": (TWIST,)}),
     "spherical_1": (Joint.spherical, {"axes": (SWING1,)}),
@@ -40,7 +46,8 @@ def random_pose(rng: np.random.Generator, scale: float = 0.4) -> np.ndarray:
 
 
 def random_inertia(rng: np.random.Generator, mass: float, size: float = 0.2) -> np.ndarray:
-    """The inertia of a cloud of points of a given mass: always physically possible, never diagonal."""
+    """The inertia of a cloud of points of a given mass: always physically possible, never
+    diagonal."""
     points = rng.normal(size=(6, 3)) * size
     points -= points.mean(axis=0)
     second = points.T @ points * (mass / 6)
@@ -65,10 +72,11 @@ def tree_of(
     gravity_scale: list[float] | None = None,
     order: list[int] | None = None,
 ) -> Articulation:
-    """A tree with one link per entry of ``kinds`` besides the root, ``parents`` counting the root as 0.
+    """A tree with one link per entry of ``kinds`` besides the root, ``parents`` counting the root
+    as 0.
 
-    ``order`` lists the links 1 .. L-1 in the order in which they are added to the builder. It does not change the
-    parameters of a link.
+    ``order`` lists the links 1 .. L-1 in the order in which they are added to the builder. It does
+    not change the parameters of a link.
     """
     rng = np.random.default_rng(seed)
     root = random_link(rng)
@@ -84,7 +92,9 @@ def tree_of(
         make, options = JOINT_KINDS[kind]
         if kind != "fixed":
             options = {**options, "armature": armature}
-        joint = make(parent_pose=parent_pose, child_pose=child_pose, name=f"joint_{index}", **options)
+        joint = make(
+            parent_pose=parent_pose, child_pose=child_pose, name=f"joint_{index}", **options
+        )
         number[index] = builder.add_link(
             number[parent], joint, name=f"link_{index}", gravity_scale=scales[index], **link
         )
@@ -93,16 +103,19 @@ def tree_of(
     return builder.build(dtype)
 
 
-def random_tree(seed: int, links: int = 8, *, fixed_base: bool, dtype=None, **options) -> Articulation:
-    """A random tree of random joints; different seeds differ in the tree, the joints and all parameters."""
+def random_tree(
+    seed: int, links: int = 8, *, fixed_base: bool, dtype=None, **options
+) -> Articulation:
+    """A random tree of random joints; different seeds differ in the tree, the joints and all
+    parameters."""
     rng = np.random.default_rng(seed)
     kinds = list(rng.choice(list(JOINT_KINDS), size=links))
     parents = [int(rng.integers(max(0, k - 3), k + 1)) for k in range(links)]
     return tree_of(kinds, parents, fixed_base=fixed_base, seed=seed + 1, dtype=dtype, **options)
 
 
-#: Spherical joints with two free axes: PhysX and artix drop the third component of their motion when they move, so a
-#: finite difference along ``integrate`` is not the velocity of their links.
+#: Spherical joints with two free axes: PhysX and artix drop the third component of their motion
+#: when they move, so a finite difference along ``integrate`` is not the velocity of their links.
 TWO_AXES = ("spherical_01", "spherical_02", "spherical_12")
 
 
@@ -113,8 +126,16 @@ def zoo(*, fixed_base: bool, dtype=None, two_axes: bool = True, **options) -> Ar
     return tree_of(kinds, parents, fixed_base=fixed_base, dtype=dtype, **options)
 
 
-def random_states(articulation: Articulation, count: int, seed: int = 0, *, distance: float = 0.0, speed: float = 1.0):
-    """``count`` random states in one batch: joint positions within a turn, the root anywhere near ``distance``."""
+def random_states(
+    articulation: Articulation,
+    count: int,
+    seed: int = 0,
+    *,
+    distance: float = 0.0,
+    speed: float = 1.0,
+):
+    """``count`` random states in one batch: joint positions within a turn, the root anywhere near
+    ``distance``."""
     rng = np.random.default_rng(seed)
     n, dtype = articulation.topology.num_dofs, articulation.dtype
     far = np.array([0.6, -0.64, 0.48]) * distance

@@ -1,4 +1,5 @@
-"""MuJoCo as an oracle: its models at random states, and their quantities in artix's conventions (float64)."""
+"""MuJoCo as an oracle: its models at random states, and their quantities in artix's conventions
+(float64)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def quaternion_matrix(wxyz: np.ndarray) -> np.ndarray:
     return matrix.reshape(3, 3)
 
 
-def random_coordinates(model: mujoco.MjModel, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def random_coordinates(
+    model: mujoco.MjModel, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Random qpos around the reference and random qvel."""
     qpos = model.qpos0.copy()
     mujoco.mj_integratePos(model, qpos, rng.uniform(-1.2, 1.2, model.nv), 1.0)
@@ -30,7 +33,8 @@ def random_coordinates(model: mujoco.MjModel, rng: np.random.Generator) -> tuple
 
 @dataclasses.dataclass
 class Entries:
-    """Where the coordinates of an articulation are in those of the model, by the names of joints and bodies."""
+    """Where the coordinates of an articulation are in those of the model, by the names of joints
+    and bodies."""
 
     model: mujoco.MjModel
     articulation: Articulation
@@ -46,9 +50,13 @@ class Entries:
             data = mujoco.MjData(model)
             mujoco.mj_kinematics(model, data)
             self.center = data.xmat[body].reshape(3, 3).T @ (data.xipos[body] - data.xpos[body])
-        self.joints = [self.names.index(topology.joint_names[k - 1]) for k in np.unique(topology.dof_link)]
+        self.joints = [
+            self.names.index(topology.joint_names[k - 1]) for k in np.unique(topology.dof_link)
+        ]
         self.columns = (
-            [] if self.root is None else list(range(model.jnt_dofadr[self.root], model.jnt_dofadr[self.root] + 6))
+            []
+            if self.root is None
+            else list(range(model.jnt_dofadr[self.root], model.jnt_dofadr[self.root] + 6))
         )
         for joint in self.joints:
             width = 3 if model.jnt_type[joint] == BALL else 1
@@ -71,7 +79,9 @@ class Entries:
         if self.root is not None:
             at = model.jnt_qposadr[self.root]
             quaternion = qpos[at + 3 : at + 7]
-            pose = np.concatenate([qpos[at : at + 3], np.roll(quaternion / np.linalg.norm(quaternion), -1)])
+            pose = np.concatenate(
+                [qpos[at : at + 3], np.roll(quaternion / np.linalg.norm(quaternion), -1)]
+            )
             root_velocity = nu[:6]
         return State(pose, root_velocity, np.array(position), nu[base:])
 
@@ -105,7 +115,8 @@ def skew(v: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass
 class Quantities:
-    """Mass matrix with armature, bias force and poses of all bodies by name, in artix's conventions."""
+    """Mass matrix with armature, bias force and poses of all bodies by name, in artix's
+    conventions."""
 
     mass_matrix: np.ndarray
     bias_force: np.ndarray
@@ -125,8 +136,12 @@ def quantities(entries: Entries, qpos: np.ndarray, qvel: np.ndarray) -> Quantiti
         mass[:, column] = result
     columns, inverse = entries.columns, np.linalg.inv(entries.twist_map(qpos))
     mass = inverse.T @ mass[np.ix_(columns, columns)] @ inverse
-    # MuJoCo's bias leaves gravity compensation to the passive forces; here it is less gravity on the link.
+    # MuJoCo's bias leaves gravity compensation to the passive forces; here it is less gravity on
+    # the link.
     force = (data.qfrc_bias - data.qfrc_gravcomp)[columns]
     bias = inverse.T @ force - mass @ entries.drift(qpos, qvel)
-    poses = {name: np.concatenate([data.xpos[k], np.roll(data.xquat[k], -1)]) for k, name in enumerate(entries.bodies)}
+    poses = {
+        name: np.concatenate([data.xpos[k], np.roll(data.xquat[k], -1)])
+        for k, name in enumerate(entries.bodies)
+    }
     return Quantities(mass, bias, poses)

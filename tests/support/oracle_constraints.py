@@ -1,6 +1,8 @@
-"""Pairs of frames as Pinocchio's rigid constraints, with Pinocchio's results in artix's conventions.
+"""Pairs of frames as Pinocchio's rigid constraints, with Pinocchio's results in artix's
+conventions.
 
-``J_pin = J T`` for the map T of :mod:`tests.support.oracles`; constraint forces are the same numbers.
+``J_pin = J T`` for the map T of :mod:`tests.support.oracles`; constraint forces are the same
+numbers.
 """
 
 from __future__ import annotations
@@ -49,13 +51,23 @@ def contact_impulses(delassus, velocity, friction, solver: str = "admm") -> np.n
         models.append(pin.ConstraintModel(contact))
         datas.append(models[len(models) - 1].createData())
     prefix = solver.upper()
-    settings, result = getattr(pin, f"{prefix}SolverSettings")(), getattr(pin, f"{prefix}SolverResult")()
+    settings, result = (
+        getattr(pin, f"{prefix}SolverSettings")(),
+        getattr(pin, f"{prefix}SolverResult")(),
+    )
     settings.max_iterations = 5000
     for name in ("feasibility", "complementarity"):
         setattr(settings, f"absolute_{name}_tol", 1e-13)
         setattr(settings, f"relative_{name}_tol", 1e-14)
     solved = getattr(pin, f"{prefix}ConstraintSolver")(len(velocity))
-    solved.solve(pin.DelassusOperatorDense(np.array(delassus)), np.array(velocity), models, datas, settings, result)
+    solved.solve(
+        pin.DelassusOperatorDense(np.array(delassus)),
+        np.array(velocity),
+        models,
+        datas,
+        settings,
+        result,
+    )
     return np.array(result.retrieveConstraintImpulses())
 
 
@@ -69,7 +81,11 @@ def constraint_models(oracle: Oracle, anchors: FramePairs, gains=None):
             placement = placement_of(pose)
             # A fixed base's root is Pinocchio's universe, moved to where the base stands.
             ends += [joint, oracle.base * placement if link >= 0 and joint == 0 else placement]
-        kind = pin.ContactType.CONTACT_3D if one.type is AnchorType.POINT else pin.ContactType.CONTACT_6D
+        kind = (
+            pin.ContactType.CONTACT_3D
+            if one.type is AnchorType.POINT
+            else pin.ContactType.CONTACT_6D
+        )
         axes = pin.LOCAL if one.axes == "local" else pin.LOCAL_WORLD_ALIGNED
         model = pin.RigidConstraintModel(kind, oracle.model, *ends, axes)
         if gains is not None:
@@ -86,15 +102,26 @@ def constraint_kinematics(oracle: Oracle, anchors: FramePairs) -> dict[str, np.n
     datas.extend(one.createData() for one in models)
     pin.initConstraintDynamics(model, data, models, datas)
     pin.constraintDynamics(
-        model, data, oracle.q, oracle.v, np.zeros(model.nv), models, datas, pin.ProximalSettings(0, 1e-6, 1)
+        model,
+        data,
+        oracle.q,
+        oracle.v,
+        np.zeros(model.nv),
+        models,
+        datas,
+        pin.ProximalSettings(0, 1e-6, 1),
     )
     pin.computeJointJacobians(model, data, oracle.q)
-    jacobian = np.asarray(pin.getConstraintsJacobian(model, data, models, datas)) @ np.linalg.inv(oracle.twist_map)
+    jacobian = np.asarray(pin.getConstraintsJacobian(model, data, models, datas)) @ np.linalg.inv(
+        oracle.twist_map
+    )
     error, drift = [], []
     for one, found in zip(models, datas, strict=True):
         rows = slice(0, 3 if one.type == pin.ContactType.CONTACT_3D else 6)
         error.append(found.contact_placement_error.vector[rows])
-        drift.append((found.contact1_acceleration_drift - found.contact2_acceleration_drift).vector[rows])
+        drift.append(
+            (found.contact1_acceleration_drift - found.contact2_acceleration_drift).vector[rows]
+        )
     drift = np.concatenate(drift) - jacobian @ oracle.twist_map_drift
     return {"error": np.concatenate(error), "jacobian": jacobian, "bias": drift}
 
@@ -102,7 +129,9 @@ def constraint_kinematics(oracle: Oracle, anchors: FramePairs) -> dict[str, np.n
 class ConstrainedOracle:
     """Pinocchio's constrained dynamics at one state, in artix's conventions."""
 
-    def __init__(self, oracle: Oracle, anchors: FramePairs, gains=None, mu: float = 0.0, iterations: int = 1) -> None:
+    def __init__(
+        self, oracle: Oracle, anchors: FramePairs, gains=None, mu: float = 0.0, iterations: int = 1
+    ) -> None:
         self.oracle, self.model, self.data = oracle, oracle.model, oracle.model.createData()
         self.models = constraint_models(oracle, anchors, gains)
         self.datas = pin.StdVec_RigidConstraintData()
@@ -114,28 +143,54 @@ class ConstrainedOracle:
         """Acceleration and constraint forces."""
         oracle = self.oracle
         torque = oracle.twist_map.T @ np.asarray(force, float)
-        args = (self.model, self.data, oracle.q, oracle.v, torque, self.models, self.datas, self.settings)
+        args = (
+            self.model,
+            self.data,
+            oracle.q,
+            oracle.v,
+            torque,
+            self.models,
+            self.datas,
+            self.settings,
+        )
         rate = pin.constraintDynamics(*args).copy()
         return oracle.twist_map @ rate + oracle.twist_map_drift, self.data.lambda_c.copy()
 
     def impact(self, restitution: float) -> tuple[np.ndarray, np.ndarray]:
         """Velocity after an impact, and impulses."""
         oracle = self.oracle
-        args = (self.model, self.data, oracle.q, oracle.v, self.models, self.datas, restitution, self.settings)
+        args = (
+            self.model,
+            self.data,
+            oracle.q,
+            oracle.v,
+            self.models,
+            self.datas,
+            restitution,
+            self.settings,
+        )
         after = pin.impulseDynamics(*args).copy()
         return oracle.twist_map @ after, self.data.impulse_c.copy()
 
     def delassus(self) -> np.ndarray:
-        """The Delassus matrix, after the dynamics; ``computeDelassusMatrix`` treats all rows as ``LOCAL``."""
+        """The Delassus matrix, after the dynamics; ``computeDelassusMatrix`` treats all rows as
+        ``LOCAL``."""
         return np.asarray(self.data.constraint_chol.getInverseOperationalSpaceInertiaMatrix())
 
     def local_delassus(self) -> np.ndarray:
         """The Delassus matrix from ``computeDelassusMatrix``, for rows in local axes."""
-        return np.asarray(pin.computeDelassusMatrix(self.model, self.data, self.oracle.q, self.models, self.datas, 0.0))
+        return np.asarray(
+            pin.computeDelassusMatrix(
+                self.model, self.data, self.oracle.q, self.models, self.datas, 0.0
+            )
+        )
 
     def forward_dynamics_derivatives(self, force) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Derivatives of acceleration and constraint forces by configuration, velocity and force, after the dynamics."""
-        pin.computeConstraintDynamicsDerivatives(self.model, self.data, self.models, self.datas, self.settings)
+        """Derivatives of acceleration and constraint forces by configuration, velocity and force,
+        after the dynamics."""
+        pin.computeConstraintDynamicsDerivatives(
+            self.model, self.data, self.models, self.datas, self.settings
+        )
         oracle, data, force = self.oracle, self.data, np.asarray(force, float)
         forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
         by = data.ddq_dq.copy(), data.ddq_dv.copy(), data.ddq_dtau.copy()
@@ -157,7 +212,9 @@ class ConstrainedOracle:
 
     def row_derivatives(self, force) -> tuple[np.ndarray, ...]:
         """``dvc_dq``, ``dac_dq``, ``dac_dv`` and ``dac_da``, after the dynamics."""
-        pin.computeConstraintDynamicsDerivatives(self.model, self.data, self.models, self.datas, self.settings)
+        pin.computeConstraintDynamicsDerivatives(
+            self.model, self.data, self.models, self.datas, self.settings
+        )
         oracle, data = self.oracle, self.data
         forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
         nu, rest = forward @ oracle.v, forward @ data.ddq.copy()
@@ -169,10 +226,13 @@ class ConstrainedOracle:
         return velocity_by_q, by_q, by_v - jacobian @ drift_by_velocity(oracle, nu), jacobian
 
     def impact_derivatives(self, restitution: float) -> list[np.ndarray]:
-        """Derivatives of the velocity after an impact by configuration and velocity, then of the impulses."""
+        """Derivatives of the velocity after an impact by configuration and velocity, then of the
+        impulses."""
         oracle, data = self.oracle, self.data
         after, _ = self.impact(restitution)
-        pin.computeImpulseDynamicsDerivatives(self.model, data, self.models, self.datas, restitution, self.settings)
+        pin.computeImpulseDynamicsDerivatives(
+            self.model, data, self.models, self.datas, restitution, self.settings
+        )
         forward, backward = oracle.twist_map, np.linalg.inv(oracle.twist_map)
         nu, identity = forward @ oracle.v, np.eye(self.model.nv)
         by_q, by_v = forward @ data.ddq_dq @ backward, forward @ (data.ddq_dv + identity) @ backward

@@ -1,8 +1,10 @@
-"""Pinocchio's first derivatives in artix's tangent space, and back: the only place that converts them.
+"""Pinocchio's first derivatives in artix's tangent space, and back: the only place that converts
+them.
 
-With ``nu = T nu_pin``, ``nu' = T nu_pin' + b`` and ``tau = T^-T tau_pin``: a rotation ``w`` of the root about the
-world's axes changes T by ``W T``, where W carries the cross product matrix of w in its two root blocks, while Pinocchio
-holds the components of velocities, accelerations and forces in the base's axes and artix in the world's.
+With ``nu = T nu_pin``, ``nu' = T nu_pin' + b`` and ``tau = T^-T tau_pin``: a rotation ``w`` of the
+root about the world's axes changes T by ``W T``, where W carries the cross product matrix of w in
+its two root blocks, while Pinocchio holds the components of velocities, accelerations and forces in
+the base's axes and artix in the world's.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ def turns_of_root(oracle: Oracle) -> np.ndarray:
 
 
 def drift_by_velocity(oracle: Oracle, nu: np.ndarray) -> np.ndarray:
-    """db/dnu: the root's b is the cross product of its angular and linear velocity in world axes."""
+    """db/dnu: the root's b is the cross product of its angular and linear velocity in world
+    axes."""
     matrix = np.zeros((oracle.model.nv,) * 2)
     if not oracle.fixed_base:
         matrix[:3, :3], matrix[:3, 3:6] = pin.skew(nu[3:6]), -pin.skew(nu[:3])
@@ -39,7 +42,9 @@ def symmetric(matrix: np.ndarray) -> np.ndarray:
 
 def pinocchio_rnea_derivatives(oracle: Oracle, acceleration) -> tuple[np.ndarray, ...]:
     """Pinocchio's derivatives in its own convention, at artix's acceleration."""
-    rate = np.linalg.solve(oracle.twist_map, np.asarray(acceleration, float) - oracle.twist_map_drift)
+    rate = np.linalg.solve(
+        oracle.twist_map, np.asarray(acceleration, float) - oracle.twist_map_drift
+    )
     data = oracle.model.createData()
     pin.computeRNEADerivatives(oracle.model, data, oracle.q, oracle.v, rate)
     mass = symmetric(pin.crba(oracle.model, oracle.model.createData(), oracle.q))
@@ -93,7 +98,8 @@ def forward_dynamics_derivatives(oracle: Oracle, force) -> tuple[np.ndarray, ...
 
 
 def differences(function, state_of, count: int, step: float = 1e-3) -> np.ndarray:
-    """Derivatives of a function of a state along ``state_of(k, h)``, by fourth-order differences; last axis k."""
+    """Derivatives of a function of a state along ``state_of(k, h)``, by fourth-order differences;
+    last axis k."""
     columns = []
     for k in range(count):
         values = {h: np.asarray(function(state_of(k, h * step))) for h in (-2, -1, 1, 2)}

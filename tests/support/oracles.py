@@ -1,9 +1,9 @@
 """Pinocchio as a reference: its models as articulations, and its quantities in artix's conventions.
 
-Pinocchio writes the velocity of a free-flyer as the body twist in the base's own axes at the base's origin, orders
-joints depth first and uses the joint's frame as the body's. :class:`Oracle` converts all of this with
-``nu = T nu_pin`` and ``nu' = T nu_pin' + b``, where T includes a permutation of the DOFs. The conversion of every other
-quantity follows from these two.
+Pinocchio writes the velocity of a free-flyer as the body twist in the base's own axes at the base's
+origin, orders joints depth first and uses the joint's frame as the body's. :class:`Oracle` converts
+all of this with ``nu = T nu_pin`` and ``nu' = T nu_pin' + b``, where T includes a permutation of
+the DOFs. The conversion of every other quantity follows from these two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ import pinocchio as pin
 from artix import Articulation, ArticulationBuilder, Axis, Joint, State
 from tests.support.models import random_link, random_pose
 
-ROBOTS = Path(sysconfig.get_paths()["purelib"]) / "cmeel.prefix" / "share" / "example-robot-data" / "robots"
+ROBOTS = (
+    Path(sysconfig.get_paths()["purelib"])
+    / "cmeel.prefix"
+    / "share"
+    / "example-robot-data"
+    / "robots"
+)
 #: Robots of example-robot-data by the names that tests give them.
 ROBOT_FILES = {
     "panda": "panda_description/urdf/panda.urdf",
@@ -55,7 +61,11 @@ def placement_of(pose) -> pin.SE3:
 def load_model(file: str, *, fixed_base: bool) -> pin.Model:
     """A robot of ``example-robot-data``."""
     path = str(ROBOTS / file)
-    return pin.buildModelFromUrdf(path) if fixed_base else pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())
+    return (
+        pin.buildModelFromUrdf(path)
+        if fixed_base
+        else pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())
+    )
 
 
 def _subspace(joint: pin.JointModel) -> np.ndarray:
@@ -76,13 +86,18 @@ def _axis_of(joint: pin.JointModel) -> np.ndarray:
     return subspace[:3] if "JointModelP" in joint.shortname() else subspace[3:]
 
 
-def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia | None = None) -> Articulation:
-    """The articulation of a Pinocchio model of revolute, prismatic, spherical and free-flyer joints.
+def articulation_from_pinocchio(
+    model: pin.Model, dtype=None, root: pin.Inertia | None = None
+) -> Articulation:
+    """The articulation of a Pinocchio model of revolute, prismatic, spherical and free-flyer
+    joints.
 
     ``root`` is the inertia of the root link of a fixed base, which Pinocchio discards.
     """
     fixed_base = model.nv == 0 or model.joints[1].shortname() != "JointModelFreeFlyer"
-    builder = ArticulationBuilder(fixed_base=fixed_base, gravity=model.gravity.linear, name=model.name)
+    builder = ArticulationBuilder(
+        fixed_base=fixed_base, gravity=model.gravity.linear, name=model.name
+    )
 
     def inertia_of(body: pin.Inertia) -> dict:
         pose = np.concatenate([body.lever, [0.0, 0.0, 0.0, 1.0]])
@@ -97,15 +112,24 @@ def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia 
         kind, placement = model.joints[joint].shortname(), model.jointPlacements[joint]
         options = {
             "name": model.names[joint],
-            "armature": model.armature[model.idx_vs[joint] : model.idx_vs[joint] + model.nvs[joint]],
+            "armature": model.armature[
+                model.idx_vs[joint] : model.idx_vs[joint] + model.nvs[joint]
+            ],
         }
         if kind == "JointModelSpherical":
             made = Joint.spherical(parent_pose=pose_of(placement), **options)
         else:
             turn = pin.SE3(
-                pin.Quaternion.FromTwoVectors(np.array([1.0, 0.0, 0.0]), _axis_of(model.joints[joint])), np.zeros(3)
+                pin.Quaternion.FromTwoVectors(
+                    np.array([1.0, 0.0, 0.0]), _axis_of(model.joints[joint])
+                ),
+                np.zeros(3),
             )
-            frames = {"parent_pose": pose_of(placement * turn), "child_pose": pose_of(turn), **options}
+            frames = {
+                "parent_pose": pose_of(placement * turn),
+                "child_pose": pose_of(turn),
+                **options,
+            }
             if "JointModelR" in kind:
                 made = Joint.revolute(Axis.TWIST, wrapped=False, **frames)
             elif "JointModelP" in kind and "Planar" not in kind:
@@ -115,7 +139,9 @@ def articulation_from_pinocchio(model: pin.Model, dtype=None, root: pin.Inertia 
             else:
                 raise NotImplementedError(kind)
         link = inertia_of(model.inertias[joint])
-        number[joint] = builder.add_link(number[model.parents[joint]], made, name=f"body_{joint}", **link)
+        number[joint] = builder.add_link(
+            number[model.parents[joint]], made, name=f"body_{joint}", **link
+        )
     return builder.build(dtype)
 
 
@@ -127,14 +153,19 @@ def load_robot(file: str, *, fixed_base: bool, dtype=None) -> tuple[pin.Model, A
 
 
 def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articulation]:
-    """A random branching tree with spherical, revolute and prismatic joints, oblique axes and armature."""
+    """A random branching tree with spherical, revolute and prismatic joints, oblique axes and
+    armature."""
     rng = np.random.default_rng(seed)
     model = pin.Model()
     model.gravity = pin.Motion(np.array([1.0, -2.0, -9.0]), np.zeros(3))
     model.name = "spherical"
 
     def inertia() -> pin.Inertia:
-        lever, mass, points = rng.normal(size=3) * 0.1, rng.uniform(0.5, 2.0), rng.normal(size=(6, 3)) * 0.2
+        lever, mass, points = (
+            rng.normal(size=3) * 0.1,
+            rng.uniform(0.5, 2.0),
+            rng.normal(size=(6, 3)) * 0.2,
+        )
         second = points.T @ points * mass
         return pin.Inertia(mass, lever, np.trace(second) * np.eye(3) - second)
 
@@ -147,7 +178,8 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
 
     def add(parent: int, joint, name: str) -> int:
         placement = pin.SE3(
-            pin.Quaternion(*(lambda q: q / np.linalg.norm(q))(rng.normal(size=4))), rng.normal(size=3) * 0.4
+            pin.Quaternion(*(lambda q: q / np.linalg.norm(q))(rng.normal(size=4))),
+            rng.normal(size=3) * 0.4,
         )
         index = model.addJoint(parent, joint, placement, name)
         model.appendBodyToJoint(index, inertia(), pin.SE3.Identity())
@@ -159,10 +191,16 @@ def spherical_model(seed: int, *, fixed_base: bool) -> tuple[pin.Model, Articula
 
     shoulder = add(base, pin.JointModelSpherical(), "shoulder")
     elbow = add(shoulder, pin.JointModelRevoluteUnaligned(oblique()), "elbow")
-    add(add(elbow, pin.JointModelSpherical(), "wrist"), pin.JointModelPrismaticUnaligned(oblique()), "slider")
+    add(
+        add(elbow, pin.JointModelSpherical(), "wrist"),
+        pin.JointModelPrismaticUnaligned(oblique()),
+        "slider",
+    )
     add(add(shoulder, pin.JointModelRZ(), "finger"), pin.JointModelSpherical(), "fingertip")
     add(add(base, pin.JointModelPY(), "rail"), pin.JointModelSpherical(), "camera")
-    model.armature = rng.uniform(0.01, 0.2, model.nv) * (np.arange(model.nv) >= (0 if fixed_base else 6))
+    model.armature = rng.uniform(0.01, 0.2, model.nv) * (
+        np.arange(model.nv) >= (0 if fixed_base else 6)
+    )
     return model, articulation_from_pinocchio(model, root=root)
 
 
@@ -175,7 +213,12 @@ def helical_model(*, fixed_base: bool) -> tuple[pin.Model, Articulation]:
         pin.JointModelRZ(),
         pin.JointModelHelicalUnaligned(np.array([0.36, 0.48, 0.8]), -0.2),
     ]
-    joints += [pin.JointModelSpherical(), pin.JointModelHY(0.5), pin.JointModelPZ(), pin.JointModelHZ(-0.1)]
+    joints += [
+        pin.JointModelSpherical(),
+        pin.JointModelHY(0.5),
+        pin.JointModelPZ(),
+        pin.JointModelHZ(-0.1),
+    ]
     parent = 0
     if not fixed_base:
         parent = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "root")
@@ -206,7 +249,9 @@ class Oracle:
     def at(cls, model: pin.Model, articulation: Articulation, state: State) -> Oracle:
         """The reference for a state of the articulation, converted to float64."""
         topology = articulation.topology
-        position, velocity = (np.asarray(x, float) for x in (state.joint_position, state.joint_velocity))
+        position, velocity = (
+            np.asarray(x, float) for x in (state.joint_position, state.joint_velocity)
+        )
         pose, root_velocity = (np.asarray(x, float) for x in (state.root_pose, state.root_velocity))
         q, v = pin.neutral(model), np.zeros(model.nv)
         base = placement_of(pose)
@@ -238,7 +283,7 @@ class Oracle:
     def _joints(model: pin.Model, fixed_base: bool) -> range:
         return range(1 if fixed_base else 2, model.njoints)
 
-    # --- the map ------------------------------------------------------------------------------------------------
+    # --- the map ---------------------------------------------------------------------------------
 
     @functools.cached_property
     def dof_order(self) -> np.ndarray:
@@ -264,8 +309,13 @@ class Oracle:
         """b of ``nu' = T nu_pin' + b``."""
         drift = np.zeros(self.model.nv)
         if not self.fixed_base:
-            rotation, omega = pin.Quaternion(*np.roll(self.q[3:7], 1)).toRotationMatrix(), self.v[3:6]
-            drift[:3] = rotation @ np.cross(omega, self.v[:3] + np.cross(omega, self.model.inertias[1].lever))
+            rotation, omega = (
+                pin.Quaternion(*np.roll(self.q[3:7], 1)).toRotationMatrix(),
+                self.v[3:6],
+            )
+            drift[:3] = rotation @ np.cross(
+                omega, self.v[:3] + np.cross(omega, self.model.inertias[1].lever)
+            )
         return drift
 
     def _columns(self, jacobian: np.ndarray) -> np.ndarray:
@@ -278,13 +328,22 @@ class Oracle:
     def joint_of_link(self) -> list[int]:
         """Pinocchio's joint that carries each link of the articulation."""
         root = 0 if self.fixed_base else 1
-        return [root] + [self.model.getJointId(joint) for joint in self.articulation.topology.joint_names]
+        return [root] + [
+            self.model.getJointId(joint) for joint in self.articulation.topology.joint_names
+        ]
 
-    # --- the quantities -----------------------------------------------------------------------------------------
+    # --- the quantities --------------------------------------------------------------------------
 
     def quantities(self, acceleration, wrenches, link: int, offset) -> dict[str, np.ndarray]:
-        """The quantities by the names of their functions; frames are at ``offset`` on link ``link``."""
-        model, q, v, drift, twist_map = self.model, self.q, self.v, self.twist_map_drift, self.twist_map
+        """The quantities by the names of their functions; frames are at ``offset`` on link
+        ``link``."""
+        model, q, v, drift, twist_map = (
+            self.model,
+            self.q,
+            self.v,
+            self.twist_map_drift,
+            self.twist_map,
+        )
         nu_rate = np.linalg.solve(twist_map, np.asarray(acceleration, float) - drift)
         data, out = model.createData(), {}
         poses, centers, com_jacobians, velocities, rates = [], [], [], [], []
@@ -305,8 +364,12 @@ class Oracle:
                 rate = local.actInv(data.a[joint])
                 speed = local.actInv(data.v[joint])
                 classical = rate.linear + np.cross(speed.angular, speed.linear)
-                rates.append(np.concatenate([com.rotation @ classical, com.rotation @ rate.angular]))
-                velocities.append(np.concatenate([com.rotation @ speed.linear, com.rotation @ speed.angular]))
+                rates.append(
+                    np.concatenate([com.rotation @ classical, com.rotation @ rate.angular])
+                )
+                velocities.append(
+                    np.concatenate([com.rotation @ speed.linear, com.rotation @ speed.angular])
+                )
             else:
                 shifted = np.zeros((6, model.nv))
                 rates.append(np.zeros(6))
@@ -315,11 +378,15 @@ class Oracle:
         out["link_poses"] = np.array(poses)
         out["link_velocities"] = np.array(velocities)
         out["link_accelerations"] = np.array(rates)
-        out["dense_jacobian"] = np.concatenate(com_jacobians[1:] if self.fixed_base else com_jacobians)
+        out["dense_jacobian"] = np.concatenate(
+            com_jacobians[1:] if self.fixed_base else com_jacobians
+        )
 
         frames = model.copy()
         joint = self.joint_of_link[link]
-        frame = frames.addFrame(pin.Frame("point", joint, 0, placement_of(offset), pin.FrameType.OP_FRAME))
+        frame = frames.addFrame(
+            pin.Frame("point", joint, 0, placement_of(offset), pin.FrameType.OP_FRAME)
+        )
         fdata = frames.createData()
         pin.computeJointJacobiansTimeVariation(frames, fdata, q, v)
         pin.forwardKinematics(frames, fdata, q, v)
@@ -327,7 +394,11 @@ class Oracle:
         out["frame_pose"] = pose_of(fdata.oMf[frame])
         # T depends on the configuration, so dJ/dt = (dJ_pin/dt - J dT/dt) T^-1.
         map_rate = self._twist_map_rate()
-        for axes, reference in (("world_aligned", pin.LOCAL_WORLD_ALIGNED), ("local", pin.LOCAL), ("world", pin.WORLD)):
+        for axes, reference in (
+            ("world_aligned", pin.LOCAL_WORLD_ALIGNED),
+            ("local", pin.LOCAL),
+            ("world", pin.WORLD),
+        ):
             jacobian = self._columns(pin.getFrameJacobian(frames, fdata, frame, reference).copy())
             rate = pin.getFrameJacobianTimeVariation(frames, fdata, frame, reference).copy()
             out[f"frame_jacobian_{axes}"] = jacobian
@@ -349,27 +420,34 @@ class Oracle:
         bodies = pin.StdVec_Force()
         bodies.extend(pin.Force.Zero() for _ in range(model.njoints))
         external = np.zeros(model.nv)
-        for link_joint, center, wrench, jac in zip(self.joint_of_link, centers, wrenches, com_jacobians, strict=True):
+        for link_joint, center, wrench, jac in zip(
+            self.joint_of_link, centers, wrenches, com_jacobians, strict=True
+        ):
             wrench = np.asarray(wrench, float)
             external = external + jac.T @ wrench
             if link_joint:
-                bodies[link_joint] += (data.oMi[link_joint].inverse() * pin.SE3(np.eye(3), center)).act(
-                    pin.Force(wrench)
-                )
+                bodies[link_joint] += (
+                    data.oMi[link_joint].inverse() * pin.SE3(np.eye(3), center)
+                ).act(pin.Force(wrench))
         out["generalized_external_force"] = external
-        out["inverse_dynamics"] = self._forces(pin.rnea(model, model.createData(), q, v, nu_rate, bodies).copy())
+        out["inverse_dynamics"] = self._forces(
+            pin.rnea(model, model.createData(), q, v, nu_rate, bodies).copy()
+        )
 
         out.update(self._momentum(q, v, drift))
         return out
 
     def forward_dynamics(self, force, wrenches) -> np.ndarray:
-        """Pinocchio's articulated-body algorithm, for wrenches on the links at their centres of mass."""
+        """Pinocchio's articulated-body algorithm, for wrenches on the links at their centres of
+        mass."""
         model, data = self.model, self.model.createData()
         pin.forwardKinematics(model, data, self.q)
         bodies = pin.StdVec_Force()
         bodies.extend(pin.Force.Zero() for _ in range(model.njoints))
         levers = np.asarray(self.articulation.link_com_pose, float)[:, :3]
-        for joint, lever, wrench in zip(self.joint_of_link, levers, np.asarray(wrenches, float), strict=True):
+        for joint, lever, wrench in zip(
+            self.joint_of_link, levers, np.asarray(wrenches, float), strict=True
+        ):
             if joint:
                 turned = data.oMi[joint].rotation.T
                 at_center = pin.Force(turned @ wrench[:3], turned @ wrench[3:])
@@ -387,7 +465,8 @@ class Oracle:
         return rate
 
     def _momentum(self, q, v, drift) -> dict[str, np.ndarray]:
-        """Whole-body quantities. For a fixed base they include the mass of the root, which Pinocchio discards."""
+        """Whole-body quantities. For a fixed base they include the mass of the root, which
+        Pinocchio discards."""
         model, out = self.model, {}
         data = model.createData()
         pin.ccrba(model, data, q, v)
@@ -397,7 +476,10 @@ class Oracle:
             pin.centerOfMass(model, data, q).copy(),
             pin.jacobianCenterOfMass(model, model.createData(), q).copy(),
         )
-        mass, potential = pin.computeTotalMass(model), pin.computePotentialEnergy(model, model.createData(), q)
+        mass, potential = (
+            pin.computeTotalMass(model),
+            pin.computePotentialEnergy(model, model.createData(), q),
+        )
         force = rate @ v
         if self.fixed_base:
             lever = np.asarray(self.articulation.link_com_pose, float)[0, :3]
@@ -406,7 +488,10 @@ class Oracle:
             whole = (mass * center + own * root) / total
             # About the common centre of mass; dh/dt is the moment of the forces there.
             shift = np.vstack(
-                [np.hstack([np.eye(3), np.zeros((3, 3))]), np.hstack([pin.skew(center - whole), np.eye(3)])]
+                [
+                    np.hstack([np.eye(3), np.zeros((3, 3))]),
+                    np.hstack([pin.skew(center - whole), np.eye(3)]),
+                ]
             )
             matrix, momentum, force = shift @ matrix, shift @ momentum, shift @ force
             jacobian, center = jacobian * (mass / total), whole
@@ -416,7 +501,8 @@ class Oracle:
         out["centroidal_momentum_matrix"] = self._columns(matrix)
         out["centroidal_momentum_bias"] = force - out["centroidal_momentum_matrix"] @ drift
         out["centroidal_momentum"] = momentum
-        # pin 4.1's kinetic energy forgets the armature of JointModelRevoluteUnaligned; its crba does not.
+        # pin 4.1's kinetic energy forgets the armature of JointModelRevoluteUnaligned; its crba
+        # does not.
         bare = model.copy()
         bare.armature = np.zeros(model.nv)
         out["kinetic_energy"] = np.array(pin.computeKineticEnergy(bare, bare.createData(), q, v))

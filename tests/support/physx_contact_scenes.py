@@ -1,6 +1,8 @@
-"""The scenes with contact that were recorded from PhysX (``tests/data/physx/contact``), as plain data.
+"""The scenes with contact that were recorded from PhysX (``tests/data/physx/contact``), as plain
+data.
 
-Every link's mass frame is its frame, every plane is ``z = 0``, and gravity leans instead of the ground.
+Every link's mass frame is its frame, every plane is ``z = 0``, and gravity leans instead of the
+ground.
 """
 
 from __future__ import annotations
@@ -29,9 +31,18 @@ def _gravity(lean: float) -> tuple[float, float, float]:
     return (9.81 * math.sin(angle), 0.0, -9.81 * math.cos(angle))
 
 
-def _body(shape: dict, *, mass: float = 1.0, inertia: tuple[float, float, float] = (0.004, 0.004, 0.004)) -> dict:
+def _body(
+    shape: dict, *, mass: float = 1.0, inertia: tuple[float, float, float] = (0.004, 0.004, 0.004)
+) -> dict:
     """A single link with one shape."""
-    return {"name": "body", "parent": -1, "mass": mass, "inertia": inertia, "joint": None, "shapes": [shape]}
+    return {
+        "name": "body",
+        "parent": -1,
+        "mass": mass,
+        "inertia": inertia,
+        "joint": None,
+        "shapes": [shape],
+    }
 
 
 def _scene(links: list[dict], runs: tuple[str, ...], steps: int, **values) -> dict:
@@ -57,7 +68,12 @@ def _leg(side: int, hip: tuple[float, float, float], parent: int, first: int) ->
 
     def joint(name: str, at: tuple[float, float, float], below: float, stiffness: float) -> dict:
         drive = {"stiffness": stiffness, "damping": 0.05 * stiffness, "max_force": 100.0}
-        return {"name": name, "parent_position": at, "child_position": (0.0, 0.0, below), "drive": drive}
+        return {
+            "name": name,
+            "parent_position": at,
+            "child_position": (0.0, 0.0, below),
+            "drive": drive,
+        }
 
     return [
         {
@@ -80,7 +96,14 @@ def _leg(side: int, hip: tuple[float, float, float], parent: int, first: int) ->
 
 
 def _base(mass: float, inertia: tuple[float, float, float]) -> dict:
-    return {"name": "base", "parent": -1, "mass": mass, "inertia": inertia, "joint": None, "shapes": []}
+    return {
+        "name": "base",
+        "parent": -1,
+        "mass": mass,
+        "inertia": inertia,
+        "joint": None,
+        "shapes": [],
+    }
 
 
 def _quadruped() -> list[dict]:
@@ -94,9 +117,15 @@ _STANDING = (0.6, -1.2)
 _BOTH = ("pgs", "tgs", "pgs_coarse", "tgs_coarse", "pgs_fine", "tgs_v0")
 
 SCENES = {
-    "sphere_roll": _scene([_body(SPHERE)], _BOTH, 60, root_velocity=(0.5, 0.1, -1.0, 0.0, 0.0, 0.0)),
+    "sphere_roll": _scene(
+        [_body(SPHERE)], _BOTH, 60, root_velocity=(0.5, 0.1, -1.0, 0.0, 0.0, 0.0)
+    ),
     "sphere_spin": _scene(
-        [_body(SPHERE)], ("pgs", "tgs"), 60, friction=0.2, root_velocity=(0.0, 0.0, -1.0, 3.0, 20.0, 5.0)
+        [_body(SPHERE)],
+        ("pgs", "tgs"),
+        60,
+        friction=0.2,
+        root_velocity=(0.0, 0.0, -1.0, 3.0, 20.0, 5.0),
     ),
     "sphere_bounce": _scene(
         [_body(SPHERE)],
@@ -128,10 +157,18 @@ SCENES = {
         root_velocity=(1.0, 0.2, 0.0, 0.0, 0.0, 0.0),
     ),
     "box_sticks": _scene(
-        [_body(BOX)], ("pgs", "tgs"), 60, gravity=_gravity(20.0), root_pose=(0.0, 0.0, 0.052, 0.0, 0.0, 0.0, 1.0)
+        [_body(BOX)],
+        ("pgs", "tgs"),
+        60,
+        gravity=_gravity(20.0),
+        root_pose=(0.0, 0.0, 0.052, 0.0, 0.0, 0.0, 1.0),
     ),
     "box_slips": _scene(
-        [_body(BOX)], ("pgs", "tgs"), 60, gravity=_gravity(35.0), root_pose=(0.0, 0.0, 0.052, 0.0, 0.0, 0.0, 1.0)
+        [_body(BOX)],
+        ("pgs", "tgs"),
+        60,
+        gravity=_gravity(35.0),
+        root_pose=(0.0, 0.0, 0.052, 0.0, 0.0, 0.0, 1.0),
     ),
     "capsule_drop": _scene(
         [_body(CAPSULE)],
@@ -141,7 +178,13 @@ SCENES = {
         root_velocity=(0.3, 0.2, -0.5, 0.0, 0.0, 0.0),
     ),
     "capsule_spin": _scene(
-        [_body(CAPSULE | {"radius": 0.04, "half_length": 0.09}, mass=0.4, inertia=(0.0015, 0.0015, 0.0003))],
+        [
+            _body(
+                CAPSULE | {"radius": 0.04, "half_length": 0.09},
+                mass=0.4,
+                inertia=(0.0015, 0.0015, 0.0003),
+            )
+        ],
         ("pgs", "pgs_60hz"),
         120,
         root_pose=(0.0, 0.0, 0.2, 0.0, 0.5006435668191909, 0.15019307004575724, 0.8525245220595057),

@@ -1,4 +1,5 @@
-"""The articulations, grounds and options of the scenes with contact that were recorded from PhysX."""
+"""The articulations, grounds and options of the scenes with contact that were recorded from
+PhysX."""
 
 from __future__ import annotations
 
@@ -53,7 +54,12 @@ def build(name: str, dtype=None) -> Articulation:
         parent = None if link["parent"] < 0 else link["parent"]
         still = {"linear_damping": 0.0, "angular_damping": 0.0, "cfm_scale": 0.025}
         number = builder.add_link(
-            parent, _joint(link["joint"]), mass=link["mass"], inertia=link["inertia"], name=link["name"], **still
+            parent,
+            _joint(link["joint"]),
+            mass=link["mass"],
+            inertia=link["inertia"],
+            name=link["name"],
+            **still,
         )
         for shape in link["shapes"]:
             geometry = Geometry(

@@ -1,4 +1,5 @@
-"""The mechanisms recorded from PhysX (``tests/data/physx``): their specifications, arrays and articulations."""
+"""The mechanisms recorded from PhysX (``tests/data/physx``): their specifications, arrays and
+articulations."""
 
 from __future__ import annotations
 
@@ -45,9 +46,14 @@ def specification(name: str) -> dict:
 
 @functools.cache
 def arrays_in(path: Path, group: str = "") -> dict[str, np.ndarray]:
-    """The arrays of a file whose names begin with ``group``, by the rest of their names, in float64."""
+    """The arrays of a file whose names begin with ``group``, by the rest of their names, in
+    float64."""
     with np.load(path) as data:
-        return {key.removeprefix(group): data[key].astype(float) for key in data if key.startswith(group)}
+        return {
+            key.removeprefix(group): data[key].astype(float)
+            for key in data
+            if key.startswith(group)
+        }
 
 
 def recorded(name: str) -> dict[str, np.ndarray]:
@@ -67,7 +73,8 @@ def recorded_inverse_dynamics(name: str) -> dict[str, np.ndarray]:
 
 @functools.cache
 def law_errors(name: str) -> dict[str, dict]:
-    """The distance between PhysX and a float64 evaluation of its law, due to rounding; see the README of the data."""
+    """The distance between PhysX and a float64 evaluation of its law, due to rounding; see the
+    README of the data."""
     return json.loads((DATA / "law_errors" / "errors.json").read_text())[name]
 
 
@@ -75,7 +82,9 @@ def error(found, wanted) -> float:
     """The error measure that the recording uses for its accuracy."""
     found, wanted = np.asarray(found, float), np.asarray(wanted, float)
     assert found.shape == wanted.shape
-    return float(np.max(np.abs(found - wanted), initial=0.0) / max(1.0, np.max(np.abs(wanted), initial=0.0)))
+    return float(
+        np.max(np.abs(found - wanted), initial=0.0) / max(1.0, np.max(np.abs(wanted), initial=0.0))
+    )
 
 
 def unit_pose(pose) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""A mass on a line with the interface of artix's environments but without a robot, for quick tests of learners."""
+"""A mass on a line with the interface of artix's environments but without a robot, for quick tests
+of learners."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Array = jax.Array
 
 
 class PointMass:
-    """The action is an acceleration [m/s^2], and the goal is to stay at the origin. Far away, the episode terminates.
+    """The action is an acceleration [m/s^2], and the goal is to stay at the origin. Far away, the
+    episode terminates.
 
     With ``privileged`` the policy sees the position alone and the critic the velocity, too.
     """
@@ -34,7 +36,9 @@ class PointMass:
         return EnvState(state, self._obs(state), zero, zero, {"distance": zero, "nan": zero}, info)
 
     def renew(self, key: Array, end: EnvState) -> EnvState:
-        fresh = jax.tree.map(lambda new, old: jnp.where(end.done > 0, new, old), self.reset(key), end)
+        fresh = jax.tree.map(
+            lambda new, old: jnp.where(end.done > 0, new, old), self.reset(key), end
+        )
         info = fresh.info | {"truncation": end.info["truncation"]}
         return fresh.replace(reward=end.reward, done=end.done, metrics=end.metrics, info=info)
 

@@ -12,13 +12,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_COLLECTIVE = re.compile(r"\b(all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all)(?:-start)?\(")
+_COLLECTIVE = re.compile(
+    r"\b(all-gather|all-reduce|reduce-scatter|collective-permute|all-to-all)(?:-start)?\("
+)
 
 
 def main(number: int, processes: int, port: int, devices: int, results: Path) -> None:
-    """Evaluates, and writes this process's part of the results and the communication of the programs."""
+    """Evaluates, and writes this process's part of the results and the communication of the
+    programs."""
     os.environ["JAX_PLATFORMS"] = "cpu"
-    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
+    os.environ["XLA_FLAGS"] = (
+        f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
+    )
     os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
     import jax
 
@@ -37,7 +42,9 @@ def main(number: int, processes: int, port: int, devices: int, results: Path) ->
     split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("robots"))
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     keys = jax.random.split(jax.random.key(0), 16)
-    states = jax.jit(jax.vmap(lambda key: artix.random_state(quadruped, key)), out_shardings=split)(keys)
+    states = jax.jit(jax.vmap(lambda key: artix.random_state(quadruped, key)), out_shardings=split)(
+        keys
+    )
     force = jnp.zeros(quadruped.topology.nv)
 
     def loss(mass: Any, state: artix.State) -> Any:
@@ -53,11 +60,17 @@ def main(number: int, processes: int, port: int, devices: int, results: Path) ->
     found: dict[str, Any] = {}
     for name, function in functions.items():
         compiled = jax.jit(jax.vmap(function)).lower(states).compile()
-        found[name] = {"collectives": _COLLECTIVE.findall(compiled.as_text()), "parts": _parts(compiled(states))}
+        found[name] = {
+            "collectives": _COLLECTIVE.findall(compiled.as_text()),
+            "parts": _parts(compiled(states)),
+        }
     mass = jax.device_put(quadruped.link_mass, whole)
     gradient = jax.jit(jax.grad(loss), out_shardings=whole).lower(mass, states).compile()
     result = gradient(mass, states)
-    found["gradient"] = {"collectives": _COLLECTIVE.findall(gradient.as_text()), "parts": _parts(result)}
+    found["gradient"] = {
+        "collectives": _COLLECTIVE.findall(gradient.as_text()),
+        "parts": _parts(result),
+    }
     found["training"] = _training_step(mesh)
     found["fleet"] = _mixed_fleet(split)
     found["member elsewhere"] = _refusal_of_a_member_elsewhere(split)
@@ -71,16 +84,22 @@ def _mixed_fleet(split: Any) -> dict[str, Any]:
     import artix
 
     kinds = [artix.robots.load(name) for name in ("cart_pole", "double_pendulum")]
-    locked = artix.lock_joints(kinds[1], artix.neutral_state(kinds[1]), kinds[1].topology.dof_names[1:])
+    locked = artix.lock_joints(
+        kinds[1], artix.neutral_state(kinds[1]), kinds[1].topology.dof_names[1:]
+    )
     fleet = artix.Fleet([kinds[0], locked] * 8).shard(split)
     states = fleet.random_state(jax.random.key(1))
     evaluate = jax.jit(lambda states: fleet.evaluate(artix.mass_matrix, states))
     compiled = evaluate.lower(states).compile()
-    return {"collectives": _COLLECTIVE.findall(compiled.as_text()), "parts": _parts(compiled(states))}
+    return {
+        "collectives": _COLLECTIVE.findall(compiled.as_text()),
+        "parts": _parts(compiled(states)),
+    }
 
 
 def _refusal_of_a_member_elsewhere(split: Any) -> str:
-    """What a fleet says of a robot whose masses lie on all processes; nothing where there is but one."""
+    """What a fleet says of a robot whose masses lie on all processes; nothing where there is but
+    one."""
     import jax
 
     import artix
@@ -103,11 +122,15 @@ def _training_step(mesh: Any) -> dict[str, Any]:
     from artix import envs
     from artix.examples import ppo
 
-    config = ppo.Config(num_envs=16, unroll=4, minibatches=2, epochs=1, policy_layers=(8,), critic_layers=(8,))
+    config = ppo.Config(
+        num_envs=16, unroll=4, minibatches=2, epochs=1, policy_layers=(8,), critic_layers=(8,)
+    )
     environment = envs.make("cart_pole")
     mesh = jax.sharding.Mesh(mesh.devices, ("devices",))
     shared, own = (jax.sharding.NamedSharding(mesh, spec) for spec in (ppo.EVERYWHERE, ppo.PARTS))
-    begin = jax.jit(lambda: ppo.start(environment, config, mesh.size), out_shardings=ppo.Training(shared, own))
+    begin = jax.jit(
+        lambda: ppo.start(environment, config, mesh.size), out_shardings=ppo.Training(shared, own)
+    )
     learner, actors = begin()
     iterate = jax.shard_map(
         ppo.make_iteration(environment, config),
@@ -127,7 +150,10 @@ def _parts(array: Any) -> dict[str, list[Any]]:
     """The parts on this process, by their first row."""
     import numpy as np
 
-    return {str(part.index[0].start or 0): np.asarray(part.data).tolist() for part in array.addressable_shards}
+    return {
+        str(part.index[0].start or 0): np.asarray(part.data).tolist()
+        for part in array.addressable_shards
+    }
 
 
 if __name__ == "__main__":

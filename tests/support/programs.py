@@ -14,12 +14,16 @@ from artix.compiler.operation import program_p
 
 def programs_in(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """The equations of programs in a function."""
-    return [each for each in jax.make_jaxpr(function)(*arguments).eqns if each.primitive is program_p]
+    return [
+        each for each in jax.make_jaxpr(function)(*arguments).eqns if each.primitive is program_p
+    ]
 
 
 def agree(found: Any, wanted: Any, tolerance: float = 1e-12) -> None:
     """Fails unless two trees have equal leaves, up to a relative and an absolute tolerance."""
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), found, wanted)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance), found, wanted
+    )
 
 
 def rows_of(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.ndarray]:
@@ -29,12 +33,18 @@ def rows_of(operands: Sequence[np.ndarray], axes: Sequence[Any]) -> list[np.ndar
         mapped = [axis.mapped[number] for axis in axes]
         own = operand.shape[sum(mapped) :]
         rows = [size if is_mapped else 1 for size, is_mapped in zip(sizes, mapped, strict=True)]
-        found.append(np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(math.prod(sizes), *own))
+        found.append(
+            np.broadcast_to(operand.reshape(*rows, *own), (*sizes, *own)).reshape(
+                math.prod(sizes), *own
+            )
+        )
     return found
 
 
 def operands_of(jaxpr: Any, leaves: dict[Any, Any], equation: Any) -> list[np.ndarray]:
     """What the equation's operands are, all before it evaluated."""
     place = jaxpr.eqns.index(equation)
-    before = jaxpr.jaxpr.replace(eqns=jaxpr.jaxpr.eqns[:place], outvars=list(equation.invars), debug_info=None)
+    before = jaxpr.jaxpr.replace(
+        eqns=jaxpr.jaxpr.eqns[:place], outvars=list(equation.invars), debug_info=None
+    )
     return [np.asarray(x) for x in jax.core.eval_jaxpr(before, jaxpr.consts, *leaves.values())]

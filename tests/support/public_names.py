@@ -40,8 +40,14 @@ HOMES = {artix.robots: "artix.robots", artix.lie: "artix.math.lie"}
 
 def public_names() -> str:
     """One line for each name of a room, and one for each function, class, attribute and method."""
-    rooms = [f"{module.__name__}: {name}" for module in (artix, *ROOMS) for name in sorted(module.__all__)]
-    return "".join(f"{line}\n" for line in [*rooms, *(line for module in MODULES for line in _module(module))])
+    rooms = [
+        f"{module.__name__}: {name}"
+        for module in (artix, *ROOMS)
+        for name in sorted(module.__all__)
+    ]
+    return "".join(
+        f"{line}\n" for line in [*rooms, *(line for module in MODULES for line in _module(module))]
+    )
 
 
 def _module(module: types.ModuleType) -> Iterator[str]:
@@ -50,7 +56,9 @@ def _module(module: types.ModuleType) -> Iterator[str]:
         where = f"{module.__name__.replace('.math', '')}.{name}"
         if isinstance(value, type):
             yield from _class(where, value)
-        elif isinstance(value, types.FunctionType) and value.__module__.startswith(HOMES.get(module, "artix")):
+        elif isinstance(value, types.FunctionType) and value.__module__.startswith(
+            HOMES.get(module, "artix")
+        ):
             yield where + _parameters(value)
 
 
@@ -61,7 +69,14 @@ def _class(where: str, kind: type) -> Iterator[str]:
         yield f"{where}: {', '.join(kind.__members__)}"
         return
     yield where + _parameters(kind)
-    for name in sorted({name for base in kind.__mro__ if base.__module__.startswith("artix") for name in vars(base)}):
+    for name in sorted(
+        {
+            name
+            for base in kind.__mro__
+            if base.__module__.startswith("artix")
+            for name in vars(base)
+        }
+    ):
         member = inspect.getattr_static(kind, name)
         member = getattr(member, "__func__", member)
         if name.startswith("_"):
@@ -73,12 +88,15 @@ def _class(where: str, kind: type) -> Iterator[str]:
 
 
 def _parameters(function) -> str:
-    """Names and defaults of the parameters. Annotations are left out, as their spelling differs between versions."""
+    """Names and defaults of the parameters. Annotations are left out, as their spelling differs
+    between versions."""
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
         return "(...)"
-    plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    plain = [
+        parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()
+    ]
     return str(signature.replace(parameters=plain, return_annotation=signature.empty))
 
 

@@ -28,11 +28,17 @@ class RandomMjcf:
         """The model."""
         base = "<freejoint/>" if self.floating else ""
         base += self.geom() + self.mass()
-        knee = self.body("shin", self.joint("knee") + self.joint("rail", slide=True), self.body("hand", self.ball()))
+        knee = self.body(
+            "shin",
+            self.joint("knee") + self.joint("rail", slide=True),
+            self.body("hand", self.ball()),
+        )
         hip = self.body("thigh", self.joint("hip"), knee + self.body("plate", ""))
         bodies = f'<body name="base" pos="{self.numbers(3)}">{base}{hip}{self.body("fin", self.joint("tail"))}</body>'
         option = "" if self.chance(0.5) else f'<option gravity="{self.numbers(3, 9)}"/>'
-        compiler = self.pick(('angle="radian"', 'eulerseq="ZYx"', 'balanceinertia="true" boundmass="0.3"'))
+        compiler = self.pick(
+            ('angle="radian"', 'eulerseq="ZYx"', 'balanceinertia="true" boundmass="0.3"')
+        )
         return f"""<mujoco><compiler {compiler} autolimits="true"/>{option}{self.defaults()}
         <worldbody>{self.ground()}{bodies}</worldbody>
         {self.contact()}{self.actuators()}{self.equality()}{self.tendon()}</mujoco>"""
@@ -50,7 +56,9 @@ class RandomMjcf:
         return f"{self.rng.uniform(low, high):.4g}"
 
     def some(self, attributes: dict[str, str], probability: float = 0.4) -> str:
-        return " ".join(f'{name}="{value}"' for name, value in attributes.items() if self.chance(probability))
+        return " ".join(
+            f'{name}="{value}"' for name, value in attributes.items() if self.chance(probability)
+        )
 
     def joint_attributes(self) -> str:
         return self.some(
@@ -85,13 +93,26 @@ class RandomMjcf:
 
     def turn(self) -> str:
         angles = self.numbers(3, 1.5)
-        turns = (f'euler="{angles}"', f'axisangle="{angles} 0.7"', f'quat="1 {angles}"', f'xyaxes="1 {angles} 1 0"')
-        return self.some({"pos": self.numbers(3)}, 0.7) + " " + (self.pick(turns) if self.chance(0.6) else "")
+        turns = (
+            f'euler="{angles}"',
+            f'axisangle="{angles} 0.7"',
+            f'quat="1 {angles}"',
+            f'xyaxes="1 {angles} 1 0"',
+        )
+        return (
+            self.some({"pos": self.numbers(3)}, 0.7)
+            + " "
+            + (self.pick(turns) if self.chance(0.6) else "")
+        )
 
     def joint(self, name: str, *, slide: bool = False) -> str:
-        own = self.some({"ref": self.numbers(1, 0.4), "springref": self.numbers(1, 0.4), "pos": self.numbers(3)})
+        own = self.some(
+            {"ref": self.numbers(1, 0.4), "springref": self.numbers(1, 0.4), "pos": self.numbers(3)}
+        )
         own += " " + self.some({"range": f"-{self.positive(0.1, 1)} {self.positive(0.2, 1)}"})
-        axis = self.pick(("1 0 0", self.numbers(3, 1)))  # Joints along y and z have another topology.
+        axis = self.pick(
+            ("1 0 0", self.numbers(3, 1))
+        )  # Joints along y and z have another topology.
         kind = 'type="slide"' if slide else ""
         return f'<joint name="{name}" {kind} {self.kind()}axis="{axis}" {own} {self.joint_attributes()}/>'
 
@@ -113,7 +134,11 @@ class RandomMjcf:
             return ""
         moments = [f"{x:.4g}" for x in self.rng.uniform(0.02, 0.035, 3)]
         full = f'fullinertia="{" ".join(moments)} {self.numbers(3, 0.001)}"'
-        inertia = full if self.chance(0.3) else f'diaginertia="{" ".join(moments)}" euler="{self.numbers(3, 1)}"'
+        inertia = (
+            full
+            if self.chance(0.3)
+            else f'diaginertia="{" ".join(moments)}" euler="{self.numbers(3, 1)}"'
+        )
         return f'<inertial pos="{self.numbers(3)}" mass="{self.positive(0.5, 3)}" {inertia}/>'
 
     def body(self, name: str, joints: str, inside: str = "") -> str:
@@ -123,15 +148,26 @@ class RandomMjcf:
         return f"<frame {self.turn()}>{body}</frame>" if self.chance(0.3) else body
 
     def ground(self) -> str:
-        floor = f'<geom name="floor" type="plane" size="0 0 1" {self.kind()}{self.geom_attributes()}/>'
+        floor = (
+            f'<geom name="floor" type="plane" size="0 0 1" {self.kind()}{self.geom_attributes()}/>'
+        )
         if self.chance(0.7):
             return floor
-        return floor + f'<geom name="wall" type="plane" size="0 0 1" zaxis="1 0 0.2" {self.geom_attributes()}/>'
+        return (
+            floor
+            + f'<geom name="wall" type="plane" size="0 0 1" zaxis="1 0 0.2" {self.geom_attributes()}/>'
+        )
 
     def contact(self) -> str:
-        parts = f'<exclude body1="{self.pick(("thigh", "hand", "base"))}" body2="world"/>' if self.chance(0.3) else ""
+        parts = (
+            f'<exclude body1="{self.pick(("thigh", "hand", "base"))}" body2="world"/>'
+            if self.chance(0.3)
+            else ""
+        )
         for _ in range(int(self.rng.integers(3)) if self.chance(0.3) else 0):
-            condim = self.some({"condim": self.pick(("1", "3")), "friction": self.positive(0, 1)}, 0.6)
+            condim = self.some(
+                {"condim": self.pick(("1", "3")), "friction": self.positive(0, 1)}, 0.6
+            )
             parts += f'<pair geom1="g{self.rng.integers(self.geoms) + 1}" geom2="floor" {condim}/>'
         return f"<contact>{parts}</contact>"
 
@@ -162,6 +198,10 @@ class RandomMjcf:
         if self.chance(0.5):
             return ""
         law = self.some({"stiffness": self.positive(0, 30), "damping": self.positive(0, 3)}, 0.7)
-        law += " " + self.some({"springlength": self.positive(-1, 1), "range": f"-{self.positive(0, 2)} 2"}, 0.4)
-        ends = "".join(f'<joint joint="{name}" coef="{self.numbers(1, 2)}"/>' for name in ("hip", "tail"))
+        law += " " + self.some(
+            {"springlength": self.positive(-1, 1), "range": f"-{self.positive(0, 2)} 2"}, 0.4
+        )
+        ends = "".join(
+            f'<joint joint="{name}" coef="{self.numbers(1, 2)}"/>' for name in ("hip", "tail")
+        )
         return f'<tendon><fixed name="belt" {law}>{ends}</fixed></tendon>'

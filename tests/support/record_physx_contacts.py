@@ -1,6 +1,7 @@
 """Records the scenes of :mod:`tests.support.physx_contact_scenes` from PhysX by ``ovphysx`` (PyPI).
 
-In an environment with ``ovphysx``, ``physx-usd-schemas`` and ``newton-usd-schemas`` (artix is not needed)::
+In an environment with ``ovphysx``, ``physx-usd-schemas`` and ``newton-usd-schemas`` (artix is not
+needed)::
 
     python -m tests.support.record_physx_contacts tests/data/physx/contact
 """
@@ -30,7 +31,9 @@ def _quaternion(xyzw) -> str:
     return _tuple((xyzw[3], *xyzw[:3]))
 
 
-_COLLIDER = 'prepend apiSchemas = ["PhysicsCollisionAPI", "PhysxCollisionAPI", "MaterialBindingAPI"]'
+_COLLIDER = (
+    'prepend apiSchemas = ["PhysicsCollisionAPI", "PhysxCollisionAPI", "MaterialBindingAPI"]'
+)
 
 
 def _contact_attributes(scene: dict) -> str:
@@ -61,7 +64,12 @@ def _shape(scene: dict, shape: dict, name: str) -> str:
 
 def _link(scene: dict, link: dict, pose, iterations: tuple[int, int]) -> str:
     root = link["parent"] < 0
-    schemas = ["PhysicsRigidBodyAPI", "PhysxRigidBodyAPI", "PhysicsMassAPI", "PhysxContactReportAPI"]
+    schemas = [
+        "PhysicsRigidBodyAPI",
+        "PhysxRigidBodyAPI",
+        "PhysicsMassAPI",
+        "PhysxContactReportAPI",
+    ]
     schemas += ["PhysicsArticulationRootAPI", "PhysxArticulationAPI"] if root else []
     counts = f"""int physxArticulation:solverPositionIterationCount = {iterations[0]}
         int physxArticulation:solverVelocityIterationCount = {iterations[1]}
@@ -120,7 +128,8 @@ def _turned(angle: float, vector) -> np.ndarray:
 
 
 def _poses(scene: dict) -> list[np.ndarray]:
-    """Where the links start; joints turn about y, and so does every link of an articulation that has joints."""
+    """Where the links start; joints turn about y, and so does every link of an articulation that
+    has joints."""
     poses, angles = [np.array(scene["root_pose"])], [0.0]
     for link, q in zip(scene["links"][1:], scene["joint_position"], strict=True):
         parent, joint = link["parent"], link["joint"]
@@ -143,7 +152,8 @@ def stage_text(scene: dict, run: str) -> str:
     for link, q in zip(scene["links"][1:], scene["joint_position"], strict=True):
         link["target"] = q
     links = [
-        _link(scene, link, pose, (position, velocity)) for link, pose in zip(scene["links"], _poses(scene), strict=True)
+        _link(scene, link, pose, (position, velocity))
+        for link, pose in zip(scene["links"], _poses(scene), strict=True)
     ]
     joints = [_joint(link, scene["links"][link["parent"]]["name"]) for link in scene["links"][1:]]
     return f"""#usda 1.0
@@ -193,9 +203,15 @@ class _Reader:
 
         names = [link["name"] for link in scene["links"]]
         root = f"/World/{names[0]}"
-        kinds = {"pose": TensorType.ARTICULATION_LINK_POSE, "velocity": TensorType.ARTICULATION_LINK_VELOCITY}
+        kinds = {
+            "pose": TensorType.ARTICULATION_LINK_POSE,
+            "velocity": TensorType.ARTICULATION_LINK_VELOCITY,
+        }
         if len(names) > 1:
-            kinds |= {"q": TensorType.ARTICULATION_DOF_POSITION, "qd": TensorType.ARTICULATION_DOF_VELOCITY}
+            kinds |= {
+                "q": TensorType.ARTICULATION_DOF_POSITION,
+                "qd": TensorType.ARTICULATION_DOF_VELOCITY,
+            }
         self.bindings = {
             key: physx.create_tensor_binding(pattern=root, tensor_type=kind, raise_if_empty=True)
             for key, kind in kinds.items()
@@ -222,11 +238,14 @@ class _Reader:
         for key, binding in self.bindings.items():
             values[key] = np.zeros(binding.shape, np.float32)
             binding.read(values[key])
-            values[key] = values[key][0][self.order if key in ("pose", "velocity") else self.dof_order]
+            values[key] = values[key][0][
+                self.order if key in ("pose", "velocity") else self.dof_order
+            ]
         return values
 
     def contact_rows(self, step: int, dt: float) -> tuple[list[list[float]], list[list[float]]]:
-        """Normal contacts (step, link, impulse, separation, point, normal), and friction (step, link, impulse, point)."""
+        """Normal contacts (step, link, impulse, separation, point, normal), and friction (step,
+        link, impulse, point)."""
         normals, frictions = [], []
         for link, binding in zip(self.sensors, self.contacts, strict=True):
             one, three = np.zeros((CAPACITY, 1), np.float32), np.zeros((CAPACITY, 3), np.float32)
@@ -235,7 +254,10 @@ class _Reader:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 binding.read_normal_contact_data(force, point, normal, gap, count, start)
-                rows = [[step, link, force[k, 0] * dt, gap[k, 0], *point[k], *normal[k]] for k in range(count[0, 0])]
+                rows = [
+                    [step, link, force[k, 0] * dt, gap[k, 0], *point[k], *normal[k]]
+                    for k in range(count[0, 0])
+                ]
                 normals += rows
                 pull, anchor = three.copy(), three.copy()
                 binding.read_friction_contact_data(pull, anchor, count, start)
@@ -250,7 +272,9 @@ def record(physx, ovstage, scene: dict, run: str, ordinal: int) -> dict[str, np.
         path = Path(folder) / "scene.usda"
         path.write_text(stage_text(scene, run))
         stage = ovstage.Stage(f"scene{ordinal}")
-        ovstage.population.open_usd(stage, str(path), ordinal=1, domains=ovstage.PopulationDomain.ALL)
+        ovstage.population.open_usd(
+            stage, str(path), ordinal=1, domains=ovstage.PopulationDomain.ALL
+        )
         stage.advance_write_floor(ordinal=1).wait()
         physx.wait_task(physx.attach_ovstage(stage, read_ordinal=1))
         reader = _Reader(physx, scene)

@@ -1,4 +1,5 @@
-"""Rigid-body kinematics in plain NumPy with 4 by 4 matrices, independent of the library, to check its readers."""
+"""Rigid-body kinematics in plain NumPy with 4 by 4 matrices, independent of the library, to check
+its readers."""
 
 from __future__ import annotations
 
@@ -30,8 +31,13 @@ def rotation_about(coordinate: int, angle: float) -> np.ndarray:
 
 
 def placements(articulation, position: dict[str, float] | None = None) -> dict[str, np.ndarray]:
-    """World placements of all links and frames, the root at the origin; joints not in ``position`` are at 0."""
-    topology, position, articulation = articulation.topology, position or {}, host_arrays(articulation)
+    """World placements of all links and frames, the root at the origin; joints not in ``position``
+    are at 0."""
+    topology, position, articulation = (
+        articulation.topology,
+        position or {},
+        host_arrays(articulation),
+    )
     placed = [np.eye(4)]
     for link in range(1, topology.num_links):
         motion = np.eye(4)
@@ -47,13 +53,18 @@ def placements(articulation, position: dict[str, float] | None = None) -> dict[s
         placed.append(placed[topology.parent[link]] @ before @ motion @ after)
     result = dict(zip(topology.link_names, placed, strict=True))
     for name, link, pose in zip(
-        topology.frame_names, topology.frame_links, np.asarray(articulation.frame_local_pose), strict=True
+        topology.frame_names,
+        topology.frame_links,
+        np.asarray(articulation.frame_local_pose),
+        strict=True,
     ):
         result[name] = placed[link] @ matrix_from_pose(pose)
     return result
 
 
-def total_inertia(articulation, position: dict[str, float] | None = None) -> tuple[float, np.ndarray, np.ndarray]:
+def total_inertia(
+    articulation, position: dict[str, float] | None = None
+) -> tuple[float, np.ndarray, np.ndarray]:
     """Mass, centre of mass and inertia about it, in world axes, of the whole articulation."""
     articulation = host_arrays(articulation)
     placed = placements(articulation, position)
@@ -62,7 +73,9 @@ def total_inertia(articulation, position: dict[str, float] | None = None) -> tup
         frame = placed[name] @ matrix_from_pose(np.asarray(articulation.link_com_pose[link]))
         masses.append(float(articulation.link_mass[link]))
         centers.append(frame[:3, 3])
-        inertias.append(frame[:3, :3] @ np.asarray(articulation.link_inertia[link]) @ frame[:3, :3].T)
+        inertias.append(
+            frame[:3, :3] @ np.asarray(articulation.link_inertia[link]) @ frame[:3, :3].T
+        )
     center = np.average(centers, axis=0, weights=masses)
     arms = np.array(centers) - center
     about = sum(m * (a @ a * np.eye(3) - np.outer(a, a)) for m, a in zip(masses, arms, strict=True))

@@ -53,7 +53,8 @@ _EVALUATED: dict[int, Callable[..., Any]] = {
 
 
 def check_program(program: ScalarProgram) -> None:
-    """Checks every scalar program: operands come first, levels and signs are right, nothing is unused."""
+    """Checks every scalar program: operands come first, levels and signs are right, nothing is
+    unused."""
     operations, operands = program.operations, program.operands
     size = len(operations)
     is_input, is_constant = operations == Op.INPUT, operations == Op.CONSTANT
@@ -67,7 +68,9 @@ def check_program(program: ScalarProgram) -> None:
     there = (operands >= 0) & ~is_leaf[:, None]
     used = np.where(there, operands >> 1, 0)
     assert (np.where(there, used, -1) < np.arange(size)[:, None]).all()
-    assert (np.where(there & (operands & 1 == 1), program.kinds[used], Kind.FLOAT32) >= Kind.FLOAT32).all()
+    assert (
+        np.where(there & (operands & 1 == 1), program.kinds[used], Kind.FLOAT32) >= Kind.FLOAT32
+    ).all()
     highest = np.where(there, program.levels[used], 0).max(axis=1, initial=0)
     for number in np.flatnonzero(operations == Op.LOAD):
         assert program.kinds[used[number, 0]] == Kind.INT32
@@ -76,36 +79,47 @@ def check_program(program: ScalarProgram) -> None:
     assert (is_leaf | (program.levels == highest)).all()
     assert not program.constants[~is_constant].any()
     assert not (np.signbit(program.constants) & (program.kinds >= Kind.FLOAT32)).any()
-    of_two = np.isin(operations, [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ, Op.NE])
+    of_two = np.isin(
+        operations, [Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ, Op.NE]
+    )
     assert (program.kinds[used[of_two, 0]] == program.kinds[used[of_two, 1]]).all()
     live = np.zeros(size, bool)
     live[used[there]] = True
     assert all(loop.parent < number for number, loop in enumerate(program.loops))
-    for number, (loop, (first, after)) in enumerate(zip(program.loops, program.bodies, strict=True)):
+    for number, (loop, (first, after)) in enumerate(
+        zip(program.loops, program.bodies, strict=True)
+    ):
         own = np.flatnonzero((operations == Op.CARRIED) & (operands[:, 0] == number))
         live[np.array(loop.references) >> 1] = True
         assert (loop.length > 1 or loop.has_condition) and loop.starts.shape == loop.ends.shape
         assert len(loop.starts) == operands[own, 1].max() + 1
         assert program.nests[first] == (*program.nests[first - 1], number)
         assert (
-            program.nests[after] == program.nests[first - 1] == (() if loop.parent < 0 else program.nests[first][:-1])
+            program.nests[after]
+            == program.nests[first - 1]
+            == (() if loop.parent < 0 else program.nests[first][:-1])
         )
         assert (program.stages[loop.starts >> 1] < first).all()
         assert (program.stages[loop.ends >> 1] < after).all()
         if loop.has_condition:
-            assert program.kinds[loop.starts[0] >> 1] == program.kinds[loop.ends[0] >> 1] == Kind.BOOL
+            assert (
+                program.kinds[loop.starts[0] >> 1] == program.kinds[loop.ends[0] >> 1] == Kind.BOOL
+            )
         for references in (loop.starts, loop.ends):
             entry = references[operands[own, 1]] >> 1
             assert (program.kinds[entry] == program.kinds[own]).all()
             assert (program.levels[entry] <= program.levels[own]).all()
     for result, dtype in zip(program.results, program.result_types, strict=True):
         live[result.ravel() >> 1] = True
-        assert all(DTYPES[Kind(kind)] == dtype for kind in np.unique(program.kinds[result.ravel() >> 1]))
+        assert all(
+            DTYPES[Kind(kind)] == dtype for kind in np.unique(program.kinds[result.ravel() >> 1])
+        )
     assert live.all()
 
 
 def interpret(program: ScalarProgram, arguments: Sequence[Any], lanes: int = 1) -> list[np.ndarray]:
-    """The results [batch, ...] of a program for arguments [batch, ...]; the lanes of a robot are neighbouring rows."""
+    """The results [batch, ...] of a program for arguments [batch, ...]; the lanes of a robot are
+    neighbouring rows."""
     flat = [np.asarray(x).reshape(len(x), -1) for x in arguments]
     assert [x.dtype for x in flat] == [dtype for _, dtype, _ in program.arguments]
     batch = len(flat[0]) if flat else 1
@@ -137,7 +151,11 @@ def interpret(program: ScalarProgram, arguments: Sequence[Any], lanes: int = 1) 
             value = read(operands[0])[rows - lane + other]
         else:
             operands = [read(x) for x in operands if x >= 0]
-            value = operands[0].astype(dtype) if operation == Op.CONVERT else _EVALUATED[operation](*operands)
+            value = (
+                operands[0].astype(dtype)
+                if operation == Op.CONVERT
+                else _EVALUATED[operation](*operands)
+            )
         assert value.dtype == dtype, (Op(operation), value.dtype, dtype)
         values[number] = value
 
@@ -164,7 +182,10 @@ def interpret(program: ScalarProgram, arguments: Sequence[Any], lanes: int = 1) 
             run(first, after, depth)
             ends = [read(x) for x in loop.ends.tolist()]
             if loop.has_condition:
-                ends = [np.where(carried[number][0], *pair) for pair in zip(ends, carried[number], strict=True)]
+                ends = [
+                    np.where(carried[number][0], *pair)
+                    for pair in zip(ends, carried[number], strict=True)
+                ]
             carried[number] = ends
             iteration += 1
         return after

@@ -20,14 +20,18 @@ def _texts(archive: str) -> dict[str, str]:
         return {Path(name).stem: file.read(name).decode() for name in sorted(file.namelist())}
 
 
-#: USD texts of the mechanisms recorded from PhysX, and of robots that public converters converted, by their names.
+#: USD texts of the mechanisms recorded from PhysX, and of robots that public converters converted,
+#: by their names.
 MECHANISMS, CONVERTED = _texts("mechanisms.zip"), _texts("converted.zip")
 
 HEADER = '#usda 1.0\n(\n    metersPerUnit = 1\n    upAxis = "Z"\n    defaultPrim = "World"\n)\n'
 
 
-def body(name: str, content: str = "", schemas: str = "", place: str = "(0, 0, 0)", inner: str = "") -> str:
-    """Text of a rigid body of 2 kg with more schemas (each with a leading comma), attributes and prims."""
+def body(
+    name: str, content: str = "", schemas: str = "", place: str = "(0, 0, 0)", inner: str = ""
+) -> str:
+    """Text of a rigid body of 2 kg with more schemas (each with a leading comma), attributes and
+    prims."""
     return f"""
     def Xform "{name}" (prepend apiSchemas = ["PhysicsRigidBodyAPI", "PhysicsMassAPI"{schemas}])
     {{
@@ -42,11 +46,18 @@ def body(name: str, content: str = "", schemas: str = "", place: str = "(0, 0, 0
 
 
 def joint(
-    name: str, first: str | None, second: str | None, content: str = "", kind: str = "Revolute", schemas: str = ""
+    name: str,
+    first: str | None,
+    second: str | None,
+    content: str = "",
+    kind: str = "Revolute",
+    schemas: str = "",
 ) -> str:
     """Text of a joint between two bodies of a robot; ``None`` is the world."""
     ends = zip("01", (first, second), strict=True)
-    bodies = "\n        ".join(f"rel physics:body{k} = </World/robot/{body}>" for k, body in ends if body)
+    bodies = "\n        ".join(
+        f"rel physics:body{k} = </World/robot/{body}>" for k, body in ends if body
+    )
     applied = f"(prepend apiSchemas = [{schemas}])" if schemas else ""
     return f"""
     def Physics{kind}Joint "{name}" {applied}
@@ -56,7 +67,12 @@ def joint(
     }}"""
 
 
-def robot(*prims: str, schemas: str = '"PhysicsArticulationRootAPI"', before: str = "", header: str = HEADER) -> str:
+def robot(
+    *prims: str,
+    schemas: str = '"PhysicsArticulationRootAPI"',
+    before: str = "",
+    header: str = HEADER,
+) -> str:
     """Text of a stage with one robot, ``/World/robot``."""
     applied = f"(prepend apiSchemas = [{schemas}])" if schemas else ""
     inside = "".join(prims)
@@ -64,7 +80,8 @@ def robot(*prims: str, schemas: str = '"PhysicsArticulationRootAPI"', before: st
 
 
 def numbers(tree) -> dict[str, np.ndarray]:
-    """Every array of an articulation, or of a part of it, by its path, in float64; constants of what a robot lacks."""
+    """Every array of an articulation, or of a part of it, by its path, in float64; constants of
+    what a robot lacks."""
     if isinstance(tree, artix.Articulation):
         (tree,) = with_equal_parts([tree], tree.absent)
     leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -72,7 +89,8 @@ def numbers(tree) -> dict[str, np.ndarray]:
 
 
 def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """Largest difference, relative where numbers exceed one; infinite numbers must agree exactly."""
+    """Largest difference, relative where numbers exceed one; infinite numbers must agree
+    exactly."""
     assert found.shape == wanted.shape
     assert np.array_equal(np.isfinite(found), np.isfinite(wanted))
     assert np.array_equal(found[~np.isfinite(found)], wanted[~np.isfinite(wanted)])
@@ -82,18 +100,22 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def joint_geometry(articulation) -> np.ndarray:
-    """Joint geometry: poses of links in their parents at zero, origins and axes of motion in the child."""
+    """Joint geometry: poses of links in their parents at zero, origins and axes of motion in the
+    child."""
     tree = articulation.topology
     rows = []
     for link in range(1, tree.num_links):
         parent, child = (
-            np.asarray(pose[link], float) for pose in (articulation.joint_parent_pose, articulation.joint_child_pose)
+            np.asarray(pose[link], float)
+            for pose in (articulation.joint_parent_pose, articulation.joint_child_pose)
         )
         relative = compose(parent, inverse(child))
         axes = [rotation_matrix(child[3:])[:, axis % 3] for axis in tree.joint_axes[link]]
         origin = child[:3] if axes and tree.joint_axes[link][0] < 3 else np.zeros(3)
         across = origin - axes[0] * (axes[0] @ origin) if len(axes) == 1 else origin
-        rows.append(np.concatenate([relative[:3], rotation_matrix(relative[3:]).ravel(), across, *axes]))
+        rows.append(
+            np.concatenate([relative[:3], rotation_matrix(relative[3:]).ravel(), across, *axes])
+        )
     return np.concatenate(rows) if rows else np.zeros(0)
 
 
@@ -101,4 +123,6 @@ def body_inertias(articulation) -> np.ndarray:
     """Inertias of the links about their centres of mass in the links' axes [L, 3, 3]."""
     turns = [rotation_matrix(pose) for pose in np.asarray(articulation.link_com_pose, float)[:, 3:]]
     inertias = np.asarray(articulation.link_inertia, float)
-    return np.array([turn @ inertia @ turn.T for turn, inertia in zip(turns, inertias, strict=True)])
+    return np.array(
+        [turn @ inertia @ turn.T for turn, inertia in zip(turns, inertias, strict=True)]
+    )

@@ -1,4 +1,5 @@
-"""Scenes in a real browser: Chromium without a network, inspected through its remote debugging protocol."""
+"""Scenes in a real browser: Chromium without a network, inspected through its remote debugging
+protocol."""
 
 import base64
 import io
@@ -19,7 +20,9 @@ from artix import viewer
 from tests.support.oracles import ROBOTS
 
 pytest.importorskip("viser")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync --use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader
@@ -51,7 +54,9 @@ class Page:
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=39)
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=39
+            )
 
     def colors(self):
         """Red, green and blue of all pixels, from 0 to 1."""
@@ -112,7 +117,9 @@ def test_a_robot_that_walks_stays_in_the_picture_and_large(open_page, tmp_path):
     page = open_page(f"file://{path}")
     for _ in range(4):
         seen = purple(page.wait(lambda colors: purple(colors).sum() > 2000))
-        rows, columns = (np.mean(where) / size for where, size in zip(np.nonzero(seen), seen.shape, strict=True))
+        rows, columns = (
+            np.mean(where) / size for where, size in zip(np.nonzero(seen), seen.shape, strict=True)
+        )
         assert 0.2 < rows < 0.8 and 0.2 < columns < 0.8
         time.sleep(0.7)
     assert page.evaluate("document.title") == "quadruped"

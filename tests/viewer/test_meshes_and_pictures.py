@@ -19,7 +19,8 @@ POLYGON = 0.5 * N * np.sin(2 * np.pi / N)
 
 
 def volume(mesh):
-    """By the divergence theorem: positive only if triangles are counter-clockwise seen from outside."""
+    """By the divergence theorem: positive only if triangles are counter-clockwise seen from
+    outside."""
     corners = mesh.vertices[mesh.faces].astype(float)
     return float(np.linalg.det(corners).sum() / 6.0)
 
@@ -49,7 +50,9 @@ def test_edges_of_boxes_are_sharp_and_spheres_smooth():
     np.testing.assert_allclose(np.abs(corner_normals(box)).max(axis=-1), 1.0, atol=1e-6)
     ball = meshes.sphere_mesh(2.0)
     radial = ball.vertices[ball.faces] / 2.0
-    np.testing.assert_allclose(corner_normals(ball), radial, atol=0.06)  # Facets are 18 degrees wide.
+    np.testing.assert_allclose(
+        corner_normals(ball), radial, atol=0.06
+    )  # Facets are 18 degrees wide.
 
 
 @pytest.mark.parametrize("wrong", [[[0, 0]], [[0, 0, np.nan]]])
@@ -130,7 +133,9 @@ def test_a_picture_shows_a_robot_in_its_colours_on_a_floor(arm, tmp_path):
 def test_shadows_fall_on_the_floor(arm):
     scene = viewer.make_scene(arm, artix.neutral_state(arm), 1.0)
     camera = Camera((0.0, -0.01, 6.0), (0.0, 0.0, 0.0))
-    with_robot = viewer.draw_scene(scene, size=(100, 100), camera=camera, background=(1.0, 1.0, 1.0))
+    with_robot = viewer.draw_scene(
+        scene, size=(100, 100), camera=camera, background=(1.0, 1.0, 1.0)
+    )
     hidden = viewer.make_scene(arm, artix.neutral_state(arm), 1.0, show=())
     without = viewer.draw_scene(hidden, size=(100, 100), camera=camera, background=(1.0, 1.0, 1.0))
     darker = (without - with_robot)[..., :3].min(axis=-1) > 0.15
@@ -157,7 +162,12 @@ def test_a_video_runs_at_the_speed_of_the_motion(tmp_path, walk):
 
     viewer.save_video(tmp_path / "walk.gif", *walk, 0.02, size=(60, 44))
     with Image.open(tmp_path / "walk.gif") as film:
-        assert (film.size, film.n_frames, film.info["duration"], film.info["loop"]) == ((60, 44), 5, 40, 0)
+        assert (film.size, film.n_frames, film.info["duration"], film.info["loop"]) == (
+            (60, 44),
+            5,
+            40,
+            0,
+        )
         images = [np.asarray(film.convert("RGB"), int) for k in range(5) if film.seek(k) is None]
     assert all(np.abs(one - other).max() > 50 for one, other in itertools.pairwise(images))
     for name, message in (("walk.avi", "let its name end in .gif or .mp4"), ("walk", "GIF or MP4")):
@@ -191,10 +201,14 @@ def test_the_camera_of_a_video_moves_with_the_robot(tmp_path):
     path.write_text(f'<robot name="ball"><link name="ball">{inertial}{shape}</link></robot>')
     ball = artix.load(path, fixed_base=False)
     states = jax.vmap(
-        lambda x: artix.neutral_state(ball).replace(root_pose=jnp.array([x, 0, 1, 0, 0, 0, 1], ball.dtype))
+        lambda x: artix.neutral_state(ball).replace(
+            root_pose=jnp.array([x, 0, 1, 0, 0, 0, 1], ball.dtype)
+        )
     )(jnp.linspace(0, 50, 3))
     viewer.save_video(tmp_path / "ball.gif", ball, states, 0.04, size=(60, 44))
     with Image.open(tmp_path / "ball.gif") as film:
-        middles = [np.asarray(film.convert("RGB"), int)[22, 30] for k in range(3) if film.seek(k) is None]
+        middles = [
+            np.asarray(film.convert("RGB"), int)[22, 30] for k in range(3) if film.seek(k) is None
+        ]
     assert all(np.abs(middle - middles[0]).max() < 12 for middle in middles)
     assert middles[0].max() < 230  # not the white of the background

@@ -35,7 +35,8 @@ def states(quadruped):
     still = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (FRAMES, *leaf.shape)), state)
     swing = 0.5 * np.sin(6.0 * times[:, None] + np.arange(12.0))
     return still.replace(
-        joint_position=jnp.asarray(swing, quadruped.dtype), root_pose=still.root_pose.at[:, 0].set(0.4 * times)
+        joint_position=jnp.asarray(swing, quadruped.dtype),
+        root_pose=still.root_pose.at[:, 0].set(0.4 * times),
     )
 
 
@@ -52,7 +53,9 @@ def messages(page):
     import zstandard
 
     data = base64.b64decode(re.search(r'__VISER_EMBED_DATA__="([^"]*)"', page.read_text())[1])
-    inner = zstandard.ZstdDecompressor().decompress(data[8:], max_output_size=int.from_bytes(data[:8], "little"))
+    inner = zstandard.ZstdDecompressor().decompress(
+        data[8:], max_output_size=int.from_bytes(data[:8], "little")
+    )
     length = int.from_bytes(inner[:8], "little")
     found = msgspec.msgpack.decode(inner[8 : 8 + length])
     return found["messages"], found["durationSeconds"]
@@ -82,7 +85,11 @@ def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
             ("SetPositionMessage", "position", (0, 0, 0), poses[:, link, :3]),
             ("SetOrientationMessage", "wxyz", (1, 0, 0, 0), poses[:, link][:, [6, 3, 4, 5]]),
         ):
-            told = {round(at / 0.02): m[key] for at, m in found if m["type"] == kind and m["name"] == node}
+            told = {
+                round(at / 0.02): m[key]
+                for at, m in found
+                if m["type"] == kind and m["name"] == node
+            }
             value, shown = start, []
             for frame in range(FRAMES):
                 value = told.get(frame, value)
@@ -92,9 +99,14 @@ def test_a_recording_moves_every_link_as_it_moved(page, quadruped, states):
 
 
 def test_a_recording_follows_a_robot_that_walks(page, quadruped, states, tmp_path):
-    """The world moves against it: on the page, the root stays where it was, and keeps its height."""
+    """The world moves against it: on the page, the root stays where it was, and keeps its
+    height."""
     found, _ = messages(page)
-    moves = [m["position"] for _, m in found if m["type"] == "SetPositionMessage" and m["name"] == "/world"]
+    moves = [
+        m["position"]
+        for _, m in found
+        if m["type"] == "SetPositionMessage" and m["name"] == "/world"
+    ]
     assert len(moves) >= FRAMES - 1
     np.testing.assert_allclose(moves[-1], [-float(states.root_pose[-1, 0]), 0.0, 0.0], atol=1e-4)
     still = jax.tree.map(lambda leaf: leaf[:20], states)  # It travels 0.15 m, less than its length.
@@ -145,7 +157,9 @@ def test_a_batch_is_drawn_as_batches_of_meshes(quadruped, states, tmp_path):
     found, _ = messages(path)
     kinds = {message["name"]: message["type"] for _, message in found if "props" in message}
     batches = [name for name, kind in kinds.items() if kind == "BatchedMeshesMessage"]
-    assert any(name.startswith("/world/robots/quadruped/front_left_thigh/visual") for name in batches)
+    assert any(
+        name.startswith("/world/robots/quadruped/front_left_thigh/visual") for name in batches
+    )
     assert kinds["/world/ground/0"] == "GridMessage"
 
 
@@ -156,20 +170,27 @@ def free_port():
 
 
 def test_the_scrubber_moves_the_robot(quadruped, states):
-    shown = viewer.view(quadruped, states, 0.02, port=free_port(), series={"knee": states.joint_position[:, 8:]})
+    shown = viewer.view(
+        quadruped, states, 0.02, port=free_port(), series={"knee": states.joint_position[:, 8:]}
+    )
     try:
         shown.playing = False
         time.sleep(0.1)
         shown.frame = 200
         node = shown.nodes.handle("quadruped", "front_left_shank")
         state = jax.tree.map(lambda leaf: leaf[200], states)
-        expected = np.asarray(artix.frame_pose(quadruped, state))[quadruped.topology.link_index("front_left_shank")]
+        expected = np.asarray(artix.frame_pose(quadruped, state))[
+            quadruped.topology.link_index("front_left_shank")
+        ]
         deadline = time.time() + 60.0
         while not np.allclose(node.position, expected[:3], atol=1e-4) and time.time() < deadline:
             time.sleep(0.05)
         np.testing.assert_allclose(node.position, expected[:3], atol=1e-4)
-        # The world moves against the robot, which is followed, until the panel's switch is turned off.
-        np.testing.assert_allclose(shown.nodes._world.position, [-0.4 * 200 * 0.02, 0.0, 0.0], atol=1e-4)
+        # The world moves against the robot, which is followed, until the panel's switch is turned
+        # off.
+        np.testing.assert_allclose(
+            shown.nodes._world.position, [-0.4 * 200 * 0.02, 0.0, 0.0], atol=1e-4
+        )
         shown._follows.value = False
         while np.any(shown.nodes._world.position) and time.time() < deadline:
             time.sleep(0.05)
@@ -215,7 +236,9 @@ def test_sliders_and_drags_move_the_joints():
         assert float(posed.state.joint_position[3]) == pytest.approx(1.25, abs=1e-3)
         hand = arm.topology.link_index("hand")
         expected = np.asarray(artix.frame_pose(arm, posed.state))[hand]
-        np.testing.assert_allclose(posed.nodes.handle("arm7", "hand").position, expected[:3], atol=1e-4)
+        np.testing.assert_allclose(
+            posed.nodes.handle("arm7", "hand").position, expected[:3], atol=1e-4
+        )
         with pytest.raises(ValueError, match="joint_position must be finite, of shape"):
             posed.set(np.zeros(3))
     finally:
@@ -269,12 +292,20 @@ def test_sliders_are_grouped_by_limb_and_can_be_searched():
         assert panel["leg_left [°]"] == [f"leg_left_{k}_joint" for k in range(1, 7)]
         followers = {follower for follower, _ in robot.topology.mimic_dofs}
         assert sum(map(len, panel.values())) == robot.topology.num_dofs - len(followers)
-        (search,) = (h for h in posed.server.gui._gui_input_handle_from_uuid.values() if h.label == "search joints")
+        (search,) = (
+            h
+            for h in posed.server.gui._gui_input_handle_from_uuid.values()
+            if h.label == "search joints"
+        )
         search.value = "LEG_left 4"
         deadline = time.time() + 30.0
-        while sum(slider.visible for slider in posed.sliders.values()) > 1 and time.time() < deadline:
+        while (
+            sum(slider.visible for slider in posed.sliders.values()) > 1 and time.time() < deadline
+        ):
             time.sleep(0.02)
-        assert [name for name, slider in posed.sliders.items() if slider.visible] == ["leg_left_4_joint"]
+        assert [name for name, slider in posed.sliders.items() if slider.visible] == [
+            "leg_left_4_joint"
+        ]
     finally:
         posed.close()
 
@@ -332,19 +363,34 @@ def test_pictures_and_recordings_of_a_robot_stay_within_its_limits(tmp_path, mon
     """Go2 cannot stretch its knees, and Panda's second finger mimics the first."""
     drawn = {}
     monkeypatch.setattr(viewer, "load_visuals", lambda *_, **__: ())
-    monkeypatch.setattr(viewer, "render_png", lambda path, robot, state, **_: drawn.update(png=(robot, state)))
-    monkeypatch.setattr(viewer, "save_html", lambda path, robot, states, dt, **_: drawn.update(html=(robot, states)))
+    monkeypatch.setattr(
+        viewer, "render_png", lambda path, robot, state, **_: drawn.update(png=(robot, state))
+    )
+    monkeypatch.setattr(
+        viewer, "save_html", lambda path, robot, states, dt, **_: drawn.update(html=(robot, states))
+    )
     for file in ("go2_description/urdf/go2.urdf", "panda_description/urdf/panda.urdf"):
-        arguments = ["view", str(ROBOTS / file), "--png", str(tmp_path / "a.png"), "--html", str(tmp_path / "a.html")]
+        arguments = [
+            "view",
+            str(ROBOTS / file),
+            "--png",
+            str(tmp_path / "a.png"),
+            "--html",
+            str(tmp_path / "a.html"),
+        ]
         assert main(arguments) == 0
         for robot, states in drawn.values():
             position = np.asarray(states.joint_position)
             assert (position >= robot.joint_lower_limit - 1e-6).all()
             assert (position <= robot.joint_upper_limit + 1e-6).all()
             for follower, reference in robot.topology.mimic_dofs:
-                np.testing.assert_allclose(position[..., follower], position[..., reference], atol=1e-6)
+                np.testing.assert_allclose(
+                    position[..., follower], position[..., reference], atol=1e-6
+                )
         moving = np.ptp(np.asarray(drawn["html"][1].joint_position), axis=0)
-        np.testing.assert_allclose(moving, robot.joint_upper_limit - robot.joint_lower_limit, rtol=0.1)
+        np.testing.assert_allclose(
+            moving, robot.joint_upper_limit - robot.joint_lower_limit, rtol=0.1
+        )
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch, capsys):
@@ -367,7 +413,8 @@ def test_artix_view_says_that_a_port_is_used(capsys):
 
 @pytest.mark.slow
 def test_the_demonstration_shows_some_of_its_fleet(monkeypatch, capsys):
-    """``artix demo --view`` after its tables: as many robots of the fleet as can be told apart, swinging."""
+    """``artix demo --view`` after its tables: as many robots of the fleet as can be told apart,
+    swinging."""
     waited = []
     monkeypatch.setattr(demo, "FRAMES", 5)
     monkeypatch.setattr(demo, "SHOWN", 8)

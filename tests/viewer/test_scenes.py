@@ -1,4 +1,5 @@
-"""Scenes of states with all leading axes; error messages; forces, commands, support polygons; inverse kinematics."""
+"""Scenes of states with all leading axes; error messages; forces, commands, support polygons;
+inverse kinematics."""
 
 import subprocess
 import sys
@@ -41,7 +42,9 @@ def test_states_of_one_description(cart, leading):
 
 def test_robots_with_parameters_of_their_own(cart):
     longer = cart.joint_parent_pose.at[2, 2].set(1.0)
-    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), cart, cart.replace(joint_parent_pose=longer))
+    both = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves), cart, cart.replace(joint_parent_pose=longer)
+    )
     scene = viewer.make_scene(both, tiled(artix.neutral_state(cart), 2), 0.1, layout="overlaid")
     heights = scene.crowds[0].poses[0, :, 2, 2]
     np.testing.assert_allclose(heights, [0.1, 1.0], atol=1e-6)
@@ -54,7 +57,9 @@ def test_a_fleet_of_64_stands_in_a_grid(cart, quadruped):
         ("quadruped", (1, 32, 18, 7)),
         ("cart_pole", (1, 32, 3, 7)),
     ]
-    corners = [np.moveaxis(crowd.corners()[:, 0], 1, 0).reshape(32, -1, 3) for crowd in scene.crowds]
+    corners = [
+        np.moveaxis(crowd.corners()[:, 0], 1, 0).reshape(32, -1, 3) for crowd in scene.crowds
+    ]
     low, high = (np.concatenate([end(one, axis=1) for one in corners]) for end in (np.min, np.max))
     touching = ((low[:, None] < high) & (low < high[:, None]))[..., :2].all(axis=-1)
     assert touching.sum() == 64  # Each overlaps with itself alone, as seen from above.
@@ -66,7 +71,8 @@ def test_a_fleet_of_64_stands_in_a_grid(cart, quadruped):
 
 
 @pytest.mark.parametrize(
-    ("leading", "message"), [((2, 3, 4), "no leading axes"), ((0,), "none of them empty"), ((0, 2), "none of them")]
+    ("leading", "message"),
+    [((2, 3, 4), "no leading axes"), ((0,), "none of them empty"), ((0, 2), "none of them")],
 )
 def test_other_arrangements_are_refused(cart, leading, message):
     with pytest.raises(ValueError, match=message):
@@ -75,9 +81,13 @@ def test_other_arrangements_are_refused(cart, leading, message):
 
 def test_states_of_wrong_shapes_are_refused_by_name(cart, quadruped):
     state = artix.neutral_state(cart)
-    with pytest.raises(ValueError, match=r"'quadruped': joint_position must have shape \[..., 12\].*found \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"'quadruped': joint_position must have shape \[..., 12\].*found \(2,\)"
+    ):
         viewer.make_scene(quadruped, state, 0.1)
-    with pytest.raises(ValueError, match=r"root_pose must have shape \[..., 7\] with the leading axes \(5,\)"):
+    with pytest.raises(
+        ValueError, match=r"root_pose must have shape \[..., 7\] with the leading axes \(5,\)"
+    ):
         viewer.make_scene(cart, state.replace(joint_position=jnp.zeros((5, 2))), 0.1)
     moving = tiled(state, 4)
     broken = moving.replace(joint_position=moving.joint_position.at[2, 1].set(jnp.nan))
@@ -108,8 +118,12 @@ def test_bad_options_are_refused(cart, options, message):
 
 def test_one_layer_can_be_named_alone(quadruped):
     state = artix.neutral_state(quadruped)
-    alone, among = (viewer.make_scene(quadruped, state, 0.1, show=show) for show in ("frames", ("frames",)))
-    assert [segments.ends.shape for segments in alone.segments] == [segments.ends.shape for segments in among.segments]
+    alone, among = (
+        viewer.make_scene(quadruped, state, 0.1, show=show) for show in ("frames", ("frames",))
+    )
+    assert [segments.ends.shape for segments in alone.segments] == [
+        segments.ends.shape for segments in among.segments
+    ]
 
 
 def test_pictures_without_pixels_are_refused(cart):
@@ -121,9 +135,13 @@ def test_pictures_without_pixels_are_refused(cart):
 def test_forces_between_links_are_drawn():
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(name="table")
-    builder.add_link(0, artix.Joint.prismatic(artix.Axis.Z), mass=1.0, inertia=(0.01, 0.01, 0.01), name="weight")
+    builder.add_link(
+        0, artix.Joint.prismatic(artix.Axis.Z), mass=1.0, inertia=(0.01, 0.01, 0.01), name="weight"
+    )
     builder.add_geometry("table", artix.Geometry.box((1.0, 1.0, 0.1)), name="top")
-    builder.add_geometry("weight", artix.Geometry.sphere(0.1, position=(0.0, 0.0, 0.2)), name="ball")
+    builder.add_geometry(
+        "weight", artix.Geometry.sphere(0.1, position=(0.0, 0.0, 0.2)), name="ball"
+    )
     builder.add_geometry_pair("ball", "top")
     scale = builder.build()
     state, report = artix.step_and_report(scale, artix.neutral_state(scale), None, 0.005)
@@ -142,15 +160,27 @@ def standing(quadruped):
 def test_the_support_polygon_joins_the_feet(quadruped, standing):
     ground = artix.Ground.flat()
     scene = viewer.make_scene(
-        quadruped, standing, 0.1, ground=ground, show=("visual", "support_polygon", "center_of_mass")
+        quadruped,
+        standing,
+        0.1,
+        ground=ground,
+        show=("visual", "support_polygon", "center_of_mass"),
     )
     ends = scene.segments[0].ends[0]
     lengths = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
     corners = ends[lengths > 1e-6, 0]
-    area = 0.5 * abs(np.sum(corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)))
+    area = 0.5 * abs(
+        np.sum(
+            corners[:, 0] * np.roll(corners[:, 1], -1) - corners[:, 1] * np.roll(corners[:, 0], -1)
+        )
+    )
     assert len(corners) == 4
-    assert area == pytest.approx(0.38 * 0.28, rel=1e-3)  # Hips lie 0.38 m apart, and the feet 0.28 m.
-    np.testing.assert_allclose(scene.marks[0].centers[0, 0], artix.center_of_mass(quadruped, standing), atol=1e-6)
+    assert area == pytest.approx(
+        0.38 * 0.28, rel=1e-3
+    )  # Hips lie 0.38 m apart, and the feet 0.28 m.
+    np.testing.assert_allclose(
+        scene.marks[0].centers[0, 0], artix.center_of_mass(quadruped, standing), atol=1e-6
+    )
 
 
 def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing):
@@ -182,15 +212,21 @@ def test_forces_are_arrows_as_long_as_a_robot_for_its_weight(quadruped, standing
 def test_forces_on_kinds_of_a_fleet_are_arrows_of_their_own_weights(cart, quadruped):
     """Points and forces, filled up with zeros; each robot's weight is an arrow of one length."""
     fleet = artix.Fleet([quadruped, cart, quadruped])
-    weights = 9.81 * np.array([float(np.sum(robot.link_mass)) for robot in (quadruped, cart, quadruped)])
+    weights = 9.81 * np.array(
+        [float(np.sum(robot.link_mass)) for robot in (quadruped, cart, quadruped)]
+    )
     points, forces = np.zeros((1, 3, 4, 3)), np.zeros((1, 3, 4, 3))
     forces[0, :, 0, 2] = weights
     points[0, :, 0, 0] = [0.3, 0.0, 0.3]
     states = tiled(fleet.neutral_state(), 1)
     scene = viewer.make_scene(fleet, states, 0.1, contacts=(points, forces))
     lengths = np.linalg.norm(scene.arrows[0].vectors[0], axis=1).reshape(3, 4)
-    np.testing.assert_allclose(lengths, np.eye(4)[[0, 0, 0]] * 0.8 * scene.size, rtol=1e-3, atol=1e-9)
-    roots = np.stack([crowd.poses[0, k, 0, :3] for crowd, k in zip(scene.crowds[:1] * 2, (0, 1), strict=True)])
+    np.testing.assert_allclose(
+        lengths, np.eye(4)[[0, 0, 0]] * 0.8 * scene.size, rtol=1e-3, atol=1e-9
+    )
+    roots = np.stack(
+        [crowd.poses[0, k, 0, :3] for crowd, k in zip(scene.crowds[:1] * 2, (0, 1), strict=True)]
+    )
     starts = scene.arrows[0].starts[0].reshape(3, 4, 3)[[0, 2], 0]
     np.testing.assert_allclose((starts - roots)[:, :2], [[0.3, 0.0], [0.3, 0.0]], atol=1e-6)
     with pytest.raises(ValueError, match=r"found \(1, 3, 4, 3\) and \(1, 3, 3, 3\)"):
@@ -214,7 +250,9 @@ def test_ground_is_drawn_where_it_is():
 
     mesh = height_field_mesh(field)
     np.testing.assert_allclose(mesh.vertices[7], [1.5, -0.6, 0.3 + heights[1, 2]], atol=1e-6)
-    up = np.cross(*(mesh.vertices[mesh.faces[:, k]] - mesh.vertices[mesh.faces[:, 0]] for k in (1, 2)))
+    up = np.cross(
+        *(mesh.vertices[mesh.faces[:, k]] - mesh.vertices[mesh.faces[:, 0]] for k in (1, 2))
+    )
     assert (up[:, 2] > 0).all()
     slope = artix.Plane.of(normal=(0.3, 0.0, 1.0), point=(0.0, 0.0, 2.0))
     points = plane_mesh(slope, np.array([1.0, 1.0, 0.0]), 3.0).vertices
@@ -226,8 +264,12 @@ def test_ground_is_drawn_where_it_is():
 
 def test_a_dragged_frame_reaches_what_can_be_reached():
     arm = artix.robots.load("arm7")
-    reach = jax.jit(jax.vmap(lambda start, target: drag_frame(arm, start, "tool", target, iterations=60)))
-    states = jax.vmap(lambda key: artix.random_state(arm, key))(jax.random.split(jax.random.key(0), 32))
+    reach = jax.jit(
+        jax.vmap(lambda start, target: drag_frame(arm, start, "tool", target, iterations=60))
+    )
+    states = jax.vmap(lambda key: artix.random_state(arm, key))(
+        jax.random.split(jax.random.key(0), 32)
+    )
     nearby = jnp.clip(states.joint_position + 0.2, arm.joint_lower_limit, arm.joint_upper_limit)
     pose = jax.vmap(lambda state: artix.frame_pose(arm, state, "tool"))
     targets = pose(states.replace(joint_position=nearby))
@@ -235,7 +277,9 @@ def test_a_dragged_frame_reaches_what_can_be_reached():
     error = jnp.linalg.norm((pose(found) - targets)[:, :3], axis=1)
     assert float(jnp.median(error)) < 1e-5
     assert float(jnp.mean(error < 1e-3)) > 0.9
-    within = (found.joint_position >= arm.joint_lower_limit) & (found.joint_position <= arm.joint_upper_limit)
+    within = (found.joint_position >= arm.joint_lower_limit) & (
+        found.joint_position <= arm.joint_upper_limit
+    )
     assert bool(within.all())
     far = targets.at[:, :3].multiply(100.0)
     assert bool(jnp.isfinite(reach(states, far).joint_position).all())
@@ -243,8 +287,9 @@ def test_a_dragged_frame_reaches_what_can_be_reached():
 
 def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
     code = (
-        "import sys, artix; from artix import viewer; arm = artix.robots.load('arm7'); viewer.visuals_of(arm); "
-        "assert 'artix.viewer' in sys.modules; print({'viser', 'trimesh', 'matplotlib'} & set(sys.modules))"
+        "import sys, artix; from artix import viewer; arm = artix.robots.load('arm7'); "
+        "viewer.visuals_of(arm); assert 'artix.viewer' in sys.modules; print({'viser', 'trimesh', "
+        "'matplotlib'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
@@ -257,19 +302,29 @@ def test_members_of_a_scene_are_where_they_are(cart, quadruped):
     away = states["one"].root_pose.at[:, 0].set(5.0)
     states["one"] = states["one"].replace(root_pose=away)
     force = (np.zeros((3, 1, 3)), np.full((3, 1, 3), 2.0))
-    shown = viewer.make_scene(scene, states, 0.1, contacts={"one": force}, show=("visual", "center_of_mass"))
+    shown = viewer.make_scene(
+        scene, states, 0.1, contacts={"one": force}, show=("visual", "center_of_mass")
+    )
     assert [crowd.name for crowd in shown.crowds] == ["dog", "one", "other"]
     assert shown.num_frames == 3
     for crowd in shown.crowds:
-        poses = jax.vmap(lambda state, name=crowd.name: artix.frame_pose(scene[name], state))(states[crowd.name])
+        poses = jax.vmap(lambda state, name=crowd.name: artix.frame_pose(scene[name], state))(
+            states[crowd.name]
+        )
         np.testing.assert_allclose(crowd.poses[:, 0], poses, atol=1e-6)
         assert crowd.opacities.tolist() == [1.0]
     assert [arrows.name for arrows in shown.arrows] == ["one_contact_forces"]
-    assert [marks.name for marks in shown.marks] == ["dog_center_of_mass", "one_center_of_mass", "other_center_of_mass"]
+    assert [marks.name for marks in shown.marks] == [
+        "dog_center_of_mass",
+        "one_center_of_mass",
+        "other_center_of_mass",
+    ]
     assert viewer.draw_scene(shown, size=(40, 30)).shape == (30, 40, 4)
     with pytest.raises(ValueError, match="states of a scene: nothing for one, other"):
         viewer.make_scene(scene, {"dog": states["dog"]}, 0.1)
-    with pytest.raises(ValueError, match="contacts of a scene: no robot called cat; choose from: dog, one, other"):
+    with pytest.raises(
+        ValueError, match="contacts of a scene: no robot called cat; choose from: dog, one, other"
+    ):
         viewer.make_scene(scene, states, 0.1, contacts={"cat": force})
     with pytest.raises(ValueError, match="states of 'one' have 1 frames, others 3"):
         viewer.make_scene(scene, states | {"one": artix.neutral_state(cart)}, 0.1)

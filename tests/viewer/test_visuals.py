@@ -66,7 +66,9 @@ def test_geoms_of_an_mjcf_lie_where_mujoco_has_them(tmp_path):
     data.qpos[7] = 0.7
     mujoco.mj_forward(model, data)
     state = artix.neutral_state(robot)
-    state = state.replace(joint_position=state.joint_position.at[0].set(0.7), root_pose=state.root_pose.at[2].set(1.0))
+    state = state.replace(
+        joint_position=state.joint_position.at[0].set(0.7), root_pose=state.root_pose.at[2].set(1.0)
+    )
     visuals = viewer.load_visuals(path, robot)
     shown = [geom for geom in range(model.ngeom) if model.geom_group[geom] < 3]
     poses = world_poses(robot, state, visuals)
@@ -159,9 +161,15 @@ def test_a_missing_mesh_is_said_and_drawn_as_its_collision_shape(meshed):
 
 def test_the_command_names_the_first_of_many_missing_meshes(meshed, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(viewer, "render_png", lambda *_, **__: None)
-    link = '<link name="{0}"><visual><geometry><mesh filename="{0}.stl"/></geometry></visual></link>'
-    joint = '<joint name="to_{0}" type="fixed"><parent link="base"/><child link="{0}"/></joint></robot>'
-    more = "".join(link.format(f"tip{k}") + joint.format(f"tip{k}").replace("</robot>", "") for k in range(9))
+    link = (
+        '<link name="{0}"><visual><geometry><mesh filename="{0}.stl"/></geometry></visual></link>'
+    )
+    joint = (
+        '<joint name="to_{0}" type="fixed"><parent link="base"/><child link="{0}"/></joint></robot>'
+    )
+    more = "".join(
+        link.format(f"tip{k}") + joint.format(f"tip{k}").replace("</robot>", "") for k in range(9)
+    )
     meshed.write_text(meshed.read_text().replace("</robot>", more + "</robot>"))
     assert main(["view", str(meshed), "--png", str(tmp_path / "robot.png")]) == 0
     told = capsys.readouterr().err.splitlines()
@@ -171,7 +179,9 @@ def test_the_command_names_the_first_of_many_missing_meshes(meshed, tmp_path, ca
 
 
 def test_addresses_of_packages_may_have_three_slashes(meshed):
-    meshed.write_text(meshed.read_text().replace("package://", "package:///").replace("nowhere", "../meshes/part"))
+    meshed.write_text(
+        meshed.read_text().replace("package://", "package:///").replace("nowhere", "../meshes/part")
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", artix.DescriptionWarning)
         assert len(viewer.load_visuals(meshed, artix.load(meshed))) == 2
@@ -214,7 +224,11 @@ def test_boxes_of_inertias_are_those_that_were_described():
     """The URDF of the humanoid has the inertia of a box of 0.2 x 0.3 x 0.42 m for its torso."""
     humanoid = robots.load("humanoid")
     torso = humanoid.topology.link_index("torso")
-    boxes = [one for one in viewer.link_visuals(humanoid) if one.link == torso and len(one.mesh.faces) == 12]
+    boxes = [
+        one
+        for one in viewer.link_visuals(humanoid)
+        if one.link == torso and len(one.mesh.faces) == 12
+    ]
     edges = np.sort(np.ptp(boxes[0].mesh.vertices, axis=0))
     np.testing.assert_allclose(edges, [0.2, 0.3, 0.42], rtol=1e-4)
 
@@ -234,7 +248,11 @@ def test_shapes_left_out_of_contact_are_still_drawn():
     trunk = builder.add_link(mass=1.0, inertia=(0.1, 0.1, 0.1), name="trunk")
     builder.add_geometry(trunk, artix.Geometry.box((0.2, 0.1, 0.05)), "body")
     foot = builder.add_link(
-        trunk, artix.Joint.revolute(artix.Axis.TWIST), mass=1.0, inertia=(0.1, 0.1, 0.1), name="foot"
+        trunk,
+        artix.Joint.revolute(artix.Axis.TWIST),
+        mass=1.0,
+        inertia=(0.1, 0.1, 0.1),
+        name="foot",
     )
     builder.add_geometry(foot, artix.Geometry.sphere(0.03), "sole")
     robot = builder.build()
@@ -244,7 +262,11 @@ def test_shapes_left_out_of_contact_are_still_drawn():
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one.mesh.vertices, other.mesh.vertices)
     assert len(viewer.collision_visuals(cut)) == 1
-    assert cut.topology == dataclasses.replace(cut.topology, drawn_shapes=())  # It makes no program of its own.
+    assert cut.topology == dataclasses.replace(
+        cut.topology, drawn_shapes=()
+    )  # It makes no program of its own.
     held = artix.lock_joints(cut, artix.neutral_state(cut), cut.topology.joint_names)
     assert [one.link for one in viewer.visuals_of(held)] == [0, 1]
-    jax.jit(lambda robot: artix.select_geometry(robot, ["sole"]).geometry.size)(robot)  # Traced numbers are not kept.
+    jax.jit(lambda robot: artix.select_geometry(robot, ["sole"]).geometry.size)(
+        robot
+    )  # Traced numbers are not kept.

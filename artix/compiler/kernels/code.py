@@ -41,7 +41,8 @@ def suffix_of(scalar: str, width: int) -> str:
 
 
 class Value:
-    """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to its code.
+    """The result of an instruction, of ``width`` lanes. Arithmetic with it appends instructions to
+    its code.
 
     Each operation is rounded separately: none are fused.
     """
@@ -63,15 +64,25 @@ class Value:
         return Value(self.code, constant(other, self.scalar, self.width), self.scalar, self.width)
 
     def _binary(
-        self, float_operation: str, integer_operation: str, other: Value | float, reverse: bool = False
+        self,
+        float_operation: str,
+        integer_operation: str,
+        other: Value | float,
+        reverse: bool = False,
     ) -> Value:
         first, second = (self.like(other), self) if reverse else (self, self.like(other))
         operation = float_operation if self.scalar in _FLOATS else integer_operation
-        return self.code.emit(f"{operation} {self.type} {first.name}, {second.name}", self.scalar, self.width)
+        return self.code.emit(
+            f"{operation} {self.type} {first.name}, {second.name}", self.scalar, self.width
+        )
 
     def _compare(self, float_predicate: str, integer_predicate: str, other: Value | float) -> Value:
-        operation = f"fcmp {float_predicate}" if self.scalar in _FLOATS else f"icmp {integer_predicate}"
-        return self.code.emit(f"{operation} {self.type} {self.name}, {self.like(other).name}", "i1", self.width)
+        operation = (
+            f"fcmp {float_predicate}" if self.scalar in _FLOATS else f"icmp {integer_predicate}"
+        )
+        return self.code.emit(
+            f"{operation} {self.type} {self.name}, {self.like(other).name}", "i1", self.width
+        )
 
     def __add__(self, other: Value | float) -> Value:
         return self._binary("fadd", "add", other)
@@ -146,7 +157,9 @@ class Value:
     def intrinsic(self, name: str, *others: Value | float) -> Value:
         """The result of an intrinsic whose operands and result are of this type."""
         operands = [self, *(self.like(other) for other in others)]
-        return self.code.call(f"llvm.{name}.{suffix_of(self.scalar, self.width)}", operands, self.scalar, self.width)
+        return self.code.call(
+            f"llvm.{name}.{suffix_of(self.scalar, self.width)}", operands, self.scalar, self.width
+        )
 
     def times_plus(self, factor: Value | float, summand: Value | float) -> Value:
         """``self * factor + summand``, rounded once."""
@@ -160,7 +173,9 @@ class Value:
     def load(self, scalar: str, width: int = 1, align: int = 0) -> Value:
         """The value that this pointer points to."""
         align = align or BITS[scalar] // 8
-        return self.code.emit(f"load {type_of(scalar, width)}, ptr {self.name}, align {align}", scalar, width)
+        return self.code.emit(
+            f"load {type_of(scalar, width)}, ptr {self.name}, align {align}", scalar, width
+        )
 
     def number(self, place: Value | int) -> Value:
         """A number out of the list of i32 to which this points, as i64."""
@@ -176,14 +191,23 @@ class Value:
         if width == 1:
             return self
         vector = type_of(self.scalar, width)
-        inserted = self.code.instruction(f"insertelement {vector} poison, {self.scalar} {self.name}, i64 0")
-        text = f"shufflevector {vector} {inserted}, {vector} poison, <{width} x i32> zeroinitializer"
+        inserted = self.code.instruction(
+            f"insertelement {vector} poison, {self.scalar} {self.name}, i64 0"
+        )
+        text = (
+            f"shufflevector {vector} {inserted}, {vector} poison, <{width} x i32> zeroinitializer"
+        )
         return self.code.emit(text, self.scalar, width)
 
     def shuffle(self, other: Value, lanes: Sequence[int]) -> Value:
-        """Lanes of this and ``other``, which are numbered consecutively; -1 leaves a lane undefined."""
+        """Lanes of this and ``other``, which are numbered consecutively; -1 leaves a lane
+        undefined.
+        """
         mask = ", ".join("i32 poison" if lane < 0 else f"i32 {lane}" for lane in lanes)
-        text = f"shufflevector {self.type} {self.name}, {self.type} {other.name}, <{len(lanes)} x i32> <{mask}>"
+        text = (
+            f"shufflevector {self.type} {self.name}, {self.type} {other.name}, <{len(lanes)} x "
+            f"i32> <{mask}>"
+        )
         return self.code.emit(text, self.scalar, len(lanes))
 
 
@@ -230,7 +254,9 @@ class Code:
     def call(self, name: str, operands: Sequence[Value], scalar: str, width: int = 1) -> Value:
         """Calls a function with a result."""
         result = type_of(scalar, width)
-        self.calls[name] = f"declare {result} @{name}({', '.join(operand.type for operand in operands)})"
+        self.calls[name] = (
+            f"declare {result} @{name}({', '.join(operand.type for operand in operands)})"
+        )
         text = ", ".join(f"{operand.type} {operand.name}" for operand in operands)
         return self.emit(f"call {result} @{name}({text})", scalar, width)
 
@@ -240,7 +266,9 @@ class Code:
         if isinstance(name, Value):
             self.lines.append(f"  call void {name.name}({text})")
             return
-        self.calls[name] = f"declare void @{name}({', '.join(operand.type for operand in operands)})"
+        self.calls[name] = (
+            f"declare void @{name}({', '.join(operand.type for operand in operands)})"
+        )
         self.lines.append(f"  call void @{name}({text})")
 
     def label(self, name: str) -> None:
@@ -272,7 +300,9 @@ class Code:
         self.label(body)
         yield index
         next_index = index + step
-        self.lines[phi_line] = f"  {index.name} = phi i64 [ {start}, %{before} ], [ {next_index.name}, %{self.block} ]"
+        self.lines[phi_line] = (
+            f"  {index.name} = phi i64 [ {start}, %{before} ], [ {next_index.name}, %{self.block} ]"
+        )
         self.jump(head)
         self.label(end)
 
@@ -301,4 +331,6 @@ class Code:
     def text(self, result: str = "void") -> str:
         """The function's text, which returns ``result``."""
         body = "\n".join(self.lines)
-        return f"define {self.signature} {self._ATTRIBUTES} {{\nentry:\n{body}\n  ret {result}\n}}\n"
+        return (
+            f"define {self.signature} {self._ATTRIBUTES} {{\nentry:\n{body}\n  ret {result}\n}}\n"
+        )

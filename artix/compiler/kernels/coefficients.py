@@ -1,6 +1,7 @@
 """Polynomials of the elementary functions for each type of float, lowest powers first.
 
-``python tests/support/elementary_coefficients.py`` prints them, and states the function that each approximates.
+``python tests/support/elementary_coefficients.py`` prints them, and states the function that each
+approximates.
 """
 
 SINE = {

@@ -37,7 +37,8 @@ from artix.compiler.kernels.transposition import (
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
 from artix.compiler.scalar_schedule import depth_first
 
-#: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number of threads.
+#: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number
+#: of threads.
 _OPERATION, _ENTRY = 0.2, 1.5
 
 
@@ -53,7 +54,9 @@ def build(program: ScalarProgram) -> bytes:
 
 @functools.cache
 def seconds_per_operation() -> float:
-    """Processor time that this machine takes to compile one more operation, from programs of two lengths."""
+    """Processor time that this machine takes to compile one more operation, from programs of two
+    lengths.
+    """
     rng, times = np.random.default_rng(0), list[float]()
     for count in (1_000, 7_000):
         first = np.arange(count) - rng.integers(1, 40, count)
@@ -93,14 +96,17 @@ def module_texts(program: ScalarProgram) -> Iterator[str]:
     plan = Plan(program, lanes_of(program))
     functions = Functions(plan)
     interface = functions.interface()
-    yield from functions.texts(lambda declarations: handler([interface], None, plan.width, plan.size, declarations))
+    yield from functions.texts(
+        lambda declarations: handler([interface], None, plan.width, plan.size, declarations)
+    )
 
 
 class Rows(NamedTuple):
     """What a program evaluates in a kernel of several: listed rows of a batch.
 
     Attributes:
-      numbered: for each of its arguments, whether it has the rows of the whole batch rather than the program's own.
+      numbered: for each of its arguments, whether it has the rows of the whole batch rather than
+        the program's own.
       results_are_numbered: the same for its results.
     """
 
@@ -109,7 +115,8 @@ class Rows(NamedTuple):
 
 
 class Functions:
-    """The functions of one program of a kernel: a module for each part of the program, and one for all that calls them.
+    """The functions of one program of a kernel: a module for each part of the program, and one for
+    all that calls them.
 
     Args:
       plan: the program.
@@ -123,7 +130,9 @@ class Functions:
         if rows is not None and (
             plan.has_items or any(rows.numbered[a] for a in plan.arrays if a < len(rows.numbered))
         ):
-            raise KernelError("rows selected by number cannot have items or be read at computed indices")
+            raise KernelError(
+                "rows selected by number cannot have items or be read at computed indices"
+            )
         self._plan, self._rows = plan, rows
         self._program = plan.program
         self._slots = Slots(plan)
@@ -138,9 +147,15 @@ class Functions:
         return self._module.declarations
 
     def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
-        """The modules; the last one also contains what ``with_`` writes, given the module's declarations."""
+        """The modules; the last one also contains what ``with_`` writes, given the module's
+        declarations.
+        """
         plan, program = self._plan, self._program
-        parts = [(index, part) for index, part in enumerate(plan.parts) if not (part.is_empty or part.is_encoded)]
+        parts = [
+            (index, part)
+            for index, part in enumerate(plan.parts)
+            if not (part.is_empty or part.is_encoded)
+        ]
         for first in range(0, len(parts), MODULE_PARTS):
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
@@ -154,9 +169,15 @@ class Functions:
             if level
         }
         kinds_out = {(BYTES[kind], self._results_are_numbered) for kind in plan.result_kinds}
-        body += [transpose_in(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_in)]
+        body += [
+            transpose_in(size, plan.width, self._declarations, flag)
+            for size, flag in sorted(kinds_in)
+        ]
         for write in (transpose_out, clear):
-            body += [write(size, plan.width, self._declarations, flag) for size, flag in sorted(kinds_out)]
+            body += [
+                write(size, plan.width, self._declarations, flag)
+                for size, flag in sorted(kinds_out)
+            ]
         body += [] if with_ is None else [with_(self._declarations)]
         yield self._module.text(body)
 
@@ -193,7 +214,9 @@ class Functions:
             by_level[level] += _OPERATION * int(times[program.levels == level].sum())
         for shape, _, level in program.arguments:
             by_level[level] += _ENTRY * math.prod(shape)
-        by_level[2 if plan.has_items else 1] += _ENTRY * sum(result.size for result in program.results)
+        by_level[2 if plan.has_items else 1] += _ENTRY * sum(
+            result.size for result in program.results
+        )
         return by_level[1], by_level[2]
 
     def _encode(self) -> list[str]:
@@ -202,7 +225,9 @@ class Functions:
         places = Places(plan.slot, plan.scalar_slot, plan.kept, plan.uses)
         scratch = x86.Scratch(plan.size, plan.num_constants)
         self._constants = scratch.constants
-        new_line = functools.partial(Line, plan.lists, plan.width, places, scratch, self._module.elementary.name)
+        new_line = functools.partial(
+            Line, plan.lists, plan.width, places, scratch, self._module.elementary.name
+        )
         for index, part in enumerate(plan.parts):
             if not part.is_encoded:
                 continue
@@ -218,7 +243,7 @@ class Functions:
             if plan.is_copied[number]:
                 line = new_line()
                 outer = plan.condition_around(number) if loop.has_condition else None
-                line.start(loop.starts.tolist(), plan.carried[number], outer)
+                line.start(plan.starts(number), outer)
                 texts.append(x86.assembly(f"artix_start_{number}", line.encode()))
         if texts:
             plan.reserve(scratch.end)
@@ -240,7 +265,13 @@ class Functions:
                 self._slots.store(code, name, Kind(lists.kinds[number]), offset, width)
         for reference in part.stores:
             offset = plan.slot(reference)
-            self._slots.store(code, instructions.operand(reference), Kind(lists.kinds[reference >> 1]), offset, width)
+            self._slots.store(
+                code,
+                instructions.operand(reference),
+                Kind(lists.kinds[reference >> 1]),
+                offset,
+                width,
+            )
         if part.ended is not None:
             self._slots.carry(instructions, part.ended)
         return code.text()
@@ -256,7 +287,9 @@ class Functions:
             code.run(f"artix_start_{number}", [memory])
             if loops[number].has_condition:
                 flags = memory.offset(plan.carried[number][0])
-                repeated: AbstractContextManager[Any] = code.loop_while(lambda: self._is_any(code, flags, level))
+                repeated: AbstractContextManager[Any] = code.loop_while(
+                    lambda: self._is_any(code, flags, level)
+                )
             else:
                 repeated = code.loop(code.integer(loops[number].length))
             with repeated:
@@ -265,9 +298,13 @@ class Functions:
         visit(plan.nests, lambda stage: self._run_stage(code, level, stage, memory), repeat)
 
     def _is_any(self, code: Code, flags: Value, level: int) -> Value:
-        """Whether any of the lanes' flags is set: a vector goes on until all its robots are done."""
+        """Whether any of the lanes' flags is set: a vector goes on until all its robots are
+        done.
+        """
         width = self._plan.width if level else 1
-        return code.emit(f"load i{8 * width}, ptr {flags.name}, align {width}", f"i{8 * width}").differs(0)
+        return code.emit(
+            f"load i{8 * width}, ptr {flags.name}, align {width}", f"i{8 * width}"
+        ).differs(0)
 
     def _run_stage(self, code: Code, level: int, stage: int, memory: Value) -> None:
         for index, part in enumerate(self._plan.parts):
@@ -277,7 +314,9 @@ class Functions:
     def _prepare(self) -> str:
         """``void (state, memory)``: computes level 0, once for each task."""
         plan, lists = self._plan, self._plan.lists
-        code = Code(f"{self._linkage}void @artix_prepare(ptr %state, ptr %memory)", self._declarations)
+        code = Code(
+            f"{self._linkage}void @artix_prepare(ptr %state, ptr %memory)", self._declarations
+        )
         state, memory = code.value("%state", "ptr"), code.value("%memory", "ptr")
         pointers: dict[int, Value] = {}
         for number in plan.inputs:
@@ -291,7 +330,9 @@ class Functions:
             memory.offset(plan.scalar_slot(number)).store(value)
         for array, level in plan.arrays.items():
             if not level:
-                memory.offset(plan.pointer_slot(array)).store(self._start(code, state, array), align=8)
+                memory.offset(plan.pointer_slot(array)).store(
+                    self._start(code, state, array), align=8
+                )
         self._run_parts(code, 0, memory)
         code.run("artix_fill", [memory])
         return code.text()
@@ -304,17 +345,25 @@ class Functions:
         return state.offset(self.state.argument(array)).load("ptr")
 
     def _block(self) -> str:
-        """``void (state, memory, first)``: computes a block of robots; the last block may have fewer."""
+        """``void (state, memory, first)``: computes a block of robots; the last block may have
+        fewer.
+        """
         plan = self._plan
         parameters = "ptr %state, ptr %memory, i64 %first"
         code = Code(f"{self._linkage}void @artix_block({parameters})", self._declarations)
-        state, memory, first = code.value("%state", "ptr"), code.value("%memory", "ptr"), code.value("%first", "i64")
+        state, memory, first = (
+            code.value("%state", "ptr"),
+            code.value("%memory", "ptr"),
+            code.value("%first", "i64"),
+        )
         remaining = state.offset(self.state.batch).load("i64") - first
         rows = (remaining < plan.width).where(remaining, plan.width)
         self._transpose_in(code, 1, state, memory, first, rows, None)
         for argument in self._ahead.sizes:
             rows_of = state.offset(self.state.argument(argument)).load("ptr")
-            self._ahead.start_of_block(argument, rows_of, memory, first + plan.width, remaining > plan.width)
+            self._ahead.start_of_block(
+                argument, rows_of, memory, first + plan.width, remaining > plan.width
+            )
         self._run_parts(code, 1, memory)
         if not plan.has_items:
             self._transpose_out(code, state, memory, first, rows, code.integer(1), code.integer(0))
@@ -327,7 +376,14 @@ class Functions:
         return code.text()
 
     def _transpose_in(
-        self, code: Code, level: int, state: Value, memory: Value, first: Value, rows: Value, item: Value | None
+        self,
+        code: Code,
+        level: int,
+        state: Value,
+        memory: Value,
+        first: Value,
+        rows: Value,
+        item: Value | None,
     ) -> None:
         plan = self._plan
 
@@ -337,7 +393,9 @@ class Functions:
             if self._is_numbered(argument):
                 return start, stride
             start = start.offset(first * stride)
-            return (start if item is None else start.offset(item * state.offset(words + 16).load("i64"))), stride
+            return (
+                start if item is None else start.offset(item * state.offset(words + 16).load("i64"))
+            ), stride
 
         for argument, offset in plan.blocks.items():
             shape, dtype, array_level = self._program.arguments[argument]
@@ -353,10 +411,19 @@ class Functions:
                 memory.offset(plan.pointer_slot(array)).store(pointers, align=8 * plan.width)
 
     def _transpose_out(
-        self, code: Code, state: Value, memory: Value, first: Value, rows: Value, items: Value, item: Value
+        self,
+        code: Code,
+        state: Value,
+        memory: Value,
+        first: Value,
+        rows: Value,
+        items: Value,
+        item: Value,
     ) -> None:
         plan = self._plan
-        for index, (result, kind) in enumerate(zip(self._program.results, plan.result_kinds, strict=True)):
+        for index, (result, kind) in enumerate(
+            zip(self._program.results, plan.result_kinds, strict=True)
+        ):
             if result.size == 0:
                 continue
             size, numbered = BYTES[kind], self._results_are_numbered
@@ -364,11 +431,16 @@ class Functions:
             start = state.offset(self.state.result(index)).load("ptr")
             if not numbered:
                 start = start.offset(first * stride).offset(item * (size * result.size))
-            slots, list_ = code.value(f"@artix_slots_{index}", "ptr"), [self._numbers(state, first)] if numbered else []
+            slots, list_ = (
+                code.value(f"@artix_slots_{index}", "ptr"),
+                [self._numbers(state, first)] if numbered else [],
+            )
             for column, count, is_zero in plan.runs(index):
                 target = [rows, code.integer(count), start.offset(size * column), stride, *list_]
                 name = name_of("clear" if is_zero else "transpose_out", size, plan.width, numbered)
-                code.run(name, target if is_zero else [memory, slots.offset(column, "i32"), *target])
+                code.run(
+                    name, target if is_zero else [memory, slots.offset(column, "i32"), *target]
+                )
 
     def _tables(self) -> str:
         """The slots of the entries of results, padded by a square, and the program's tables."""

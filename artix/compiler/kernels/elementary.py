@@ -1,8 +1,9 @@
 """Elementary functions on vectors of any width, without a math library.
 
-Each is a function in LLVM IR for one width and one kind of float, of arithmetic and bit operations. Range reduction
-follows W. J. Cody and W. Waite, *Software Manual for the Elementary Functions* (1980), with constants in three parts
-and fused multiply-adds; polynomials are those of :mod:`artix.compiler.kernels.coefficients`.
+Each is a function in LLVM IR for one width and one kind of float, of arithmetic and bit operations.
+Range reduction follows W. J. Cody and W. Waite, *Software Manual for the Elementary Functions*
+(1980), with constants in three parts and fused multiply-adds; polynomials are those of
+:mod:`artix.compiler.kernels.coefficients`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def _reduce_angle(x: Value) -> tuple[Value, Value]:
     if x.scalar == "float":
         integer = count.cast("fptosi", "i32")
         quadrant = x.code.emit(f"freeze {integer.type} {integer.name}", "i32", x.width)
-    else:  # few processors convert to i64; after this addition the float's last bits are those of the integer
+    else:
+        # Few processors convert to i64. After this addition, the float's last bits are
+        # those of the integer.
         quadrant = bits(count + 1.5 * 2.0**52)
     return remainder, quadrant
 
@@ -233,7 +236,9 @@ def exponential_less_one(x: Value) -> Value:
 
 def _half_exponentials(x: Value) -> tuple[Value, Value]:
     """exp(x) / 2 and exp(-x) / 2 for x >= 0."""
-    half_exponential = _exponential_of(clamp(x, -1.0, FORMATS[x.scalar].largest_exponent + 1.0), halvings=1)
+    half_exponential = _exponential_of(
+        clamp(x, -1.0, FORMATS[x.scalar].largest_exponent + 1.0), halvings=1
+    )
     return half_exponential, 0.25 / half_exponential
 
 
@@ -314,9 +319,12 @@ def cube_root(x: Value) -> Value:
     """The cube root."""
     form = FORMATS[x.scalar]
     absolute = magnitude(x)
-    is_tiny = absolute < 2.0 ** (27 - form.bias)  # differences of the cubes of larger ones are normal numbers
+    is_tiny = absolute < 2.0 ** (
+        27 - form.bias
+    )  # differences of the cubes of larger ones are normal numbers
     scaled = is_tiny.where(absolute * 2.0**54, absolute)
-    # A third of the exponent, computed as a float; with the leading bits of the mantissa it is a good initial guess.
+    # A third of the exponent, computed as a float; with the leading bits of the mantissa it is a
+    # good initial guess.
     number = bits(scaled) >> (form.mantissa - 8)
     if x.scalar == "double":
         number = number.cast("trunc", "i32")
@@ -336,9 +344,9 @@ def cube_root(x: Value) -> Value:
 def _logarithm_in_two_parts(x: Value) -> tuple[Value, Value]:
     """The logarithm of positive finite numbers with twice the digits, as a sum of two floats.
 
-    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed with the rounding
-    errors of each operation, after T. J. Dekker, "A floating-point technique for extending the available precision"
-    (1971).
+    It is k log(2) + 2 atanh(s), s = f / (2 + f). All but the small terms of the series are computed
+    with the rounding errors of each operation, after T. J. Dekker, "A floating-point technique for
+    extending the available precision" (1971).
     """
     form = FORMATS[x.scalar]
     count, f = _split_logarithm(x)
@@ -348,7 +356,9 @@ def _logarithm_in_two_parts(x: Value) -> tuple[Value, Value]:
     s_low = ((-s).times_plus(denominator, f) - s * denominator_low) / denominator
     z = s * s
     z_low = s.times_plus(s, -z) + (s + s) * s_low
-    tail = z.times_plus(polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54)  # 2 / 3 - fl(2 / 3)
+    tail = z.times_plus(
+        polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54
+    )  # 2 / 3 - fl(2 / 3)
     factor = tail + 2 / 3
     factor_low = tail - (factor - 2 / 3)
     cube = s * z
@@ -378,7 +388,8 @@ def power(x: Value, y: Value) -> Value:
         exponent_low = y.times_plus(high, -exponent) + y * low
         exponent_low = (magnitude(exponent) < 1e4).where(exponent_low, 0.0)
         result = exponential(exponent)
-        # An infinite result stays so: its product with a negative correction would be minus infinity.
+        # An infinite result stays so: its product with a negative correction would be minus
+        # infinity.
         result = (result < math.inf).where(result.times_plus(exponent_low, result), result)
     result = absolute.equals(1.0).where(x.like(1.0), result)
     half = y * 0.5

@@ -1,8 +1,8 @@
 """Instructions of x86 processors, as AVX-512 and as AVX2 encode them.
 
-Opcodes and encodings are those of the *Intel 64 and IA-32 Architectures Software Developer's Manual*, volume 2. Both
-encodings name operations alike. AVX-512 has 32 registers, and others for flags; with AVX2, flags are vectors whose
-lanes are all ones or zero.
+Opcodes and encodings are those of the *Intel 64 and IA-32 Architectures Software Developer's
+Manual*, volume 2. Both encodings name operations alike. AVX-512 has 32 registers, and others for
+flags; with AVX2, flags are vectors whose lanes are all ones or zero.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Form(NamedTuple):
     """The name of a function, if it is a call."""
 
 
-#: An instruction on the register of a flag and the last register, which holds nothing: its result, first and last one.
+#: An instruction on the register of a flag and the last register, which holds nothing: its result,
+#: first and last one.
 Step = tuple[Form, int, int, int]
 FLAG_REGISTER, SCRATCH_REGISTER, _NONE = range(3)
 
@@ -66,7 +67,8 @@ class Encoding:
       vector_bytes: bytes of a vector.
       size: bytes of an instruction without displacement and tail.
       registers: number of vector registers; the last one is only used for moves.
-      has_masks: whether flags have registers of their own, and operands in memory can be one number for all lanes.
+      has_masks: whether flags have registers of their own, and operands in memory can be one number
+        for all lanes.
       floats: operations on floats of each kind.
       integers: operations on 32-bit integers.
       logic: operations on flags.
@@ -84,20 +86,34 @@ class Encoding:
         logic: dict[str, Form],
         flags: dict[Kind, FlagMoves],
     ) -> None:
-        self.vector_bytes, self.size, self.registers, self.has_masks = vector_bytes, size, registers, has_masks
+        self.vector_bytes, self.size, self.registers, self.has_masks = (
+            vector_bytes,
+            size,
+            registers,
+            has_masks,
+        )
         self.floats, self.integers, self.logic, self.flags = floats, integers, logic, flags
         last = 8 * (size - 1)
         numbers = range(registers)
         # What registers add to the bits, as result, as first and as last operand.
-        self.result = [(r >> 3 & 1) << 15 | (r >> 4 & 1) << 12 | (r & 7) << last + 3 for r in numbers]
+        self.result = [
+            (r >> 3 & 1) << 15 | (r >> 4 & 1) << 12 | (r & 7) << last + 3 for r in numbers
+        ]
         self.first = [(r & 15) << 19 | (r >> 4) << 27 for r in numbers]
         self.last = [(r >> 3 & 1) << 13 | (r >> 4) << 14 | (r & 7) << last for r in numbers]
-        # The same for a last operand in memory, with displacements of 1 and 4 bytes from register rbx.
+        # The same for a last operand in memory, with displacements of 1 and 4 bytes from register
+        # rbx.
         self.near, self.far = 0x83 << last, 0x43 << last
 
 
 def _evex(
-    prefix: int, page: int, opcode: int, wide: int = 0, length: int = 2, tail: Sequence[int] = (), **traits: int
+    prefix: int,
+    page: int,
+    opcode: int,
+    wide: int = 0,
+    length: int = 2,
+    tail: Sequence[int] = (),
+    **traits: int,
 ) -> Form:
     """An instruction with the bytes 62, P0, P1, P2, opcode and ModR/M."""
     bits = 0x62 | (0xF0 | page) << 8 | (wide << 7 | 0x7C | prefix) << 16 | (length << 5 | 8) << 24
@@ -105,7 +121,13 @@ def _evex(
 
 
 def _vex(
-    prefix: int, page: int, opcode: int, wide: int = 0, length: int = 1, tail: Sequence[int] = (), **traits: int
+    prefix: int,
+    page: int,
+    opcode: int,
+    wide: int = 0,
+    length: int = 1,
+    tail: Sequence[int] = (),
+    **traits: int,
 ) -> Form:
     """An instruction with the bytes C4, two more, opcode and ModR/M."""
     bits = 0xC4 | (0xE0 | page) << 8 | (wide << 7 | 0x78 | length << 2 | prefix) << 16
@@ -117,7 +139,15 @@ _PREDICATES = {"lt": 17, "le": 18, "eq": 0, "ne": 4, "unordered": 3, "apart": 12
 
 def _of_floats(form: Callable[..., Form], wide: int) -> dict[str, Form]:
     """Operations that both encodings have."""
-    opcodes = {"sub": 0x5C, "min": 0x5D, "div": 0x5E, "max": 0x5F, "sqrt": 0x51, "or": 0x56, "move": 0x28}
+    opcodes = {
+        "sub": 0x5C,
+        "min": 0x5D,
+        "div": 0x5E,
+        "max": 0x5F,
+        "sqrt": 0x51,
+        "or": 0x56,
+        "move": 0x28,
+    }
     commuting = {"add": 0x58, "mul": 0x59, "and": 0x54, "xor": 0x57}
     products = {"times_plus": 0xB8, "times_minus": 0xBA, "minus_times": 0xBC}
     roundings = {"floor": 9, "ceil": 10, "round": 8}
@@ -129,7 +159,10 @@ def _of_floats(form: Callable[..., Form], wide: int) -> dict[str, Form]:
             for name, code in products.items()
         },
         **{name: form(1, 3, 8 + wide, wide, tail=[how]) for name, how in roundings.items()},
-        **{name: form(wide, 1, 0xC2, wide, tail=[how], result=MASK) for name, how in _PREDICATES.items()},
+        **{
+            name: form(wide, 1, 0xC2, wide, tail=[how], result=MASK)
+            for name, how in _PREDICATES.items()
+        },
         "store": form(wide, 1, 0x29, wide),
     }
 
@@ -153,7 +186,10 @@ def avx512() -> Encoding:
     zeroing = 1 << 31
 
     def of_floats(wide: int) -> dict[str, Form]:
-        moves = {"in_mask": _evex(wide, 1, 0x28, wide), "spread_in_mask": _evex(1, 2, 0x18 + wide, wide)}
+        moves = {
+            "in_mask": _evex(wide, 1, 0x28, wide),
+            "spread_in_mask": _evex(1, 2, 0x18 + wide, wide),
+        }
         return {
             **_of_floats(_evex, wide),
             "spread": moves["spread_in_mask"],
@@ -191,8 +227,12 @@ def avx512() -> Encoding:
             "not": of_masks(0x44, length=0),
         },
         flags={
-            Kind.FLOAT32: FlagMoves(_evex(3, 1, 0x6F, length=0), store=_evex(3, 1, 0x7F, length=0), **traits),
-            Kind.FLOAT64: FlagMoves(_evex(2, 1, 0x7E, 1, length=0), store=_evex(1, 1, 0xD6, 1, length=0), **traits),
+            Kind.FLOAT32: FlagMoves(
+                _evex(3, 1, 0x6F, length=0), store=_evex(3, 1, 0x7F, length=0), **traits
+            ),
+            Kind.FLOAT64: FlagMoves(
+                _evex(2, 1, 0x7E, 1, length=0), store=_evex(1, 1, 0xD6, 1, length=0), **traits
+            ),
         },
     )
 
@@ -206,7 +246,10 @@ def avx2() -> Encoding:
     """Of vectors of 32 bytes, with fused products."""
 
     def of_floats(wide: int) -> dict[str, Form]:
-        return _of_floats(_vex, wide) | {"spread": _vex(1, 2, 0x18 + wide), "blend": _vex(1, 3, 0x4A + wide)}
+        return _of_floats(_vex, wide) | {
+            "spread": _vex(1, 2, 0x18 + wide),
+            "blend": _vex(1, 3, 0x4A + wide),
+        }
 
     def flags(wide: int) -> FlagMoves:
         flag, scratch = FLAG_REGISTER, SCRATCH_REGISTER
@@ -218,7 +261,12 @@ def avx2() -> Encoding:
             loads=flag,
             loaded=((_vex(1, 1, 0xEF), scratch, scratch, scratch), (greater, flag, flag, scratch)),
             stored=(
-                (_vex(1, 3, 0x19, tail=[1]), flag, _NONE, scratch),  # The upper half; the last operand is the result.
+                (
+                    _vex(1, 3, 0x19, tail=[1]),
+                    flag,
+                    _NONE,
+                    scratch,
+                ),  # The upper half; the last operand is the result.
                 (_vex(1, 1, 0x6B, length=0), scratch, flag, scratch),
                 *([words] if wide else []),
                 (_vex(1, 1, 0x63, length=0), scratch, scratch, scratch),

@@ -1,11 +1,12 @@
 """GPU kernels: a thread for each robot, or for each item of each robot.
 
-A kernel has phases: load rows into shared memory, compute, write results. Each phase is a function in LLVM IR of the
-indices of block and thread and the address of shared memory. The kernel calls them in order, synchronising threads in
-between; on a CPU, tests call the same functions for one thread after another.
+A kernel has phases: load rows into shared memory, compute, write results. Each phase is a function
+in LLVM IR of the indices of block and thread and the address of shared memory. The kernel calls
+them in order, synchronising threads in between; on a CPU, tests call the same functions for one
+thread after another.
 
-The numbers of rows and items are read from an array, the first argument, so that the driver assembles one text for
-batches of all sizes.
+The numbers of rows and items are read from an array, the first argument, so that the driver
+assembles one text for batches of all sizes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class GpuKernel(NamedTuple):
         return robots * items if self.has_thread_for_item else robots, items
 
 
-def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1) -> GpuKernel:
+def build_for_gpu(
+    program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1
+) -> GpuKernel:
     """A kernel of a program for NVIDIA GPUs.
 
     Args:
@@ -58,7 +61,9 @@ def build_for_gpu(program: ScalarProgram, mapped: Sequence[Mapped], has_items: b
       KernelError: this LLVM has no GPU target, or there are no kernels for arrays of such types.
     """
     layout = Layout(program, mapped, has_items, lanes)
-    return GpuKernel(compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops_over_items, lanes)
+    return GpuKernel(
+        compile_to_ptx(GpuModule(layout).text()), has_items and not layout.loops_over_items, lanes
+    )
 
 
 class GpuModule:
@@ -69,8 +74,8 @@ class GpuModule:
       is_host: whether its phases are compiled for a CPU, to be called by tests.
     """
 
-    #: Parameters of all phases before the arrays: index of the thread in its block, of the block's first row and of the
-    #: item, the shared memory of the block and the thread's own memory.
+    #: Parameters of all phases before the arrays: index of the thread in its block, of the block's
+    #: first row and of the item, the shared memory of the block and the thread's own memory.
     _PARAMETERS = "i64 %thread, i64 %first, i64 %item, ptr noalias %shared, ptr noalias %kept"
 
     def __init__(self, layout: Layout, is_host: bool = False) -> None:
@@ -81,7 +86,9 @@ class GpuModule:
     def text(self) -> str:
         """The module."""
         body = [self._load(level) for level in ((1, 2) if self._layout.loops_over_items else (0,))]
-        body += [self._compute(level) for level in ((1, 2) if self._layout.loops_over_items else (0,))]
+        body += [
+            self._compute(level) for level in ((1, 2) if self._layout.loops_over_items else (0,))
+        ]
         body += [self._write(), *self._globals()]
         if not self._is_host:
             body.append(self._kernel())
@@ -96,7 +103,8 @@ class GpuModule:
             if not staged.is_plain:
                 entries = ", ".join(f"i32 {column}" for column in staged.columns)
                 definitions.append(
-                    f"@artix_columns_{result} = internal constant [{len(staged.columns)} x i32] [{entries}]"
+                    f"@artix_columns_{result} = internal constant [{len(staged.columns)} x i32] "
+                    f"[{entries}]"
                 )
         return definitions + tables_of(self._layout.lists)
 
@@ -119,7 +127,9 @@ class GpuModule:
 
     def _size(self, code: Code, place: int) -> Value:
         address = code.value("%sizes", "ptr").offset(place, "i32")
-        return code.emit(f"load i32, ptr {address.name}, align 4, !invariant.load !0", "i32").cast("zext", "i64")
+        return code.emit(f"load i32, ptr {address.name}, align 4, !invariant.load !0", "i32").cast(
+            "zext", "i64"
+        )
 
     def _rows_of_block(self, code: Code) -> Value:
         remaining = self._rows(code) - code.value("%first", "i64")
@@ -140,7 +150,9 @@ class GpuModule:
             return robot * items + item
         return robot if mapped.robots else item if mapped.items else code.integer(0)
 
-    def _row_block(self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str) -> RowBlock:
+    def _row_block(
+        self, code: Code, array: str, columns: int, mapped: Mapped, scalar: str
+    ) -> RowBlock:
         start = self._row(code, mapped, code.value("%first", "i64")) * columns
         is_strided = self._layout.loops_over_items and mapped.items
         stride: Value | int = self._items(code) * columns if is_strided else columns
@@ -154,7 +166,9 @@ class GpuModule:
             if level and 1 + layout.mapped[argument].items != level:
                 continue
             size = BYTES[layout.argument_kinds[argument]]
-            block = self._row_block(code, f"%x{argument}", len(staged.columns), layout.mapped[argument], INTEGERS[size])
+            block = self._row_block(
+                code, f"%x{argument}", len(staged.columns), layout.mapped[argument], INTEGERS[size]
+            )
             copy_in(code, staged, size, block, code.value("%shared", "ptr"), self._is_host)
         return code.text()
 
@@ -163,18 +177,35 @@ class GpuModule:
         code, layout = self._phase("artix_write"), self._layout
         for result, staged in layout.staged_results.items():
             size = BYTES[layout.result_kinds[result]]
-            block = self._row_block(code, f"%y{result}", len(staged.columns), Mapped(True, True), INTEGERS[size])
-            copy_out(code, staged, size, block, code.value("%shared", "ptr"), f"@artix_columns_{result}")
+            block = self._row_block(
+                code, f"%y{result}", len(staged.columns), Mapped(True, True), INTEGERS[size]
+            )
+            copy_out(
+                code, staged, size, block, code.value("%shared", "ptr"), f"@artix_columns_{result}"
+            )
         return code.text()
 
     def _compute(self, level: int) -> str:
-        """The phase that computes everything (0), or what all items of a robot share (1), or each item (2)."""
+        """The phase that computes everything (0), or what all items of a robot share (1), or each
+        item (2).
+        """
         code = self._phase(f"artix_compute_{level}")
         rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
         # Threads past the end repeat the last row.
-        row = thread if self._layout.lanes == 1 else code.emit(f"udiv i64 {thread.name}, {self._layout.lanes}", "i64")
+        row = (
+            thread
+            if self._layout.lanes == 1
+            else code.emit(f"udiv i64 {thread.name}, {self._layout.lanes}", "i64")
+        )
         row = (row < rows).where(row, rows - 1)
-        Thread(self._layout, level, self._rows_of_thread(code, row), code, self._functions, self._is_host).compute()
+        Thread(
+            self._layout,
+            level,
+            self._rows_of_thread(code, row),
+            code,
+            self._functions,
+            self._is_host,
+        ).compute()
         return code.text()
 
     def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
@@ -186,14 +217,26 @@ class GpuModule:
             scalar = INTEGERS[BYTES[kind]]
             if staged is not None:
                 return shared.offset(staged.offset).offset(row * staged.stride, scalar).name  # type: ignore[attr-defined]
-            return code.value(array, "ptr").offset(self._row(code, mapped, number) * columns, scalar).name
+            return (
+                code.value(array, "ptr")
+                .offset(self._row(code, mapped, number) * columns, scalar)
+                .name
+            )
 
         arguments = [
-            pointer(f"%x{k}", layout.staged_arguments.get(k), layout.entries(k), layout.mapped[k], kind)
+            pointer(
+                f"%x{k}", layout.staged_arguments.get(k), layout.entries(k), layout.mapped[k], kind
+            )
             for k, kind in enumerate(layout.argument_kinds)
         ]
         results = [
-            pointer(f"%y{k}", layout.staged_results.get(k), self._program.results[k].size, Mapped(True, True), kind)
+            pointer(
+                f"%y{k}",
+                layout.staged_results.get(k),
+                self._program.results[k].size,
+                Mapped(True, True),
+                kind,
+            )
             for k, kind in enumerate(layout.result_kinds)
         ]
         return arguments, results
@@ -221,8 +264,13 @@ class GpuModule:
         operands += [code.value(array, "ptr") for array in arrays]
         self._run(code, operands)
         text = code.text().replace(" #0 {", " #1 {")
-        memory = f"@artix_shared = internal addrspace(3) global [{self._layout.shared_size} x i8] undef, align 16"
-        return "\n".join([memory, text, f'attributes #1 = {{ nounwind "nvvm.maxntid"="{THREADS}" }}'])
+        memory = (
+            f"@artix_shared = internal addrspace(3) global [{self._layout.shared_size} x i8] "
+            "undef, align 16"
+        )
+        return "\n".join(
+            [memory, text, f'attributes #1 = {{ nounwind "nvvm.maxntid"="{THREADS}" }}']
+        )
 
     def _run(self, code: Code, operands: list[Value]) -> None:
         """Calls all phases, synchronising the threads of the block in between."""

@@ -1,6 +1,7 @@
 """Copies the rows of a block of robots between arrays and shared memory.
 
-Neighbouring threads copy neighbouring entries, whatever their rows. Threads past the end copy the last entry again.
+Neighbouring threads copy neighbouring entries, whatever their rows. Threads past the end copy the
+last entry again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _UNROLLED = 8
 
 
 class RowBlock(NamedTuple):
-    """The rows of an array that belong to a block: start, stride in entries and number; and the index of the thread."""
+    """The rows of an array that belong to a block: start, stride in entries and number; and the
+    index of the thread.
+    """
 
     start: Value
     stride: Value | int
@@ -29,11 +32,15 @@ def _row_and_column(code: Code, index: Value, columns: int) -> tuple[Value, Valu
     return row, index - row * columns
 
 
-def _entry_pointer(block: RowBlock, row: Value, column: Value, index: Value, columns: int, scalar: str) -> Value:
+def _entry_pointer(
+    block: RowBlock, row: Value, column: Value, index: Value, columns: int, scalar: str
+) -> Value:
     """The pointer to an entry of the array."""
     if block.stride == columns:
         return block.start.offset(index.cast("zext", "i64"), scalar)
-    return block.start.offset(row.cast("zext", "i64") * block.stride + column.cast("zext", "i64"), scalar)
+    return block.start.offset(
+        row.cast("zext", "i64") * block.stride + column.cast("zext", "i64"), scalar
+    )
 
 
 def _clamp(index: Value, last: Value) -> Value:
@@ -41,7 +48,9 @@ def _clamp(index: Value, last: Value) -> Value:
     return (narrow < last).where(narrow, last)
 
 
-def copy_in(code: Code, staged: Staged, size: int, block: RowBlock, shared: Value, is_host: bool) -> None:
+def copy_in(
+    code: Code, staged: Staged, size: int, block: RowBlock, shared: Value, is_host: bool
+) -> None:
     """Copies from an array into shared memory, on a GPU asynchronously.
 
     Args:
@@ -72,10 +81,14 @@ def _copy_asynchronously(code: Code, source: Value, target: Value, size: int) ->
     code.calls[name] = f"declare void @{name}(ptr addrspace(3), ptr addrspace(1))"
     to = code.emit(f"addrspacecast ptr {target.name} to ptr addrspace(3)", "ptr")
     start = code.emit(f"addrspacecast ptr {source.name} to ptr addrspace(1)", "ptr")
-    code.lines.append(f"  call void @{name}(ptr addrspace(3) {to.name}, ptr addrspace(1) {start.name})")
+    code.lines.append(
+        f"  call void @{name}(ptr addrspace(3) {to.name}, ptr addrspace(1) {start.name})"
+    )
 
 
-def copy_out(code: Code, staged: Staged, size: int, block: RowBlock, shared: Value, table: str) -> None:
+def copy_out(
+    code: Code, staged: Staged, size: int, block: RowBlock, shared: Value, table: str
+) -> None:
     """Copies from shared memory into an array.
 
     Args:
@@ -98,7 +111,9 @@ def copy_out(code: Code, staged: Staged, size: int, block: RowBlock, shared: Val
             target = _entry_pointer(block, row, column, index, columns, scalar)
             if not staged.is_plain:
                 entry = code.value(table, "ptr").offset(column.cast("zext", "i64"), "i32")
-                column = code.emit(f"load i32, ptr {entry.name}, align 4, !invariant.load !0", "i32")
+                column = code.emit(
+                    f"load i32, ptr {entry.name}, align 4, !invariant.load !0", "i32"
+                )
             offset = (row * staged.stride + column).cast("zext", "i64")
             moved.append((target, shared.offset(staged.offset).offset(offset, scalar).load(scalar)))
         for target, value in moved:

@@ -12,7 +12,8 @@ from artix.compiler.kernels.plan import result_kinds
 from artix.compiler.kernels.program_lists import ProgramLists
 from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
-#: Threads per block: one warp, so that small batches spread over all multiprocessors and no warps synchronise.
+#: Threads per block: one warp, so that small batches spread over all multiprocessors and no warps
+#: synchronise.
 THREADS = 32
 
 #: Bytes of shared memory that a block may use on every device by default.
@@ -32,7 +33,8 @@ class Staged(NamedTuple):
     offset: int
     """Bytes from the start of shared memory."""
     stride: int
-    """Scalars per row: an odd number, so that the rows' entries of one column are in different banks."""
+    """Scalars per row: an odd number, so that the rows' entries of one column are in different
+    banks."""
     columns: tuple[int, ...]
     """The column of each entry of the array; equal entries of results share one."""
 
@@ -53,14 +55,16 @@ class Layout:
 
     Attributes:
       rows_of_block: how many rows a block computes.
-      loops_over_items: whether one thread computes all items of a robot; otherwise each item has a thread, which also
-        computes the scalars that the items share.
+      loops_over_items: whether one thread computes all items of a robot; otherwise each item has a
+        thread, which also computes the scalars that the items share.
       staged_arguments, staged_results: arrays in shared memory, by number.
       kept: for scalars that all items of a robot need, byte offsets in a thread's own memory.
       kept_size, shared_size: bytes of a thread's own memory and of shared memory.
     """
 
-    def __init__(self, program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1) -> None:
+    def __init__(
+        self, program: ScalarProgram, mapped: Sequence[Mapped], has_items: bool, lanes: int = 1
+    ) -> None:
         self.program, self.mapped, self.has_items = program, tuple(mapped), has_items
         self.lanes, self.rows_of_block = lanes, THREADS // lanes
         self.lists = ProgramLists(program)
@@ -93,11 +97,17 @@ class Layout:
         for argument, entries in used.items():
             count = self.entries(argument)
             if self._has_own_rows(argument) and 4 * len(entries) >= count:
-                candidates.append((BYTES[self.argument_kinds[argument]], False, argument, tuple(range(count))))
+                candidates.append(
+                    (BYTES[self.argument_kinds[argument]], False, argument, tuple(range(count)))
+                )
         for result, references in enumerate(self.program.results):
-            candidates.append((BYTES[self.result_kinds[result]], True, result, _columns(references)))
+            candidates.append(
+                (BYTES[self.result_kinds[result]], True, result, _columns(references))
+            )
         staged, offset = {False: self.staged_arguments, True: self.staged_results}, 0
-        for size, is_result, number, columns in sorted(candidates, key=lambda row: row[0] * (max(row[3], default=0))):
+        for size, is_result, number, columns in sorted(
+            candidates, key=lambda row: row[0] * (max(row[3], default=0))
+        ):
             stride = (max(columns, default=0) + 1) | 1
             end = offset + -(-self.rows_of_block * stride * size // 16) * 16
             if size == 1 or len(columns) <= 1 or end > MAX_SHARED:
@@ -134,4 +144,6 @@ class Layout:
 def _columns(references: np.ndarray) -> tuple[int, ...]:
     """Columns of the entries of a result, the same for equal entries."""
     columns: dict[int, int] = {}
-    return tuple(columns.setdefault(reference, len(columns)) for reference in references.ravel().tolist())
+    return tuple(
+        columns.setdefault(reference, len(columns)) for reference in references.ravel().tolist()
+    )

@@ -15,11 +15,13 @@ from artix.compiler.scalar_program import BYTES, Kind, Op, visit
 class Thread:
     """What one thread computes of a program, and stores.
 
-    Scalars are LLVM's values, also those that loops carry, which are therefore in no array of a thread's memory.
+    Scalars are LLVM's values, also those that loops carry, which are therefore in no array of a
+    thread's memory.
 
     Args:
       layout: the kernel's memory layout.
-      level: 0 for all levels of the program, 1 for levels 0 and 1, or 2 for level 2. All but 1 also write results.
+      level: 0 for all levels of the program, 1 for levels 0 and 1, or 2 for level 2. All but 1 also
+        write results.
       rows: addresses of the thread's row of each argument and of each result.
       code: the function to which instructions are appended.
       functions: the elementary functions of the module.
@@ -39,7 +41,9 @@ class Thread:
         self._layout, self._lists, self._level = layout, layout.lists, level
         self._arguments, self._results = rows
         self._code = code
-        self._instructions = Instructions(code, layout.lists, 1, functions, self._fetch, self._address, self._exchange)
+        self._instructions = Instructions(
+            code, layout.lists, 1, functions, self._fetch, self._address, self._exchange
+        )
         self._targets: dict[int, list[str]] = {}
         self._after: dict[tuple[int, int], str] = {}
         """Names of what loops carry, after them, by loop and entry."""
@@ -79,7 +83,9 @@ class Thread:
 
     @contextlib.contextmanager
     def _loop(self, number: int) -> Iterator[None]:
-        """A loop of the program, whose body is what is computed in the context: at least once if its end is known."""
+        """A loop of the program, whose body is what is computed in the context: at least once if
+        its end is known.
+        """
         code, instructions = self._code, self._instructions
         loop = self._layout.program.loops[number]
         before, body, last, end = (f"{name}_{number}" for name in ("before", "body", "last", "end"))
@@ -89,7 +95,11 @@ class Thread:
             starts[0] = self._while_around(number, starts[0])
             begin = f"i1 {self._any(starts[0])}, label %{body}, label %{end}"
         else:
-            begin = f"i1 {starts[0]}, label %{body}, label %{end}" if loop.has_condition else f"label %{body}"
+            begin = (
+                f"i1 {starts[0]}, label %{body}, label %{end}"
+                if loop.has_condition
+                else f"label %{body}"
+            )
         code.lines += [f"  br label %{before}", f"{before}:", f"  br {begin}", f"{body}:"]
         first_line = len(code.lines)
         kinds = [SCALARS[Kind(self._lists.kinds[x >> 1])] for x in loop.starts.tolist()]
@@ -117,9 +127,9 @@ class Thread:
                 self._after[number, entry] = after = f"%after_{number}_{entry}"
                 code.lines.append(_chosen(after, kind, start, following, before, last))
 
-    # Threads that exchange scalars stay together: all robots of a warp go on until the last one is done, and those that
-    # are done keep what they carry. Where only the lanes of a robot waited for each other, the assembler would write
-    # twenty instructions for every exchange.
+    # Threads that exchange scalars stay together: all robots of a warp go on until the last one is
+    # done, and those that are done keep what they carry. Where only the lanes of a robot waited for
+    # each other, the assembler would write twenty instructions for every exchange.
 
     def _while_around(self, number: int, start: str) -> str:
         """Whether a loop begins: only if the nearest one around it whose end is data goes on."""
@@ -127,7 +137,11 @@ class Thread:
         around = loops[number].parent
         while around >= 0 and not loops[around].has_condition:
             around = loops[around].parent
-        return start if around < 0 else self._code.instruction(f"and i1 {start}, {_carried(around, 0)}")
+        return (
+            start
+            if around < 0
+            else self._code.instruction(f"and i1 {start}, {_carried(around, 0)}")
+        )
 
     def _any(self, condition: str) -> str:
         """Whether something holds for any robot of the warp."""
@@ -156,12 +170,16 @@ class Thread:
             columns = range(references.size) if staged is None else staged.columns
             pairs = dict.fromkeys(zip(references.ravel().tolist(), columns, strict=True))
             for reference, column in pairs:
-                self._targets.setdefault(reference, []).append(f"{self._results[result]}, i64 {column * size}")
+                self._targets.setdefault(reference, []).append(
+                    f"{self._results[result]}, i64 {column * size}"
+                )
 
     def _store_results(self, number: int) -> None:
         for reference in (2 * number, 2 * number + 1):
             for target in self._targets.get(reference, ()):
-                self._store(self._instructions.operand(reference), Kind(self._lists.kinds[number]), target)
+                self._store(
+                    self._instructions.operand(reference), Kind(self._lists.kinds[number]), target
+                )
 
     def _store(self, name: str, kind: Kind, target: str) -> None:
         code, scalar = self._code, SCALARS[kind]
@@ -176,7 +194,9 @@ class Thread:
         return (self._arguments[array] if array < count else table_name(array - count)), "ptr"
 
     def _exchange(self, op: Op, operands: list[int], kind: Kind) -> str:
-        """The number of a lane, or the scalar of another lane of the same robot, which is at the same instruction."""
+        """The number of a lane, or the scalar of another lane of the same robot, which is at the
+        same instruction.
+        """
         code, lanes = self._code, self._layout.lanes
         if op is Op.LANE:
             thread = code.instruction("trunc i64 %thread to i32")
@@ -201,16 +221,25 @@ class Thread:
             word = name if scalar == "i32" else code.instruction(f"bitcast float {name} to i32")
             word = self._asked(word, f"{int(op is Op.SHUFFLE)}, i32 {place}")
             return word if scalar == "i32" else code.instruction(f"bitcast i32 {word} to float")
-        mode, suffix = ("bfly" if op is Op.SHUFFLE else "idx"), ("f32" if scalar == "float" else "i32")
+        mode, suffix = (
+            ("bfly" if op is Op.SHUFFLE else "idx"),
+            ("f32" if scalar == "float" else "i32"),
+        )
         function = f"llvm.nvvm.shfl.sync.{mode}.{suffix}"
         code.calls[function] = f"declare {scalar} @{function}(i32, {scalar}, i32, i32)"
         segment = (32 - lanes) << 8 | 31
-        return code.instruction(f"call {scalar} @{function}(i32 -1, {scalar} {name}, i32 {place}, i32 {segment})")
+        return code.instruction(
+            f"call {scalar} @{function}(i32 -1, {scalar} {name}, i32 {place}, i32 {segment})"
+        )
 
     def _asked(self, word: str, question: str) -> str:
-        """What the test's threads answer: of the lane with a number (0), across bits (1), or whether any is set (2)."""
+        """What the test's threads answer: of the lane with a number (0), across bits (1), or
+        whether any is set (2).
+        """
         self._code.calls["artix_exchange"] = "declare i32 @artix_exchange(i64, i32, i32, i32)"
-        return self._code.instruction(f"call i32 @artix_exchange(i64 %thread, i32 {word}, i32 {question})")
+        return self._code.instruction(
+            f"call i32 @artix_exchange(i64 %thread, i32 {word}, i32 {question})"
+        )
 
     def _fetch(self, code: Code, number: int) -> str:
         """Loads an input or a scalar that all items share, or names what a loop carries."""
@@ -236,5 +265,7 @@ def _carried(loop: int, entry: int) -> str:
 
 
 def _chosen(name: str, kind: str, start: str, following: str, before: str, last: str) -> str:
-    """An instruction that chooses between a start, after the block ``before``, and what follows an iteration."""
+    """An instruction that chooses between a start, after the block ``before``, and what follows an
+    iteration.
+    """
     return f"  {name} = phi {kind} [ {start}, %{before} ], [ {following}, %{last} ]"

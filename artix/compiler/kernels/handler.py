@@ -1,7 +1,7 @@
 """The function that XLA calls: it checks buffers and distributes blocks of robots to threads.
 
-Offsets are those of XLA's foreign function interface (``xla/ffi/api/c_api.h``, API 0.1 to 0.5) on 64-bit machines. New
-versions only append to its structs, which start with their size.
+Offsets are those of XLA's foreign function interface (``xla/ffi/api/c_api.h``, API 0.1 to 0.5) on
+64-bit machines. New versions only append to its structs, which start with their size.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _INVALID_ARGUMENT = 3
 
 
 class Argument(NamedTuple):
-    """An argument of one robot, its level, and whether it has the rows of all programs rather than of its own."""
+    """An argument of one robot, its level, and whether it has the rows of all programs rather than
+    of its own.
+    """
 
     shape: tuple[int, ...]
     kind: Kind
@@ -66,15 +68,20 @@ class Interface(NamedTuple):
 
 
 def handler(
-    programs: Sequence[Interface], are_joined: bool | None, width: int, memory: int, declarations: dict[str, str]
+    programs: Sequence[Interface],
+    are_joined: bool | None,
+    width: int,
+    memory: int,
+    declarations: dict[str, str],
 ) -> str:
-    """The function ``artix_handler`` and what it calls, except ``artix_prepare`` and ``artix_block``.
+    """The function ``artix_handler`` and what it calls, except ``artix_prepare`` and
+    ``artix_block``.
 
     Args:
       programs: the expected buffers: the arguments of all programs, then their results.
-      are_joined: if the rows of each program are listed, whether all write rows of the same arrays; otherwise each has
-        its own results. Then the first buffers are a list of blocks and those of rows. ``None`` if rows are not listed:
-        there is one program.
+      are_joined: if the rows of each program are listed, whether all write rows of the same arrays;
+        otherwise each has its own results. Then the first buffers are a list of blocks and those of
+        rows. ``None`` if rows are not listed: there is one program.
       width: robots per block.
       memory: bytes of a task's memory.
       declarations: declarations of called functions.
@@ -118,11 +125,15 @@ class _Buffers:
             differs = differs | buffer.offset(_TYPE).load("i32").differs(_TYPES[kind])
             buffer_rank = buffer.offset(_RANK).load("i64")
             differs_in_rank = buffer_rank.differs(rank)
-            differs = differs | (differs_in_rank & buffer_rank.differs(rank + 1) if or_more else differs_in_rank)
+            differs = differs | (
+                differs_in_rank & buffer_rank.differs(rank + 1) if or_more else differs_in_rank
+            )
         return differs
 
 
-def _handler(programs: Sequence[Interface], are_joined: bool | None, width: int, declarations: dict[str, str]) -> str:
+def _handler(
+    programs: Sequence[Interface], are_joined: bool | None, width: int, declarations: dict[str, str]
+) -> str:
     code = Code("ptr @artix_handler(ptr %frame)", declarations)
     frame = code.value("%frame", "ptr")
     _answer_query(code, frame)
@@ -135,21 +146,35 @@ def _handler(programs: Sequence[Interface], are_joined: bool | None, width: int,
     results = _Buffers(frame, _RESULTS)
     joined, has_items = are_joined is not False, programs[0].has_items
     all_arguments = [argument for program in programs for argument in program.arguments]
-    all_results = [result for program in programs[: 1 if joined else None] for result in program.results]
-    differs = (frame.load("i64") < _FRAME_SIZE) | arguments.count.differs(num_lists + len(all_arguments))
+    all_results = [
+        result for program in programs[: 1 if joined else None] for result in program.results
+    ]
+    differs = (frame.load("i64") < _FRAME_SIZE) | arguments.count.differs(
+        num_lists + len(all_arguments)
+    )
     _fail_if(code, differs | results.count.differs(len(all_results)), api)
     differs = arguments.differ_in_kind(
-        code, [(each.kind, len(each.shape) + min(each.level, 1), each.level == 2) for each in all_arguments]
+        code,
+        [
+            (each.kind, len(each.shape) + min(each.level, 1), each.level == 2)
+            for each in all_arguments
+        ],
     )
     outer = 2 if has_items else 1
-    differs = differs | results.differ_in_kind(code, [(kind, len(shape) + outer, False) for shape, kind in all_results])
+    differs = differs | results.differ_in_kind(
+        code, [(kind, len(shape) + outer, False) for shape, kind in all_results]
+    )
     if num_lists:
         differs = differs | listed.differ_in_kind(code, [(Kind.INT32, 2, False)] * num_lists)
     _fail_if(code, differs, api)
     if not all_results:
         return code.text("ptr null")
     dims = results.dims(0)
-    counts = [listed.dims(1 + k).load("i64") for k in range(len(programs))] if num_lists else [dims.load("i64")]
+    counts = (
+        [listed.dims(1 + k).load("i64") for k in range(len(programs))]
+        if num_lists
+        else [dims.load("i64")]
+    )
     total = functools.reduce(operator.add, counts)
     items = dims.offset(8).load("i64") if has_items else code.integer(1)
     shared = code.call("malloc", [code.integer(programs[-1].state.size)], "ptr")
@@ -157,20 +182,31 @@ def _handler(programs: Sequence[Interface], are_joined: bool | None, width: int,
     for number, (program, batch) in enumerate(zip(programs, counts, strict=True)):
         shared.offset(program.state.batch).store(batch)
         if num_lists:
-            shared.offset(program.state.rows).store(listed.buffer(1 + number).offset(_DATA).load("ptr"), align=8)
+            shared.offset(program.state.rows).store(
+                listed.buffer(1 + number).offset(_DATA).load("ptr"), align=8
+            )
         own_arguments, own_results = arguments.after(first_argument), results.after(first_result)
-        differs = differs | _store_arguments(code, program, own_arguments, shared, (batch, total), items)
-        differs = differs | _store_results(code, program, own_results, shared, total if joined else batch, items)
+        differs = differs | _store_arguments(
+            code, program, own_arguments, shared, (batch, total), items
+        )
+        differs = differs | _store_results(
+            code, program, own_results, shared, total if joined else batch, items
+        )
         first_argument += len(program.arguments)
         first_result += 0 if joined else len(program.results)
     with code.when(differs):
         code.run("free", [shared])
     _fail_if(code, differs, api)
-    times = [code.integer(math.ceil(each.costs[0])) + items * math.ceil(each.costs[1]) for each in programs]
+    times = [
+        code.integer(math.ceil(each.costs[0])) + items * math.ceil(each.costs[1])
+        for each in programs
+    ]
     blocks, block_time = (total + (width - 1)) / width, times[0]
     if num_lists:
         blocks = listed.dims(0).load("i64")
-        time = functools.reduce(operator.add, (batch * each for batch, each in zip(counts, times, strict=True)))
+        time = functools.reduce(
+            operator.add, (batch * each for batch, each in zip(counts, times, strict=True))
+        )
         block_time = time / ((total > 1).where(total, 1))
         shared.offset(State.ORDER).store(listed.buffer(0).offset(_DATA).load("ptr"), align=8)
     shared.offset(State.ITEMS).store(items)
@@ -219,9 +255,15 @@ def _differ(code: Code, dims: Value, expected: list[Value | int]) -> Value:
 
 
 def _store_arguments(
-    code: Code, program: Interface, arguments: _Buffers, shared: Value, batches: tuple[Value, Value], items: Value
+    code: Code,
+    program: Interface,
+    arguments: _Buffers,
+    shared: Value,
+    batches: tuple[Value, Value],
+    items: Value,
 ) -> Value:
-    """Stores the addresses and strides of arguments; returns whether a dimension is not as expected.
+    """Stores the addresses and strides of arguments; returns whether a dimension is not as
+    expected.
 
     ``batches`` are the numbers of rows of the program and of all programs.
     """

@@ -49,18 +49,24 @@ class Module:
     def text(self, functions: Sequence[str]) -> str:
         """The module's text."""
         definitions = "\n".join([*functions, self.elementary.text(self.declarations)])
-        signatures = "\n".join(line for line in definitions.splitlines() if line.startswith("define"))
-        declarations = [text for name, text in self.declarations.items() if f"@{name}(" not in signatures]
+        signatures = "\n".join(
+            line for line in definitions.splitlines() if line.startswith("define")
+        )
+        declarations = [
+            text for name, text in self.declarations.items() if f"@{name}(" not in signatures
+        ]
         return "\n".join([*declarations, definitions, function_attributes()])
 
 
-#: What appends the instructions that load a scalar computed elsewhere, by its number, and returns its name.
+#: What appends the instructions that load a scalar computed elsewhere, by its number, and returns
+#: its name.
 Load: TypeAlias = Callable[[Code, int], str]
 
 #: The same for what threads of a robot exchange: an operation and its operands.
 Exchange: TypeAlias = Callable[[Op, list[int], Kind], str]
 
-#: The same for the address of an array (one pointer, or one per lane), which returns its name and type.
+#: The same for the address of an array (one pointer, or one per lane), which returns its name and
+#: type.
 Address: TypeAlias = Callable[[Code, int], tuple[str, str]]
 
 
@@ -117,7 +123,9 @@ class Instructions:
             value = lists.constants[number]
             return constant(-value if reference & 1 else value, lists.scalar(number), self._width)
         if reference & 1:
-            return self._append(f"fneg {self._types[Kind(lists.kinds[number])]} {self.operand(reference - 1)}")
+            return self._append(
+                f"fneg {self._types[Kind(lists.kinds[number])]} {self.operand(reference - 1)}"
+            )
         return self._load(self.code, number)
 
     def _intrinsic(self, name: str, scalar: str, *operands: str) -> str:
@@ -146,7 +154,9 @@ class Instructions:
         if op in _ELEMENTARY:
             return self._elementary(op, operands, self._lists.scalar(number), type_)
         if op in _INTRINSICS:
-            return self._append(self._intrinsic(_INTRINSICS[op], self._lists.scalar(number), self.operand(a)))
+            return self._append(
+                self._intrinsic(_INTRINSICS[op], self._lists.scalar(number), self.operand(a))
+            )
         if op in _COMPARISONS:
             return self._comparison(op, a, b)
         if op in _LOGIC:
@@ -156,11 +166,13 @@ class Instructions:
         if op is Op.SELECT:
             condition, mask = self.operand(a), self._types[Kind.BOOL]
             return self._append(
-                f"select {mask} {condition}, {type_} {self.operand(b)}, {type_} {self.operand(operands[2])}"
+                f"select {mask} {condition}, {type_} {self.operand(b)}, {type_} "
+                f"{self.operand(operands[2])}"
             )
         if op is Op.NOT:
             return self._append(
-                f"xor {type_} {self.operand(a)}, {constant(-1, self._lists.scalar(number), self._width)}"
+                f"xor {type_} {self.operand(a)}, "
+                f"{constant(-1, self._lists.scalar(number), self._width)}"
             )
         if op is Op.CONVERT:
             return self._conversion(a, number)
@@ -171,7 +183,9 @@ class Instructions:
         return self._unary(op, a)
 
     def _arithmetic(self, op: Op, a: int, b: int, type_: str, floating: bool) -> str:
-        """A sum, difference, product or quotient, chosen so that negated operands need no instruction."""
+        """A sum, difference, product or quotient, chosen so that negated operands need no
+        instruction.
+        """
         if not floating:
             if op is Op.DIV:
                 raise KernelError("integers are not divided")
@@ -206,14 +220,20 @@ class Instructions:
         pair = f"{{ {type_}, {type_} }}"
         if angle not in self._sincos:
             function = self._functions.name("sincos", scalar, self._width)
-            self._sincos[angle] = self._append(f"call {pair} @{function}({type_} {self.operand(angle)})")
+            self._sincos[angle] = self._append(
+                f"call {pair} @{function}({type_} {self.operand(angle)})"
+            )
         result = self._append(f"extractvalue {pair} {self._sincos[angle]}, {int(op is Op.COS)}")
         return self._append(f"fneg {type_} {result}") if reference & 1 and op is Op.SIN else result
 
     def _comparison(self, op: Op, a: int, b: int) -> str:
         kind = Kind(self._lists.kinds[a >> 1])
         names = _COMPARISONS[op]
-        text = f"fcmp {names[0]}" if kind >= Kind.FLOAT32 else f"icmp {names[1 if kind == Kind.INT32 else 2]}"
+        text = (
+            f"fcmp {names[0]}"
+            if kind >= Kind.FLOAT32
+            else f"icmp {names[1 if kind == Kind.INT32 else 2]}"
+        )
         return self._append(f"{text} {self._types[kind]} {self.operand(a)}, {self.operand(b)}")
 
     def _extremum(self, op: Op, a: int, b: int, number: int) -> str:
@@ -221,9 +241,13 @@ class Instructions:
         kind = Kind(self._lists.kinds[number])
         type_, mask = self._types[kind], self._types[Kind.BOOL]
         if kind == Kind.INT32:
-            return self._append(self._intrinsic(f"s{op.name.lower()}", "i32", self.operand(a), self.operand(b)))
+            return self._append(
+                self._intrinsic(f"s{op.name.lower()}", "i32", self.operand(a), self.operand(b))
+            )
         if kind == Kind.BOOL:
-            return self._append(f"{'and' if op is Op.MIN else 'or'} {type_} {self.operand(a)}, {self.operand(b)}")
+            return self._append(
+                f"{'and' if op is Op.MIN else 'or'} {type_} {self.operand(a)}, {self.operand(b)}"
+            )
         if self._is_constant(b):
             a, b = b, a
         # Processors return the second operand if one is NaN: the one that is not constant.
@@ -245,19 +269,32 @@ class Instructions:
             self._addresses[array] = self._address(self.code, array)
         base, base_type = self._addresses[array]
         type_ = type_of(scalar, width)
-        pointer = self._append(f"getelementptr {scalar}, {base_type} {base}, {type_of('i32', width)} {clamped}")
+        pointer = self._append(
+            f"getelementptr {scalar}, {base_type} {base}, {type_of('i32', width)} {clamped}"
+        )
         align = {"i8": 1, "double": 8}.get(scalar, 4)
         if width == 1:
             value = self._append(f"load {scalar}, ptr {pointer}, align {align}")
         else:
-            name, pointers, mask = suffix_of(scalar, width), type_of("ptr", width), type_of("i1", width)
+            name, pointers, mask = (
+                suffix_of(scalar, width),
+                type_of("ptr", width),
+                type_of("i1", width),
+            )
             name = f"llvm.masked.gather.{name}.v{width}p0"
-            self.code.calls[name] = f"declare {type_} @{name}({pointers}, i32 immarg, {mask}, {type_})"
+            self.code.calls[name] = (
+                f"declare {type_} @{name}({pointers}, i32 immarg, {mask}, {type_})"
+            )
             all_lanes = constant(1, "i1", width)
             value = self._append(
-                f"call {type_} @{name}({pointers} {pointer}, i32 {align}, {mask} {all_lanes}, {type_} poison)"
+                f"call {type_} @{name}({pointers} {pointer}, i32 {align}, {mask} {all_lanes}, "
+                f"{type_} poison)"
             )
-        return value if kind != Kind.BOOL else self._append(f"icmp ne {type_} {value}, {constant(0, 'i8', width)}")
+        return (
+            value
+            if kind != Kind.BOOL
+            else self._append(f"icmp ne {type_} {value}, {constant(0, 'i8', width)}")
+        )
 
     def _conversion(self, a: int, number: int) -> str:
         source, kind = Kind(self._lists.kinds[a >> 1]), Kind(self._lists.kinds[number])
@@ -268,9 +305,13 @@ class Instructions:
         if kind == Kind.BOOL:
             if source == Kind.INT32:
                 return self._append(f"icmp ne {old} {value}, {constant(0, 'i32', self._width)}")
-            return self._append(f"fcmp une {old} {value}, {constant(0.0, SCALARS[source], self._width)}")
+            return self._append(
+                f"fcmp une {old} {value}, {constant(0.0, SCALARS[source], self._width)}"
+            )
         if source == Kind.BOOL:
-            return self._append(f"{'zext' if kind == Kind.INT32 else 'uitofp'} {old} {value} to {new}")
+            return self._append(
+                f"{'zext' if kind == Kind.INT32 else 'uitofp'} {old} {value} to {new}"
+            )
         if source == Kind.INT32:
             return self._append(f"sitofp {old} {value} to {new}")
         if kind == Kind.INT32:
@@ -278,7 +319,9 @@ class Instructions:
             name = f"llvm.fptosi.sat.{name}"
             self.code.calls[name] = f"declare {new} @{name}({old})"
             return self._append(f"call {new} @{name}({old} {value})")
-        return self._append(f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}")
+        return self._append(
+            f"{'fpext' if kind == Kind.FLOAT64 else 'fptrunc'} {old} {value} to {new}"
+        )
 
     def _unary(self, op: Op, a: int) -> str:
         kind = Kind(self._lists.kinds[a >> 1])
@@ -293,13 +336,17 @@ class Instructions:
             return self._append(f"fdiv {type_} {constant(1.0, scalar, self._width)}, {root}")
         if op is Op.IS_FINITE:
             size = self._append(self._intrinsic("fabs", scalar, self.operand(a & ~1)))
-            return self._append(f"fcmp olt {type_} {size}, {constant(float('inf'), scalar, self._width)}")
+            return self._append(
+                f"fcmp olt {type_} {size}, {constant(float('inf'), scalar, self._width)}"
+            )
         if op is not Op.SIGN:
             raise KernelError(f"unknown operation {op!r}")
         zero, one = constant(0, scalar, self._width), constant(1, scalar, self._width)
         if kind == Kind.INT32:
             at_most_one = self._append(self._intrinsic("smin", scalar, x, one))
-            return self._append(self._intrinsic("smax", scalar, at_most_one, constant(-1, scalar, self._width)))
+            return self._append(
+                self._intrinsic("smax", scalar, at_most_one, constant(-1, scalar, self._width))
+            )
         one = self._append(self._intrinsic("copysign", scalar, one, x))
         is_nonzero = self._append(f"fcmp one {type_} {x}, {zero}")  # zero and NaN are unchanged
         return self._append(f"select {mask} {is_nonzero}, {type_} {one}, {type_} {x}")

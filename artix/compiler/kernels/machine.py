@@ -1,4 +1,6 @@
-"""The machine that kernels run on: its target, vector width and compiler, and how code is linked into this process."""
+"""The machine that kernels run on: its target, vector width and compiler, and how code is linked
+into this process.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ import jax
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
 FORMAT = 17
 
-#: LLVM's optimisation level. No passes run before instruction selection, since the code, without its loops, is
-#: straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the environment, kernels compile in a third of
-#: the time and run twice as long, which suits tests.
+#: LLVM's optimisation level. No passes run before instruction selection, since the code, without
+#: its loops, is straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the
+#: environment, kernels compile in a third of the time and run twice as long, which suits tests.
 _OPTIMISATION = int(os.environ.get("ARTIX_KERNEL_LEVEL", "1"))
 
 #: Constants are addressed relative to the code.
@@ -56,7 +58,10 @@ def binding() -> Any:
     except Exception as error:  # a library that does not load raises various errors
         raise KernelError(f"llvmlite does not load: {error}") from error
     if module.llvm_version_info[0] < 20:
-        raise KernelError(f"llvmlite has LLVM {module.llvm_version_info[0]}; 20 or newer is needed (llvmlite >= 0.45)")
+        raise KernelError(
+            f"llvmlite has LLVM {module.llvm_version_info[0]}; 20 or newer is needed (llvmlite >= "
+            "0.45)"
+        )
     return module
 
 
@@ -107,23 +112,37 @@ def machine_key() -> str:
     """Everything that object code depends on besides the program."""
     require()
     version = ".".join(map(str, binding().llvm_version_info))
-    parts = (binding().get_default_triple(), binding().get_host_cpu_name(), features(), f"llvm {version}")
-    return "; ".join((*parts, f"{vector_bytes()} bytes", f"level {_OPTIMISATION}", f"format {FORMAT}"))
+    parts = (
+        binding().get_default_triple(),
+        binding().get_host_cpu_name(),
+        features(),
+        f"llvm {version}",
+    )
+    return "; ".join(
+        (*parts, f"{vector_bytes()} bytes", f"level {_OPTIMISATION}", f"format {FORMAT}")
+    )
 
 
 def function_attributes() -> str:
-    """Attributes of all functions: vectors as wide as the registers, even if LLVM prefers narrower ones."""
+    """Attributes of all functions: vectors as wide as the registers, even if LLVM prefers narrower
+    ones.
+    """
     bits = 8 * vector_bytes()
-    return f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
+    widths = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    return f"attributes #0 = {{ nounwind {widths} }}"
 
 
 def process_triple() -> str:
-    """The target triple of this process; on Windows with ELF, the only format that LLVM's linker reads there."""
+    """The target triple of this process; on Windows with ELF, the only format that LLVM's linker
+    reads there.
+    """
     return binding().get_process_triple() + ("-elf" if os.name == "nt" else "")
 
 
 def compile_modules(texts: Iterable[str]) -> list[bytes]:
-    """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are being written."""
+    """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are
+    being written.
+    """
     (objects,) = compile_groups([texts])
     return objects
 
@@ -131,8 +150,8 @@ def compile_modules(texts: Iterable[str]) -> list[bytes]:
 def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
     """The same for several groups of modules, one after the other.
 
-    While a group is being written, which Python does alone, LLVM compiles the ones before; few of them wait, since
-    modules take much memory.
+    While a group is being written, which Python does alone, LLVM compiles the ones before; few of
+    them wait, since modules take much memory.
     """
     require()
     count, compiler = os.cpu_count() or 1, _Compiler()
@@ -158,8 +177,9 @@ def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
 def _threads() -> ThreadPoolExecutor:
     """Threads for LLVM, the same ones for the whole process.
 
-    glibc gives new threads new arenas until there are eight for each core. Every arena keeps the pages
-    of the largest module compiled in it, which took gigabytes when each kernel started threads of its own.
+    glibc gives new threads new arenas until there are eight for each core. Every arena keeps the
+    pages of the largest module compiled in it, which took gigabytes when each kernel started
+    threads of its own.
     """
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="artix-llvm")
 
@@ -172,14 +192,19 @@ if hasattr(os, "register_at_fork"):
 class _Compiler:
     """Compiles modules, each with a context of its own, in any thread; needs no lock.
 
-    LLVM compiles contexts in parallel, but llvmlite's lock admits one thread at a time, so its library is called
-    directly where it takes long.
+    LLVM compiles contexts in parallel, but llvmlite's lock admits one thread at a time, so its
+    library is called directly where it takes long.
     """
 
     def __init__(self) -> None:
         self._llvm, self._library, self._triple = binding(), _unlocked_library(), process_triple()
         cpu = self._llvm.get_host_cpu_name()
-        self._traits: dict[str, Any] = {"cpu": cpu, "features": features(), "opt": _OPTIMISATION, **RELOCATION}
+        self._traits: dict[str, Any] = {
+            "cpu": cpu,
+            "features": features(),
+            "opt": _OPTIMISATION,
+            **RELOCATION,
+        }
 
     def compile(self, text: str) -> bytes:
         """Object code of a module in LLVM IR.
@@ -191,11 +216,16 @@ class _Compiler:
         module.triple = self._triple
         target = self._llvm.Target.from_triple(self._triple).create_target_machine(**self._traits)
         error = ctypes.c_char_p()
-        buffer = self._library.LLVMPY_TargetMachineEmitToMemory(target, module, 1, ctypes.byref(error))
+        buffer = self._library.LLVMPY_TargetMachineEmitToMemory(
+            target, module, 1, ctypes.byref(error)
+        )
         if not buffer:
             raise KernelError(f"LLVM emits no code: {(error.value or b'').decode()}")
         try:
-            start, size = self._library.LLVMPY_GetBufferStart(buffer), self._library.LLVMPY_GetBufferSize(buffer)
+            start, size = (
+                self._library.LLVMPY_GetBufferStart(buffer),
+                self._library.LLVMPY_GetBufferSize(buffer),
+            )
             return ctypes.string_at(start, size)
         finally:
             self._library.LLVMPY_DisposeMemoryBuffer(buffer)
@@ -206,10 +236,22 @@ def _unlocked_library() -> Any:
     """The library behind llvmlite, without its lock."""
     library, pointer = ctypes.CDLL(binding().ffi.lib._name), ctypes.c_void_p
     emit = library.LLVMPY_TargetMachineEmitToMemory
-    emit.restype, emit.argtypes = pointer, (pointer, pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p))
-    library.LLVMPY_GetBufferStart.restype, library.LLVMPY_GetBufferStart.argtypes = pointer, (pointer,)
-    library.LLVMPY_GetBufferSize.restype, library.LLVMPY_GetBufferSize.argtypes = ctypes.c_size_t, (pointer,)
-    library.LLVMPY_DisposeMemoryBuffer.restype, library.LLVMPY_DisposeMemoryBuffer.argtypes = None, (pointer,)
+    emit.restype, emit.argtypes = (
+        pointer,
+        (pointer, pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)),
+    )
+    library.LLVMPY_GetBufferStart.restype, library.LLVMPY_GetBufferStart.argtypes = (
+        pointer,
+        (pointer,),
+    )
+    library.LLVMPY_GetBufferSize.restype, library.LLVMPY_GetBufferSize.argtypes = (
+        ctypes.c_size_t,
+        (pointer,),
+    )
+    library.LLVMPY_DisposeMemoryBuffer.restype, library.LLVMPY_DisposeMemoryBuffer.argtypes = (
+        None,
+        (pointer,),
+    )
     return library
 
 
@@ -241,10 +283,12 @@ _attempts = itertools.count()
 
 
 def load(object_code: bytes, name: str, addresses: Mapping[str, int] | None = None) -> None:
-    """Links object code and registers its kernel as a target of XLA's foreign function interface for CPUs.
+    """Links object code and registers its kernel as a target of XLA's foreign function interface
+    for CPUs.
 
     Args:
-      object_code: the result of :func:`artix.compiler.kernels.build` on a machine with the same key.
+      object_code: the result of :func:`artix.compiler.kernels.build` on a machine with the same
+        key.
       name: the name of the target; nothing happens if it is already loaded.
       addresses: those of functions that the code calls and does not have, by their names.
 
@@ -293,11 +337,14 @@ def link_functions(objects: Sequence[bytes], name: str, functions: Sequence[str]
 def _linker() -> Any:
     llvm = binding()
     target = llvm.Target.from_triple(process_triple()).create_target_machine(**RELOCATION)
-    # LLVM's older linker does not ensure that constants are within 2 GB of the code, but asserts it.
+    # LLVM's older linker does not ensure that constants are within 2 GB of the code, but asserts
+    # it.
     return llvm.create_lljit_compiler(target, use_jit_link=True)
 
 
-def _link(objects: Sequence[bytes], name: str, exported: Sequence[str], addresses: Mapping[str, int]) -> Any:
+def _link(
+    objects: Sequence[bytes], name: str, exported: Sequence[str], addresses: Mapping[str, int]
+) -> Any:
     """The library, which keeps the code alive and has the addresses of the exported functions."""
     library = binding().JITLibraryBuilder()
     for part in objects:
@@ -313,8 +360,13 @@ def _link(objects: Sequence[bytes], name: str, exported: Sequence[str], addresse
 
 def _register(name: str, address: int) -> None:
     capsule = ctypes.pythonapi.PyCapsule_New
-    capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule.restype, capsule.argtypes = (
+        ctypes.py_object,
+        (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+    )
     try:
-        jax.ffi.register_ffi_target(name, capsule(address, None, None), platform="cpu", api_version=1)
+        jax.ffi.register_ffi_target(
+            name, capsule(address, None, None), platform="cpu", api_version=1
+        )
     except Exception as error:
         raise KernelError(f"XLA does not accept the kernel: {error}") from error

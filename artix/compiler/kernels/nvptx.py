@@ -44,7 +44,10 @@ def available() -> str | None:
 def target_key() -> str:
     """Everything that PTX depends on besides the program."""
     version = ".".join(map(str, binding().llvm_version_info))
-    return f"{TRIPLE}; {PROCESSOR}; {PTX_FEATURES}; llvm {version}; level {_OPTIMISATION}; format {FORMAT}"
+    return (
+        f"{TRIPLE}; {PROCESSOR}; {PTX_FEATURES}; llvm {version}; level {_OPTIMISATION}; format "
+        f"{FORMAT}"
+    )
 
 
 def compile_to_ptx(text: str) -> str:
@@ -58,7 +61,9 @@ def compile_to_ptx(text: str) -> str:
         raise KernelError(reason)
     with LOCK:
         llvm = binding()
-        machine = _target().create_target_machine(cpu=PROCESSOR, features=PTX_FEATURES, opt=_OPTIMISATION)
+        machine = _target().create_target_machine(
+            cpu=PROCESSOR, features=PTX_FEATURES, opt=_OPTIMISATION
+        )
         with llvm.parse_assembly(text, llvm.create_context()) as module:
             module.triple = TRIPLE
             module.data_layout = str(machine.target_data)

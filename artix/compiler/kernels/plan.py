@@ -1,4 +1,6 @@
-"""Splits a scalar program into functions, and lays out the memory through which they pass values."""
+"""Splits a scalar program into functions, and lays out the memory through which they pass
+values.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,15 @@ from artix.compiler.kernels.straight_lines import copyable, encodable
 from artix.compiler.kernels.transposition import tile_columns
 from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, kind_of
 
-#: Operations of a function into which a level is split, and functions of a module. The time of LLVM's register
-#: allocator grows faster than the size of a function, and a large function spills more values than pass through memory
-#: where few are alive. Modules are compiled in parallel. In functions of 200 operations instead of at most four
-#: functions, a step of a humanoid (30,000 operations, float32, AVX-512, November 2026) compiles in 1.3 instead of 2.0 s
-#: of CPU time and takes 0.88 times as long; the gradient of a quadruped's step on the ground (54,000 operations)
-#: compiles in 2.3 instead of 4.2 s and takes 0.72 times as long. Functions of 100 operations are slower. With AVX2
-#: alone, which has half the registers, the humanoid's step takes 1.05 to 1.1 times as long as in four functions.
+#: Operations of a function into which a level is split, and functions of a module. The time of
+#: LLVM's register allocator grows faster than the size of a function, and a large function spills
+#: more values than pass through memory where few are alive. Modules are compiled in parallel. In
+#: functions of 200 operations instead of at most four functions, a step of a humanoid (30,000
+#: operations, float32, AVX-512, November 2026) compiles in 1.3 instead of 2.0 s of CPU time and
+#: takes 0.88 times as long; the gradient of a quadruped's step on the ground (54,000 operations)
+#: compiles in 2.3 instead of 4.2 s and takes 0.72 times as long. Functions of 100 operations are
+#: slower. With AVX2 alone, which has half the registers, the humanoid's step takes 1.05 to 1.1
+#: times as long as in four functions.
 PART_OPERATIONS, MODULE_PARTS = 200, 16
 
 
@@ -68,9 +72,9 @@ class Part(NamedTuple):
 class Plan:
     """The functions of a program and the layout of a task's memory.
 
-    A scalar that is needed outside the function that computes it has a slot: for one lane if it is of level 0, or else
-    for all lanes. So has every distinct entry of a result. The entries of an argument that depends on the robot are
-    contiguous.
+    A scalar that is needed outside the function that computes it has a slot: for one lane if it is
+    of level 0, or else for all lanes. So has every distinct entry of a result. The entries of an
+    argument that depends on the robot are contiguous.
 
     Args:
       program: the program, without scalars that no result needs.
@@ -112,8 +116,12 @@ class Plan:
         """Whether there is a level 2."""
         return any(level == 2 for _, _, level in self.program.arguments)
 
-    def rows_ahead(self, is_scattered: Callable[[int], bool]) -> tuple[dict[int, int], dict[int, int], int, int]:
-        """What :class:`~artix.compiler.kernels.slots.ReadAhead` takes, without arguments of scattered rows."""
+    def rows_ahead(
+        self, is_scattered: Callable[[int], bool]
+    ) -> tuple[dict[int, int], dict[int, int], int, int]:
+        """What :class:`~artix.compiler.kernels.slots.ReadAhead` takes, without arguments of
+        scattered rows.
+        """
         sizes = {}
         for argument in self.next_rows:
             shape, dtype, _ = self.program.arguments[argument]
@@ -150,12 +158,17 @@ class Plan:
         return [self.slot(reference) for reference in self.program.results[result].ravel().tolist()]
 
     def runs(self, result: int) -> list[tuple[int, int, bool]]:
-        """Successive entries of a result: the first, their number, and whether they are the constant zero.
+        """Successive entries of a result: the first, their number, and whether they are the
+        constant zero.
 
         Zeros are listed separately only in runs of at least two vectors.
         """
         lists, references = self.lists, self.program.results[result].ravel()
-        zeros = [x for x in np.unique(references) if lists.operations[x >> 1] == Op.CONSTANT and not x & 1]
+        zeros = [
+            x
+            for x in np.unique(references)
+            if lists.operations[x >> 1] == Op.CONSTANT and not x & 1
+        ]
         is_zero = np.isin(references, [x for x in zeros if lists.constants[x >> 1] == 0])
         bounds = np.flatnonzero(np.diff(np.r_[False, is_zero, False]))
         runs, last = [], 0
@@ -184,13 +197,17 @@ class Plan:
                 for first, last in itertools.pairwise(bounds):
                     part_of[within[first:last]] = len(self.parts)
                     nest = self.nests[stage]
-                    self.parts.append(Part(level, stage, within[first:last], [], nest, is_encoded=encoded))
+                    self.parts.append(
+                        Part(level, stage, within[first:last], [], nest, is_encoded=encoded)
+                    )
             if not operations or (stage in ends and self.parts[-1].is_encoded):
                 self.parts.append(Part(level, stage, [], [], self.nests[stage]))
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
-        self.inputs = [number for number, operation in enumerate(lists.operations) if operation == Op.INPUT]
+        self.inputs = [
+            number for number, operation in enumerate(lists.operations) if operation == Op.INPUT
+        ]
         self._find_stores(part_of)
 
     def _find_kept(self, part_of: np.ndarray) -> None:
@@ -202,7 +219,8 @@ class Plan:
         last_of_stage = {(part.level, part.stage): index for index, part in enumerate(self.parts)}
         bodies = self.program.bodies
         last_of_loop = [
-            last_of_stage[level, after - 1] for level, (_, after) in zip(self.levels_of_loops, bodies, strict=True)
+            last_of_stage[level, after - 1]
+            for level, (_, after) in zip(self.levels_of_loops, bodies, strict=True)
         ]
         for number, index in enumerate(last_of_loop):
             part = self.parts[index]
@@ -210,7 +228,9 @@ class Plan:
             self.parts[index] = part._replace(ended=number, is_encoded=is_encoded)
 
         def read(source: int, index: int, level: int, stage: int) -> None:
-            """Keeps a scalar for the function of an index, or for what happens at the end of a stage."""
+            """Keeps a scalar for the function of an index, or for what happens at the end of a
+            stage.
+            """
             self.kept.add(source)
             around = self.parts[part_of[source]].nest
             repeating = next((loop for loop in self.nests[stage] if loop not in around), None)
@@ -223,7 +243,12 @@ class Plan:
         readers = np.where(program.operations > Op.CONSTANT, part_of, -1)[:, None]
         # Operands of inputs are numbers of arguments and entries.
         sources = np.where((readers < 0) | (program.operands < 0), -1, program.operands >> 1)
-        passed = (sources >= 0) & (readers >= 0) & (part_of[sources] >= 0) & (part_of[sources] != readers)
+        passed = (
+            (sources >= 0)
+            & (readers >= 0)
+            & (part_of[sources] >= 0)
+            & (part_of[sources] != readers)
+        )
         pairs = np.stack([np.broadcast_to(readers, sources.shape)[passed], sources[passed]], 1)
         for index, source in np.unique(pairs, axis=0).tolist():
             read(source, index, self.parts[index].level, self.parts[index].stage)
@@ -251,7 +276,11 @@ class Plan:
                 if lists.operations[number] > Op.CONSTANT:
                     self.kept.add(number)
             elif reference & 1:
-                part = self.parts[part_of[number]] if part_of[number] >= 0 else last_of_level[lists.levels[number]]
+                part = (
+                    self.parts[part_of[number]]
+                    if part_of[number] >= 0
+                    else last_of_level[lists.levels[number]]
+                )
                 part.stores.append(reference)
             elif lists.operations[number] > Op.CONSTANT:
                 self.kept.add(number)
@@ -265,8 +294,8 @@ class Plan:
                 size = BYTES[kind_of(dtype)]
                 entries = max(math.prod(shape), tile_columns(size, self.width))
                 self.blocks[argument] = self._allocate(entries * self.width * size)
-        self._allocate_kept()
         self._allocate_carried()
+        self._allocate_kept()
         for reference in self._results:
             if self.vector_slot(reference) is None:
                 self._vectors[reference] = self._allocate_vector(reference >> 1)
@@ -282,7 +311,9 @@ class Plan:
         self._allocate(0)
 
     def _allocate_kept(self) -> None:
-        """Allocates slots for scalars that functions pass to each other; slots no longer read are used again."""
+        """Allocates slots for scalars that functions pass to each other; slots no longer read are
+        used again.
+        """
         lists, results = self.lists, set(self._results)
         free: dict[int, list[int]] = {}
         ending: dict[int, list[int]] = {}
@@ -290,33 +321,72 @@ class Plan:
             for number in ending.pop(index - 1, ()):
                 free.setdefault(lists.kinds[number], []).append(self._vectors[2 * number])
             for number in part.operations:
-                if number not in self.kept or not lists.levels[number]:
+                if (
+                    number not in self.kept
+                    or not lists.levels[number]
+                    or 2 * number in self._vectors
+                ):
                     continue
                 unused = free.get(lists.kinds[number])
-                self._vectors[2 * number] = unused.pop() if unused else self._allocate_vector(number)
+                self._vectors[2 * number] = (
+                    unused.pop() if unused else self._allocate_vector(number)
+                )
                 last = self._last_reader.get(number, len(self.parts))
                 if 2 * number not in results and last < len(self.parts):
                     ending.setdefault(last, []).append(number)
 
     def _allocate_carried(self) -> None:
-        """Allocates a slot for each entry that a loop carries, the same in its body and after it."""
-        self.carried = [
-            [
-                self._allocate_vector(reference >> 1) if level else self._allocate(8)
-                for reference in loop.starts.tolist()
-            ]
-            for loop, level in zip(self.program.loops, self.levels_of_loops, strict=True)
-        ]
+        """Allocates a slot for each entry that a loop carries, the same in its body and after it.
+
+        What is needed only to start a loop is in its slot from the beginning, so that nothing is
+        copied.
+        """
+        lists, stages = self.lists, self.program.stages
+        self.carried: list[list[int]] = []
         """For each loop, the slots of what it carries."""
+        of_loop: dict[tuple[int, int], list[int]] = {}
         for number in np.flatnonzero(self.program.operations == Op.CARRIED).tolist():
-            loop, entry, _ = self.lists.operands[number]
-            if self.lists.levels[number]:
-                self._vectors[2 * number] = self.carried[loop][entry]
-            else:
-                self._scalars[number] = self.carried[loop][entry]
+            of_loop.setdefault((lists.operands[number][0], lists.operands[number][1]), []).append(
+                number
+            )
+        for index, (loop, level) in enumerate(
+            zip(self.program.loops, self.levels_of_loops, strict=True)
+        ):
+            around, slots = self.nests[self.program.bodies[index][0]][:-1], list[int]()
+            for entry, reference in enumerate(loop.starts.tolist()):
+                number = reference >> 1
+                is_alone = (
+                    lists.levels[number] == level > 0
+                    and self.uses[number] == 1
+                    and not reference & 1
+                )
+                is_alone = is_alone and lists.operations[number] not in (Op.INPUT, Op.CONSTANT)
+                is_alone = is_alone and self.nests[stages[number]] == around
+                is_alone = is_alone and not (loop.has_condition and not entry)
+                slot = self._vectors.get(reference) if is_alone else None
+                if slot is None:
+                    slot = self._allocate_vector(number) if level else self._allocate(8)
+                if is_alone:
+                    self._vectors[reference] = slot
+                slots.append(slot)
+                for carried in of_loop.get((index, entry), ()):
+                    places = self._vectors if lists.levels[carried] else self._scalars
+                    places[2 * carried if lists.levels[carried] else carried] = slot
+            self.carried.append(slots)
+
+    def starts(self, loop: int) -> list[tuple[int, int]]:
+        """What is copied at the start of a loop: references, and their slots; the condition, if
+        any, is first.
+        """
+        pairs = zip(self.program.loops[loop].starts.tolist(), self.carried[loop], strict=True)
+        return [
+            (reference, slot) for reference, slot in pairs if self.vector_slot(reference) != slot
+        ]
 
     def condition_around(self, loop: int) -> int | None:
-        """The slot of the condition of the loop, of lanes of the same level, in which this one is; if it is in one."""
+        """The slot of the condition of the loop, of lanes of the same level, in which this one is;
+        if it is in one.
+        """
         level, outer = self.levels_of_loops[loop], self.program.loops[loop].parent
         while outer >= 0:
             if self.program.loops[outer].has_condition and self.levels_of_loops[outer] == level > 0:
@@ -329,7 +399,9 @@ class Plan:
 
     @property
     def num_constants(self) -> int:
-        """How many constants machine code has at most: those of the program, their negatives and some masks."""
+        """How many constants machine code has at most: those of the program, their negatives and
+        some masks.
+        """
         return 2 * int(np.count_nonzero(self.program.operations == Op.CONSTANT)) + 8
 
     def reserve(self, end: int) -> None:
@@ -351,7 +423,9 @@ def _runs(operations: list[int], is_encoded: np.ndarray) -> list[tuple[list[int]
 
 
 def _split_points(lists: ProgramLists, operations: list[int]) -> list[int]:
-    """Where a level is split: near equal parts, before the operation where the fewest scalars are alive."""
+    """Where a level is split: near equal parts, before the operation where the fewest scalars are
+    alive.
+    """
     count = len(operations)
     pieces = count // PART_OPERATIONS
     if pieces < 2:
@@ -367,5 +441,7 @@ def _split_points(lists: ProgramLists, operations: list[int]) -> list[int]:
     changes[1:] += 1  # a scalar computed at k is alive from before k + 1 ...
     np.add.at(changes, last_use + 1, -1)  # ... until its last use
     alive = np.cumsum(changes)
-    windows = [(int(count * (k - 0.3) / pieces), int(count * (k + 0.3) / pieces)) for k in range(1, pieces)]
+    windows = [
+        (int(count * (k - 0.3) / pieces), int(count * (k + 0.3) / pieces)) for k in range(1, pieces)
+    ]
     return [first + int(np.argmin(alive[first:last])) for first, last in windows]

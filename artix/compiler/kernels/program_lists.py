@@ -22,16 +22,24 @@ class ProgramLists:
     def __init__(self, program: ScalarProgram) -> None:
         for dtype in (*(dtype for _, dtype, _ in program.arguments), *program.result_types):
             if dtype not in KINDS:
-                raise KernelError(f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}")
+                raise KernelError(
+                    f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}"
+                )
         self.program = program
         self.operations: list[int] = program.operations.tolist()
         self.operands: list[list[int]] = program.operands.tolist()
         self.kinds: list[int] = program.kinds.tolist()
         self.levels: list[int] = program.levels.tolist()
         self.constants: list[float] = program.constants.tolist()
-        self.array_sizes = [math.prod(shape) for shape, *_ in program.arguments] + [len(x) for x in program.tables]
+        self.array_sizes = [math.prod(shape) for shape, *_ in program.arguments] + [
+            len(x) for x in program.tables
+        ]
         sines, cosines = (
-            {row[0] >> 1 for op, row in zip(self.operations, self.operands, strict=True) if op == function}
+            {
+                row[0] >> 1
+                for op, row in zip(self.operations, self.operands, strict=True)
+                if op == function
+            }
             for function in (Op.SIN, Op.COS)
         )
         #: Scalars whose sine and cosine are both computed.
@@ -56,14 +64,18 @@ def table_name(number: int) -> str:
 
 
 def tables_of(lists: ProgramLists) -> list[str]:
-    """The tables from which a program loads entries; floats are written as integers with the same bits."""
+    """The tables from which a program loads entries; floats are written as integers with the same
+    bits.
+    """
     count, definitions = len(lists.program.arguments), []
     for array in lists.arrays_loaded:
         if array >= count:
             table = lists.program.tables[array - count]
             bits = 8 * table.itemsize
             definitions.append(
-                definition(table_name(array - count), f"i{bits}", table.view(f"i{table.itemsize}").tolist())
+                definition(
+                    table_name(array - count), f"i{bits}", table.view(f"i{table.itemsize}").tolist()
+                )
             )
     return definitions
 

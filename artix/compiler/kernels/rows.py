@@ -1,8 +1,9 @@
 """A kernel of several programs, each for some rows of a batch.
 
-Its blocks are listed in the order in which they are computed, so that threads share the programs' work evenly, and
-neighbouring rows of different programs are written soon after each other. Each program is compiled and linked by
-itself, so that a kernel with one new program among a hundred compiles this one, and a function that calls all of them.
+Its blocks are listed in the order in which they are computed, so that threads share the programs'
+work evenly, and neighbouring rows of different programs are written soon after each other. Each
+program is compiled and linked by itself, so that a kernel with one new program among a hundred
+compiles this one, and a function that calls all of them.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from artix.compiler.kernels.threads import State
 from artix.compiler.scalar_program import ScalarProgram
 from artix.compiler.scalar_schedule import depth_first
 
-#: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in the caches while
-#: their rows are written; large ones change programs, and with them code and memory, less often. A span has at least so
-#: many rows, in all and for each program.
+#: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in
+#: the caches while their rows are written; large ones change programs, and with them code and
+#: memory, less often. A span has at least so many rows, in all and for each program.
 _SPAN, _SPAN_OF_PROGRAM = 512, 170
 
 
@@ -60,14 +61,16 @@ def build_programs(
     """Code of programs of a kernel of several, for :func:`link_program`.
 
     Args:
-      programs: each program of one robot and, for each of its arguments, whether it has the rows of all programs, of
-        which the program's own are selected, or only its own. They are taken one by one while others are compiled.
+      programs: each program of one robot and, for each of its arguments, whether it has the rows of
+        all programs, of which the program's own are selected, or only its own. They are taken one
+        by one while others are compiled.
       width: robots per block, see :func:`row_lanes`.
-      results_are_joined: whether all programs write rows of the same arrays; otherwise each has its own results.
+      results_are_joined: whether all programs write rows of the same arrays; otherwise each has its
+        own results.
 
     Raises:
-      KernelError: there are no kernels on this machine or for arrays of such types, or selected rows have items or are
-        read at computed indices.
+      KernelError: there are no kernels on this machine or for arrays of such types, or selected
+        rows have items or are read at computed indices.
     """
     require()
     headers = list[bytes]()
@@ -93,22 +96,28 @@ def link_program(code: bytes, name: str) -> LinkedProgram:
     header, *objects = unpack(code)
     try:
         (arguments, results, has_items, costs), size = pickle.loads(header)
-        interface = Interface(arguments, results, has_items, costs, State(len(arguments), len(results)))
+        interface = Interface(
+            arguments, results, has_items, costs, State(len(arguments), len(results))
+        )
     except Exception as error:
         raise KernelError(f"a program's code has no interface: {error}") from error
-    return LinkedProgram(interface, size, *link_functions(objects, name, ("artix_prepare", "artix_block")))
+    return LinkedProgram(
+        interface, size, *link_functions(objects, name, ("artix_prepare", "artix_block"))
+    )
 
 
 def build_rows(programs: Sequence[LinkedProgram], width: int, results_are_joined: bool) -> bytes:
-    """Object code of a kernel that calls several programs, at the :func:`addresses_of` their functions.
+    """Object code of a kernel that calls several programs, at the :func:`addresses_of` their
+    functions.
 
-    The kernel's first argument is the list of :func:`block_list`. The lists of the programs' rows follow, int32,
-    [rows, 1], then the arguments of all programs.
+    The kernel's first argument is the list of :func:`block_list`. The lists of the programs' rows
+    follow, int32, [rows, 1], then the arguments of all programs.
 
     Args:
       programs: the programs.
       width: robots per block, see :func:`row_lanes`.
-      results_are_joined: whether all programs write rows of the same arrays; otherwise each has its own results.
+      results_are_joined: whether all programs write rows of the same arrays; otherwise each has its
+        own results.
 
     Raises:
       KernelError: there are no kernels on this machine.
@@ -131,10 +140,15 @@ def build_rows(programs: Sequence[LinkedProgram], width: int, results_are_joined
 
 
 def addresses_of(programs: Sequence[LinkedProgram]) -> dict[str, int]:
-    """The addresses of the functions that the kernel of :func:`build_rows` calls, by their names in it."""
+    """The addresses of the functions that the kernel of :func:`build_rows` calls, by their names in
+    it.
+    """
     address_of = dict[str, int]()
     for number, program in enumerate(programs):
-        address_of |= {f"artix_prepare_{number}": program.prepare, f"artix_block_{number}": program.block}
+        address_of |= {
+            f"artix_prepare_{number}": program.prepare,
+            f"artix_block_{number}": program.block,
+        }
     return address_of
 
 
@@ -145,31 +159,50 @@ def row_lanes(dtypes: Iterable[np.dtype]) -> int:
 
 
 def block_list(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
-    """The blocks of all programs in the order in which they are computed: program and first row, int32, [blocks, 2].
+    """The blocks of all programs in the order in which they are computed: program and first row,
+    int32, [blocks, 2].
 
     Args:
       rows: for each program, the indices of its rows in the batch, ascending.
       width: robots per block.
     """
-    blocks = [(number, first) for number, numbers in enumerate(rows) for first in range(0, len(numbers), width)]
+    blocks = [
+        (number, first)
+        for number, numbers in enumerate(rows)
+        for first in range(0, len(numbers), width)
+    ]
     span = max(_SPAN, _SPAN_OF_PROGRAM * len(rows))
     blocks.sort(key=lambda block: (rows[block[0]][block[1]] // span, block))
     return np.array(blocks, np.int32).reshape(-1, 2)
 
 
-def _prepare(interfaces: Sequence[Interface], sizes: Sequence[int], declarations: dict[str, str]) -> str:
-    """``void (state, memory)``: computes level 0 of all programs, each in its own part of a task's memory."""
+def _prepare(
+    interfaces: Sequence[Interface], sizes: Sequence[int], declarations: dict[str, str]
+) -> str:
+    """``void (state, memory)``: computes level 0 of all programs, each in its own part of a task's
+    memory.
+    """
     code = Code("internal void @artix_prepare(ptr %state, ptr %memory)", declarations)
     state, memory = code.value("%state", "ptr"), code.value("%memory", "ptr")
     for number, (interface, start) in enumerate(zip(interfaces, sizes, strict=False)):
-        code.run(f"artix_prepare_{number}", [state.offset(interface.state.shift), memory.offset(start)])
+        code.run(
+            f"artix_prepare_{number}", [state.offset(interface.state.shift), memory.offset(start)]
+        )
     return code.text()
 
 
-def _block(interfaces: Sequence[Interface], sizes: Sequence[int], width: int, declarations: dict[str, str]) -> str:
-    """``void (state, memory, place)``: computes the block at a place of the list, which is given times ``width``."""
+def _block(
+    interfaces: Sequence[Interface], sizes: Sequence[int], width: int, declarations: dict[str, str]
+) -> str:
+    """``void (state, memory, place)``: computes the block at a place of the list, which is given
+    times ``width``.
+    """
     code = Code("internal void @artix_block(ptr %state, ptr %memory, i64 %first)", declarations)
-    state, memory, place = code.value("%state", "ptr"), code.value("%memory", "ptr"), code.value("%first", "i64")
+    state, memory, place = (
+        code.value("%state", "ptr"),
+        code.value("%memory", "ptr"),
+        code.value("%first", "i64"),
+    )
     entry = state.offset(State.ORDER).load("ptr").offset(place / width * 2, "i32")
     chosen, first = entry.number(0), entry.number(1)
     for number, (interface, start) in enumerate(zip(interfaces, sizes, strict=False)):

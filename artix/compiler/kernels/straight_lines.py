@@ -1,8 +1,8 @@
 """Straight lines of a program as instructions on values, for x86 processors with AVX2 or AVX-512.
 
-LLVM would take most of a first call, since its passes expect more than straight lines in an order that is chosen
-already. Here each operation becomes one instruction or a few. Products that only a sum needs become one instruction
-with it, as LLVM would have it.
+LLVM would take most of a first call, since its passes expect more than straight lines in an order
+that is chosen already. Here each operation becomes one instruction or a few. Products that only a
+sum needs become one instruction with it, as LLVM would have it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,30 @@ from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
 from artix.compiler.kernels.x86 import FLAG, FLAGS, LANES, ONCE, Scratch, Values
 from artix.compiler.scalar_program import BYTES, Kind, Op
 
-_ARITHMETIC = {Op.ADD: "add", Op.SUB: "sub", Op.MUL: "mul", Op.DIV: "div", Op.MIN: "min", Op.MAX: "max"}
+_ARITHMETIC = {
+    Op.ADD: "add",
+    Op.SUB: "sub",
+    Op.MUL: "mul",
+    Op.DIV: "div",
+    Op.MIN: "min",
+    Op.MAX: "max",
+}
 _COMPARED = {Op.LT: "lt", Op.LE: "le", Op.EQ: "eq", Op.NE: "ne"}
 _ONE_TO_ONE = {Op.SQRT: "sqrt", Op.FLOOR: "floor", Op.CEIL: "ceil", Op.ROUND: "round"}
 _LOGIC = {Op.AND: "and", Op.OR: "or", Op.XOR: "xor", Op.NOT: "not"}
 _OTHERS = {Op.ABS, Op.SIGN, Op.RSQRT, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
-_FUNCTIONS = {op: op.name.lower() for op in Op if Op.SIN <= op <= Op.CBRT or op in (Op.POW, Op.ATAN2)}
+_FUNCTIONS = {
+    op: op.name.lower() for op in Op if Op.SIN <= op <= Op.CBRT or op in (Op.POW, Op.ATAN2)
+}
 _OF_INTEGERS = {*_ARITHMETIC, Op.ABS, Op.SELECT, Op.CONVERT, Op.AND} - {Op.DIV}
 _OF_FLOATS = {*_ARITHMETIC, *_ONE_TO_ONE, *_OTHERS, *_FUNCTIONS} - {Op.IS_FINITE}
 _OF_BOOLS = {*_LOGIC, *_COMPARED, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
 
 
 def encodable(lists: ProgramLists, width: int) -> np.ndarray:
-    """Which of a program's scalars have machine code here, bool [N]: floats of one kind, and 32-bit integers."""
+    """Which of a program's scalars have machine code here, bool [N]: floats of one kind, and 32-bit
+    integers.
+    """
     program = lists.program
     encoding = encodings.encoding()
     kind = None if encoding is None else _kind_of(encoding, width)
@@ -47,7 +58,9 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     references = np.where((operands < 0) | (operations <= Op.CONSTANT)[:, None], 0, operands)
     source, is_operand = references >> 1, (operands >= 0) & (operations > Op.CONSTANT)[:, None]
     source_kinds = np.where(is_operand, kinds[source], kinds[:, None])
-    result &= ~np.any(is_operand & (source_kinds == Kind.BOOL) & (operations[source] == Op.CONSTANT), axis=1)
+    result &= ~np.any(
+        is_operand & (source_kinds == Kind.BOOL) & (operations[source] == Op.CONSTANT), axis=1
+    )
     compares = np.isin(operations, [int(op) for op in _COMPARED])
     result &= ~(compares & (source_kinds[:, 0] == Kind.BOOL))
     if "eq" not in encoding.integers:
@@ -58,7 +71,9 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
 
 
 def copyable(lists: ProgramLists, width: int) -> list[bool]:
-    """For each loop of a program, whether there is machine code here that copies all that it carries."""
+    """For each loop of a program, whether there is machine code here that copies all that it
+    carries.
+    """
     program, encoding = lists.program, encodings.encoding()
     kind = None if encoding is None else _kind_of(encoding, width)
     kinds = {kind, Kind.BOOL, *([Kind.INT32] if kind == Kind.FLOAT32 else [])}
@@ -71,7 +86,9 @@ def copyable(lists: ProgramLists, width: int) -> list[bool]:
 
 def _kind_of(encoding: Encoding, width: int) -> Kind | None:
     """The kind of floats of which a vector has so many."""
-    return next((kind for kind in encoding.floats if width * BYTES[kind] == encoding.vector_bytes), None)
+    return next(
+        (kind for kind in encoding.floats if width * BYTES[kind] == encoding.vector_bytes), None
+    )
 
 
 class Places(NamedTuple):
@@ -115,7 +132,8 @@ class Line:
         self._encoding, self._kind = encoding, kind
         self._floats, self._size = encoding.floats[kind], BYTES[kind]
         self._code: list[int] = []
-        """Of each instruction the number of its form, its result, and up to three operands; -1 for none."""
+        """Of each instruction the number of its form, its result, and up to three operands; -1 for
+        none."""
         self._forms: list[Form] = []
         self._numbers: dict[Form, int] = {}
         self._value_of: dict[int, int] = {}
@@ -124,7 +142,9 @@ class Line:
         self._values = Values()
 
     def compute(
-        self, operations: Sequence[int], requests: Callable[[], Sequence[tuple[int, int]]] | None = None
+        self,
+        operations: Sequence[int],
+        requests: Callable[[], Sequence[tuple[int, int]]] | None = None,
     ) -> None:
         """Appends operations.
 
@@ -134,11 +154,20 @@ class Line:
         """
         lists, places = self._lists, self._places
         products = self._single_products(operations)
-        codes, operands, kinds, value_of = lists.operations, lists.operands, lists.kinds, self._value_of
+        codes, operands, kinds, value_of = (
+            lists.operations,
+            lists.operands,
+            lists.kinds,
+            self._value_of,
+        )
         append, new, value = self._code.extend, self._values.new, self._value
         number_of = {name: self._number(form) for name, form in self._floats.items()}
         add, sub, mul = number_of["add"], number_of["sub"], number_of["mul"]
-        plus, minus, from_ = number_of["times_plus"], number_of["times_minus"], number_of["minus_times"]
+        plus, minus, from_ = (
+            number_of["times_plus"],
+            number_of["times_minus"],
+            number_of["minus_times"],
+        )
         for number in operations:
             for slot, byte in requests() if requests is not None else ():
                 self._request(slot, byte)
@@ -170,16 +199,20 @@ class Line:
         self._value_of[reference] = result
         self._values.kept[result] = slot
 
-    def start(self, references: Sequence[int], slots: Sequence[int], outer: int | None) -> None:
-        """Stores what a loop carries into its first iteration, given the slot of the flags of the loop around it."""
-        for place, (reference, slot) in enumerate(zip(references, slots, strict=True)):
+    def start(self, starts: Sequence[tuple[int, int]], outer: int | None) -> None:
+        """Stores what a loop carries into its first iteration, given the slot of the flags of the
+        loop around it.
+        """
+        for place, (reference, slot) in enumerate(starts):
             which = self._flags_at(outer) if outer is not None and not place else None
             self._copy(self._copied(reference), slot, which)
 
     def carry(self, references: Sequence[int], slots: Sequence[int], has_condition: bool) -> None:
-        """Stores what an iteration carries into the next; lanes whose flag is not set keep what they have.
+        """Stores what an iteration carries into the next; lanes whose flag is not set keep what
+        they have.
 
-        All values are read before any is written, and the flags, which come first, are written last.
+        All values are read before any is written, and the flags, which come first, are written
+        last.
         """
         lists = self._lists
         values = list[int]()
@@ -205,7 +238,9 @@ class Line:
 
     def _both(self, name: str, x: int, y: int) -> int:
         """An operation on the bits of two values of a kind."""
-        return self._emit((self._encoding.logic if self._values.file[x] == MASK else self._floats)[name], x, y)
+        return self._emit(
+            (self._encoding.logic if self._values.file[x] == MASK else self._floats)[name], x, y
+        )
 
     def _copy(self, value: int, slot: int, which: int | None, keeps: bool = False) -> None:
         """Stores a value, or where flags are not set what is there already, or, of flags, none."""
@@ -225,18 +260,24 @@ class Line:
     def _request(self, slot: int, byte: int) -> None:
         """Requests the line of the cache at an offset from the address in a slot."""
         address, line = slot - self._scratch.base, byte
-        text = b"\x48\x8b\x83" + address.to_bytes(4, "little", signed=True)  # mov rax, [rbx + address]
+        text = b"\x48\x8b\x83" + address.to_bytes(
+            4, "little", signed=True
+        )  # mov rax, [rbx + address]
         text += b"\x0f\x18\x88" + line.to_bytes(4, "little", signed=True)  # prefetcht0 [rax + line]
         self._code.extend((self._number(Form(0, text)), -1, -1, -1, -1))
 
     def _single_products(self, operations: Sequence[int]) -> set[int]:
-        """Products with one use, which is in a sum or difference; of two, the first has precedence, as in LLVM."""
+        """Products with one use, which is in a sum or difference; of two, the first has precedence,
+        as in LLVM.
+        """
         program = self._lists.program
         numbers = np.array(operations, np.int64)
         codes, rows = program.operations[numbers], program.operands[numbers]
         of_floats = program.kinds[numbers] >= Kind.FLOAT32
         uses = self._places.uses
-        sums = of_floats & ((codes == Op.ADD) | (codes == Op.SUB)) & ~np.any(rows[:, :2] & 1, axis=1)
+        sums = (
+            of_floats & ((codes == Op.ADD) | (codes == Op.SUB)) & ~np.any(rows[:, :2] & 1, axis=1)
+        )
         here = np.zeros(len(program.operations), bool)
         here[numbers[of_floats & (codes == Op.MUL)]] = True
         single = here & (uses == 1)
@@ -297,7 +338,11 @@ class Line:
             file, how = (MASK, FLAG) if kind == Kind.BOOL else (VECTOR, ONCE)
             return self._values.new(file, self._places.scalar_slot(number), how)
         slot = self._places.slot(reference)
-        return self._values.new(MASK, slot, FLAGS) if kind == Kind.BOOL else self._values.new(VECTOR, slot, LANES)
+        return (
+            self._values.new(MASK, slot, FLAGS)
+            if kind == Kind.BOOL
+            else self._values.new(VECTOR, slot, LANES)
+        )
 
     def _other(self, op: Op, a: int, b: int, c: int, kind: Kind) -> int:
         """Appends an operation that is not a sum or product of floats without negatives."""
@@ -315,7 +360,9 @@ class Line:
             x = value(a)
             if op is Op.ABS:
                 return self._emit(self._encoding.integers["abs"], -1, x)
-            return self._emit(self._encoding.integers["and" if op is Op.AND else _ARITHMETIC[op]], x, value(b))
+            return self._emit(
+                self._encoding.integers["and" if op is Op.AND else _ARITHMETIC[op]], x, value(b)
+            )
         if op in (Op.MIN, Op.MAX):
             return self._extremum(op, a, b)
         if op in _ARITHMETIC:
@@ -334,7 +381,9 @@ class Line:
         x = value(a)  # its sign; zero and NaN are unchanged
         one = self._append("and", x, self._pattern(self._sign))
         one = self._append("or", one, self._constant(1.0, self._kind))
-        return self._append("blend", x, one, self._append("apart", x, self._constant(0.0, self._kind)))
+        return self._append(
+            "blend", x, one, self._append("apart", x, self._constant(0.0, self._kind))
+        )
 
     def _magnitude(self, reference: int) -> int:
         return self._append("and", self._value(reference & -2), self._pattern(self._sign - 1))
@@ -351,7 +400,9 @@ class Line:
         if kind == Kind.BOOL:
             logic = self._encoding.logic
             first = self._emit(logic["and"], which, self._value(yes))
-            return self._emit(logic["or"], first, self._emit(logic["but_not"], which, self._value(no)))
+            return self._emit(
+                logic["or"], first, self._emit(logic["but_not"], which, self._value(no))
+            )
         lists, number = self._lists, no >> 1
         if lists.operations[number] == Op.CONSTANT and lists.constants[number] == 0 and not no & 1:
             return self._masked(self._value(yes), which)
@@ -361,7 +412,9 @@ class Line:
         """A value where flags are set, zero elsewhere."""
         if not self._encoding.has_masks:
             return self._append("and", which, value)
-        return self._append("spread_in_mask" if self._values.how[value] == ONCE else "in_mask", -1, value, which)
+        return self._append(
+            "spread_in_mask" if self._values.how[value] == ONCE else "in_mask", -1, value, which
+        )
 
     def _extremum(self, op: Op, a: int, b: int) -> int:
         """The minimum or maximum of two, NaN if one is NaN."""
@@ -403,4 +456,6 @@ class Line:
 
     def encode(self) -> list[bytes | str]:
         """The function's code; texts are names of functions that it calls."""
-        return x86.encode(self._code, self._forms, self._values, self._scratch, self._kind, self._encoding)
+        return x86.encode(
+            self._code, self._forms, self._values, self._scratch, self._kind, self._encoding
+        )

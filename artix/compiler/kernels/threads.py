@@ -19,11 +19,12 @@ _CHUNKS_OF_THREAD = 4
 
 
 class State:
-    """Words of 64 bits that all threads of a call share, on the heap, since a task may start after the call has ended.
+    """Words of 64 bits that all threads of a call share, on the heap, since a task may start after
+    the call has ended.
 
-    The first words belong to the call. Each program adds the address of the list of its rows, if they are listed, their
-    number, and words for its arrays: the address and the strides of robots and items in bytes of an argument, the
-    address of a result.
+    The first words belong to the call. Each program adds the address of the list of its rows, if
+    they are listed, their number, and words for its arrays: the address and the strides of robots
+    and items in bytes of an argument, the address of a result.
 
     Args:
       arguments: number of arguments of the program.
@@ -47,7 +48,8 @@ class State:
 
     def __init__(self, arguments: int, results: int, before: State | None = None) -> None:
         self.shift = 0 if before is None else before.size - self._HEAD
-        """How far the words of this program are behind those that it would have as the first one."""
+        """How far the words of this program are behind those that it would have as the first
+        one."""
         self.rows: int = self._HEAD if before is None else before.size
         """The offset of the address of the list of rows."""
         self.batch = self.rows + 8
@@ -69,7 +71,9 @@ def worker(width: int, memory: int, declarations: dict[str, str]) -> str:
     """``void (state)``: computes chunks of blocks until none are left."""
     code = Code("internal void @artix_work(ptr %state)", declarations)
     state = code.value("%state", "ptr")
-    chunks, size, blocks = (state.offset(at).load("i64") for at in (State.CHUNKS, State.BLOCKS_OF_CHUNK, State.BLOCKS))
+    chunks, size, blocks = (
+        state.offset(at).load("i64") for at in (State.CHUNKS, State.BLOCKS_OF_CHUNK, State.BLOCKS)
+    )
     first = _add(code, state.offset(State.NEXT), 1, "acquire")
     with code.when(first < chunks):
         raw = code.call("malloc", [code.integer(memory + 64)], "ptr")
@@ -89,7 +93,8 @@ def worker(width: int, memory: int, declarations: dict[str, str]) -> str:
         _add(code, state.offset(State.FINISHED), 1, "release")
         next_chunk = _add(code, state.offset(State.NEXT), 1, "acquire")
         code.lines[phi_line] = (
-            f"  {chunk.name} = phi i64 [ {first.name}, %{before} ], [ {next_chunk.name}, %{code.block} ]"
+            f"  {chunk.name} = phi i64 [ {first.name}, %{before} ], [ {next_chunk.name}, "
+            f"%{code.block} ]"
         )
         code.branch(next_chunk < chunks, head, end)
         code.label(end)
@@ -149,8 +154,15 @@ def schedule(declarations: dict[str, str]) -> str:
 
 
 def _request(code: Code, frame: Value, api: Value, function: int, operands: list[Value]) -> Value:
-    """Calls a function of XLA's table with the context of the call, and returns whether it failed."""
-    words = [code.integer(24 + 8 * len(operands)), code.integer(0), frame.offset(_CONTEXT).load("ptr"), *operands]
+    """Calls a function of XLA's table with the context of the call, and returns whether it
+    failed.
+    """
+    words = [
+        code.integer(24 + 8 * len(operands)),
+        code.integer(0),
+        frame.offset(_CONTEXT).load("ptr"),
+        *operands,
+    ]
     error = _call_table(code, api, function, words)
     failed = code.emit(f"icmp ne ptr {error.name}, null", "i1")
     with code.when(failed):  # the caller owns the error
@@ -193,7 +205,11 @@ def distribute(code: Code, frame: Value, shared: Value, blocks: Value, block_tim
     chunks = (blocks + (size - 1)) / size
     helpers = (threads < chunks).where(threads, chunks) - 1
     helpers = (helpers > 0).where(helpers, 0)
-    for word, value in ((State.CHUNKS, chunks), (State.BLOCKS_OF_CHUNK, size), (State.OWNERS, helpers + 1)):
+    for word, value in (
+        (State.CHUNKS, chunks),
+        (State.BLOCKS_OF_CHUNK, size),
+        (State.OWNERS, helpers + 1),
+    ):
         shared.offset(word).store(value)
     with code.loop(helpers):
         code.run("artix_schedule", [frame, shared])
@@ -203,7 +219,9 @@ def distribute(code: Code, frame: Value, shared: Value, blocks: Value, block_tim
 
 
 def _wait(code: Code, shared: Value) -> None:
-    """Waits for the chunks that other threads have begun; those threads run, so this ends even if the pool is busy."""
+    """Waits for the chunks that other threads have begun; those threads run, so this ends even if
+    the pool is busy.
+    """
     head, again, end = code.new_label(), code.new_label(), code.new_label()
     chunks = shared.offset(State.CHUNKS).load("i64")
     finished = shared.offset(State.FINISHED)

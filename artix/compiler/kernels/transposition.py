@@ -1,12 +1,14 @@
-"""Functions that transpose blocks of arrays: between rows of robots and vectors with one robot per lane.
+"""Functions that transpose blocks of arrays: between rows of robots and vectors with one robot per
+lane.
 
-Columns are read in tiles as wide as a piece of 16 bytes. Pieces of several rows are loaded side by side into one
-vector, and such vectors are interleaved within their pieces, first lanes, then pairs of lanes. Squares with as many
-columns as a block has robots need twice as many shuffles (with AVX-512, 30 ns instead of 23), and read up to as many
-columns more than an array has.
+Columns are read in tiles as wide as a piece of 16 bytes. Pieces of several rows are loaded side by
+side into one vector, and such vectors are interleaved within their pieces, first lanes, then pairs
+of lanes. Squares with as many columns as a block has robots need twice as many shuffles (with
+AVX-512, 30 ns instead of 23), and read up to as many columns more than an array has.
 
-Results are written in squares: after interleaving, whole pieces are exchanged between vectors, since stores of single
-pieces take longer than these shuffles. Each shuffle of two vectors is one instruction.
+Results are written in squares: after interleaving, whole pieces are exchanged between vectors,
+since stores of single pieces take longer than these shuffles. Each shuffle of two vectors is one
+instruction.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ INTEGERS = {1: "i8", 4: "i32", 8: "i64"}
 
 
 _PIECE = 16
-"""Bytes of a piece of a register: x86 shuffles lanes within pieces, or moves them whole, without a list of lanes."""
+"""Bytes of a piece of a register: x86 shuffles lanes within pieces, or moves them whole, without a
+list of lanes."""
 
 
 def tile_columns(size: int, width: int) -> int:
-    """The fewest columns that :func:`transpose_in` writes: entries of ``size`` bytes, vectors of ``width`` lanes."""
+    """The fewest columns that :func:`transpose_in` writes: entries of ``size`` bytes, vectors of
+    ``width`` lanes.
+    """
     return min(_PIECE // size, width)
 
 
@@ -45,7 +50,10 @@ def _interleaved(rows: list[Value], piece: int) -> list[Value]:
     pairs = zip(_interleaved(rows[:half], piece), _interleaved(rows[half:], piece), strict=True)
     # Lanes by piece, half of the piece, and how many stay together.
     units = np.arange(rows[0].width).reshape(-1, 2, piece // (2 * half), half)
-    parts = [np.stack([units[:, k], units[:, k] + rows[0].width], axis=2).ravel().tolist() for k in range(2)]
+    parts = [
+        np.stack([units[:, k], units[:, k] + rows[0].width], axis=2).ravel().tolist()
+        for k in range(2)
+    ]
     return [first.shuffle(second, lanes) for first, second in pairs for lanes in parts]
 
 
@@ -54,15 +62,27 @@ def _pieces_joined(vectors: list[Value], piece: int) -> list[Value]:
     half = len(vectors) // 2
     if not half:
         return vectors
-    pairs = list(zip(_pieces_joined(vectors[:half], piece), _pieces_joined(vectors[half:], piece), strict=True))
+    pairs = list(
+        zip(
+            _pieces_joined(vectors[:half], piece),
+            _pieces_joined(vectors[half:], piece),
+            strict=True,
+        )
+    )
     lanes = np.arange(2 * vectors[0].width).reshape(-1, 2, piece)
-    return [first.shuffle(second, lanes[:, k].ravel().tolist()) for k in range(2) for first, second in pairs]
+    return [
+        first.shuffle(second, lanes[:, k].ravel().tolist())
+        for k in range(2)
+        for first, second in pairs
+    ]
 
 
 def _row_pointers(
     code: Code, start: Value, stride: Value, rows: Value, width: int, numbers: Value | None
 ) -> list[Value]:
-    """The address of each row; that of the last one for missing rows. Rows follow each other unless numbered."""
+    """The address of each row; that of the last one for missing rows. Rows follow each other unless
+    numbered.
+    """
     if numbers is not None:
         lanes = ((rows > k).where(code.integer(k), rows - 1) for k in range(width))
         return [start.offset(numbers.number(lane) * stride) for lane in lanes]
@@ -85,7 +105,9 @@ def _lanes(code: Code, width: int) -> Value:
 
 
 def _tiles(code: Code, columns: Value, width: int):
-    """A loop over tiles that cover all columns, at least ``width``, and their first column; the last may overlap."""
+    """A loop over tiles that cover all columns, at least ``width``, and their first column; the
+    last may overlap.
+    """
     last = columns - width
     return code.loop(columns, step=width), lambda index: (index < last).where(index, last)
 
@@ -111,16 +133,23 @@ def name_of(what: str, size: int, width: int, numbered: bool) -> str:
 
 
 def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
-    """``void (from, row stride in bytes, rows, columns, to)``: transposes rows to consecutive vectors of columns.
+    """``void (from, row stride in bytes, rows, columns, to)``: transposes rows to consecutive
+    vectors of columns.
 
     Args:
       size: bytes per entry.
       width: lanes of a vector, and the largest number of rows.
       declarations: declarations of the intrinsics that the module calls.
-      numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
+      numbered: whether the rows are not the first ones, but those of a last parameter, a list of
+        i32.
     """
-    parameters = "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to" + ", ptr %numbers" * numbered
-    code = Code(f"internal void @{name_of('transpose_in', size, width, numbered)}({parameters})", declarations)
+    parameters = (
+        "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to" + ", ptr %numbers" * numbered
+    )
+    code = Code(
+        f"internal void @{name_of('transpose_in', size, width, numbered)}({parameters})",
+        declarations,
+    )
     start, to = code.value("%from", "ptr"), code.value("%to", "ptr")
     stride, rows, columns = (code.value(name, "i64") for name in ("%stride", "%rows", "%columns"))
     scalar, numbers = INTEGERS[size], code.value("%numbers", "ptr") if numbered else None
@@ -141,7 +170,9 @@ def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: 
         load, _ = _declare_masked(code, scalar, piece)
         mask, kind = _first_columns(code, columns, piece), type_of(scalar, piece)
         text = f"i32 {size}, {mask.type} {mask.name}, {kind} poison"
-        pieces = [code.emit(f"call {kind} @{load}(ptr {p.name}, {text})", scalar, piece) for p in pointers]
+        pieces = [
+            code.emit(f"call {kind} @{load}(ptr {p.name}, {text})", scalar, piece) for p in pointers
+        ]
         _store_columns(to, pieces)
     return code.text()
 
@@ -166,17 +197,24 @@ def _joined(vectors: list[Value]) -> Value:
 def transpose_out(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
     """``void (memory, slots, rows, columns, to, row stride in bytes)``: transposes vectors to rows.
 
-    ``slots`` are i32 offsets of the vectors in memory, at least ``width`` of them. Lanes beyond ``rows`` are not
-    written.
+    ``slots`` are i32 offsets of the vectors in memory, at least ``width`` of them. Lanes beyond
+    ``rows`` are not written.
 
     Args:
       size: bytes per entry.
       width: lanes of a vector.
       declarations: declarations of the intrinsics that the module calls.
-      numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
+      numbered: whether the rows are not the first ones, but those of a last parameter, a list of
+        i32.
     """
-    parameters = "ptr %from, ptr %slots, i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
-    code = Code(f"internal void @{name_of('transpose_out', size, width, numbered)}({parameters})", declarations)
+    parameters = (
+        "ptr %from, ptr %slots, i64 %rows, i64 %columns, ptr %to, i64 %stride"
+        + ", ptr %numbers" * numbered
+    )
+    code = Code(
+        f"internal void @{name_of('transpose_out', size, width, numbered)}({parameters})",
+        declarations,
+    )
     start, slots, to = (code.value(name, "ptr") for name in ("%from", "%slots", "%to"))
     rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
     scalar, numbers = INTEGERS[size], code.value("%numbers", "ptr") if numbered else None
@@ -212,23 +250,30 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
             used_lanes = mask if k == 0 else (rows > k).splat(width).where(mask, no_lanes)
             if pointers:
                 pointer = pointers[k].offset(index, scalar)
-            text = f"{row.type} {row.name}, ptr {pointer.name}, i32 {size}, {used_lanes.type} {used_lanes.name}"
+            text = (
+                f"{row.type} {row.name}, ptr {pointer.name}, i32 {size}, {used_lanes.type} "
+                f"{used_lanes.name}"
+            )
             code.lines.append(f"  call void @{store}({text})")
             pointer = pointer if pointers else pointer.offset(stride)
     return code.text()
 
 
 def clear(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
-    """``void (rows, columns, to, row stride in bytes)``: stores zeros in columns of rows, at least ``width`` of them.
+    """``void (rows, columns, to, row stride in bytes)``: stores zeros in columns of rows, at least
+    ``width`` of them.
 
     Args:
       size: bytes per entry.
       width: lanes of a vector.
       declarations: declarations of the intrinsics that the module calls.
-      numbered: whether the rows are not the first ones, but those of a last parameter, a list of i32.
+      numbered: whether the rows are not the first ones, but those of a last parameter, a list of
+        i32.
     """
     parameters = "i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
-    code = Code(f"internal void @{name_of('clear', size, width, numbered)}({parameters})", declarations)
+    code = Code(
+        f"internal void @{name_of('clear', size, width, numbered)}({parameters})", declarations
+    )
     rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
     scalar, zeros = INTEGERS[size], code.value("zeroinitializer", INTEGERS[size], width)
     with code.loop(rows) as row:
@@ -244,4 +289,6 @@ def pointers_to_rows(code: Code, start: Value, stride: Value, rows: Value, width
     """Pointers to the array of each robot of a block; lanes without a robot get the last one's."""
     lanes, last = _lanes(code, width), (rows - 1).splat(width)
     offsets = (lanes < last).where(lanes, last) * stride.splat(width)
-    return code.emit(f"getelementptr i8, ptr {start.name}, {offsets.type} {offsets.name}", "ptr", width)
+    return code.emit(
+        f"getelementptr i8, ptr {start.name}, {offsets.type} {offsets.name}", "ptr", width
+    )

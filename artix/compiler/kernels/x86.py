@@ -1,7 +1,8 @@
 """Registers for the operands of x86 instructions, and their code.
 
-Where registers run out, the value leaves that is needed last, as in L. A. Belady, *A study of replacement algorithms
-for a virtual-storage computer* (1966). Values in memory that are not needed again soon are operands from there.
+Where registers run out, the value leaves that is needed last, as in L. A. Belady, *A study of
+replacement algorithms for a virtual-storage computer* (1966). Values in memory that are not needed
+again soon are operands from there.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from artix.compiler.scalar_program import BYTES, DTYPES, Kind
 
 #: The place of a next use that does not exist.
 _NEVER = 1 << 40
-#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; and flags as bits, as a byte for
-#: each lane, or as one byte for all lanes.
+#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; and flags as
+#: bits, as a byte for each lane, or as one byte for all lanes.
 NOWHERE, LANES, ONCE, BITS, FLAGS, FLAG = range(6)
 #: Of an operand in memory that has one lane.
 _ONE_LANE = 1 << 28
@@ -48,7 +49,8 @@ class Scratch:
         self._vectors = -(-(start + 8 * constants) // self._size) * self._size
         self.end = self._vectors
         self.base = self._vectors + 128 * self._size
-        """The address in the base register: with AVX-512, short displacements reach 128 vectors to each side."""
+        """The address in the base register: with AVX-512, short displacements reach 128 vectors to
+        each side."""
 
     def constant(self, value: float, kind: Kind) -> int:
         """The slot of a constant."""
@@ -102,15 +104,17 @@ def encode(
     """The code of a function ``void (memory)``; texts are names of functions that it calls.
 
     Args:
-      instructions: of each, the number of its form, its result, and three operands, -1 where there are fewer; the last
-        one is a mask, the summand of a product, or the second result of a call.
+      instructions: of each, the number of its form, its result, and three operands, -1 where there
+        are fewer; the last one is a mask, the summand of a product, or the second result of a call.
       forms: the forms.
       values: the values.
       scratch: memory for values without registers.
       kind: the kind of floats.
       encoding: the encoding of the forms.
     """
-    start = b"\x53\x48\x8d\x9f" + scratch.base.to_bytes(4, "little", signed=True)  # push rbx; lea rbx, [rdi + base]
+    start = b"\x53\x48\x8d\x9f" + scratch.base.to_bytes(
+        4, "little", signed=True
+    )  # push rbx; lea rbx, [rdi + base]
     end = b"\xc5\xf8\x77\x5b\xc3"  # vzeroupper; pop rbx; ret
     return [start, *_Allocator(values, scratch, kind, encoding).encode(instructions, forms), end]
 
@@ -119,10 +123,19 @@ class _Allocator:
     """Chooses registers for values, and writes instructions."""
 
     def __init__(self, values: Values, scratch: Scratch, kind: Kind, encoding: Encoding) -> None:
-        self._home, self._how, self._file, self._kept = values.home, values.how, values.file, values.kept
+        self._home, self._how, self._file, self._kept = (
+            values.home,
+            values.how,
+            values.file,
+            values.kept,
+        )
         self._scratch, self._base = scratch, scratch.base
         self._encoding, self._bytes, self._has_masks = encoding, encoding.size, encoding.has_masks
-        self._floats, self._flags, self._size = encoding.floats[kind], encoding.flags[kind], BYTES[kind]
+        self._floats, self._flags, self._size = (
+            encoding.floats[kind],
+            encoding.flags[kind],
+            BYTES[kind],
+        )
         self._last_register = encoding.registers - 1
         self._in_place = (LANES, ONCE) if encoding.has_masks else (LANES,)
         """How values are in memory that are operands from there."""
@@ -134,7 +147,9 @@ class _Allocator:
         files = [number if number < len(self._ranges) else VECTOR for number in (VECTOR, MASK)]
         free = [list(reversed(numbers)) for numbers in self._ranges]
         held, following = ([[-1] * numbers.stop for numbers in self._ranges] for _ in range(2))
-        self._free, self._held, self._next = ([lists[file] for file in files] for lists in (free, held, following))
+        self._free, self._held, self._next = (
+            [lists[file] for file in files] for lists in (free, held, following)
+        )
         self._slots: list[int] = []
         self._num_slots = 0
         self._is_spilled = bytearray(len(self._file))
@@ -147,7 +162,13 @@ class _Allocator:
         operands = np.where(is_call[:, None] & (np.arange(3) == 2), -1, code[:, 2:])
         following, first = _next_uses(operands, len(self._file))
         register, free, next_, how = self._register, self._free, self._next, self._how
-        out, size, near, in_place, has_masks = self._out, self._bytes, self._near, self._in_place, self._has_masks
+        out, size, near, in_place, has_masks = (
+            self._out,
+            self._bytes,
+            self._near,
+            self._in_place,
+            self._has_masks,
+        )
         results, firsts, lasts = self._encoding.result, self._encoding.first, self._encoding.last
         for place, ((number, result, a, b, c), (na, nb, nc)) in enumerate(
             zip(code.tolist(), following.tolist(), strict=True)
@@ -252,7 +273,9 @@ class _Allocator:
             self._forget(value)
 
     def _forget(self, value: int) -> None:
-        """A value is not needed any more; its memory is free, if no instruction before reads it later."""
+        """A value is not needed any more; its memory is free, if no instruction before reads it
+        later.
+        """
         if self._is_spilled[value]:
             self._slots.append(self._home[value])
 
@@ -290,9 +313,15 @@ class _Allocator:
 
     def _move(self, value: int, register: int) -> None:
         """Copies a value from memory to a register."""
-        how, offset, result = self._how[value], self._home[value] - self._base, self._encoding.result
+        how, offset, result = (
+            self._how[value],
+            self._home[value] - self._base,
+            self._encoding.result,
+        )
         if how == LANES:
-            self._at(self._floats["move"].bits ^ result[register], offset, self._encoding.vector_bytes)
+            self._at(
+                self._floats["move"].bits ^ result[register], offset, self._encoding.vector_bytes
+            )
         elif how == ONCE:
             self._at(self._floats["spread"].bits ^ result[register], offset, self._size)
         elif how == BITS:
@@ -307,7 +336,9 @@ class _Allocator:
     def _store(self, register: int, slot: int, how: int) -> None:
         offset, result = slot - self._base, self._encoding.result
         if how == LANES:
-            self._at(self._floats["store"].bits ^ result[register], offset, self._encoding.vector_bytes)
+            self._at(
+                self._floats["store"].bits ^ result[register], offset, self._encoding.vector_bytes
+            )
         elif how == BITS:
             self._move_mask(STORE_MASK, register, offset)
         else:
@@ -342,17 +373,27 @@ class _Allocator:
             self._at(bits | _ONE_LANE, offset, self._size, tail)
 
     def _at(self, bits: int, offset: int, unit: int, tail: bytes = b"") -> None:
-        """An instruction with an operand at an offset; with AVX-512, short offsets are multiples of a unit."""
+        """An instruction with an operand at an offset; with AVX-512, short offsets are multiples of
+        a unit.
+        """
         size, unit = self._bytes, unit if self._has_masks else 1
         if unit and offset % unit == 0 and -128 <= offset // unit < 128:
             bits ^= self._encoding.near
-            self._out.append((bits | (offset // unit & 0xFF) << 8 * size).to_bytes(size + 1, "little") + tail)
+            self._out.append(
+                (bits | (offset // unit & 0xFF) << 8 * size).to_bytes(size + 1, "little") + tail
+            )
         else:
             bits ^= self._encoding.far
-            self._out.append((bits | (offset & 0xFFFFFFFF) << 8 * size).to_bytes(size + 4, "little") + tail)
+            self._out.append(
+                (bits | (offset & 0xFFFFFFFF) << 8 * size).to_bytes(size + 4, "little") + tail
+            )
 
-    def _product(self, form: Form, a: int, b: int, c: int, na: int, nb: int, nc: int, place: int) -> int:
-        """``a * b + c``, in the register of an operand that is not needed any more, if there is one."""
+    def _product(
+        self, form: Form, a: int, b: int, c: int, na: int, nb: int, nc: int, place: int
+    ) -> int:
+        """``a * b + c``, in the register of an operand that is not needed any more, if there is
+        one.
+        """
         register, following, encoding = self._register, self._next[VECTOR], self._encoding
         in_place, near = self._in_place, self._near
         ra, rb, rc = register[a], register[b], register[c]
@@ -391,7 +432,11 @@ class _Allocator:
         # Into a factor's register, if that is not needed any more.
         if rb >= 0 and nb == _NEVER and na != _NEVER:
             a, b, na, nb, ra, rb = b, a, nb, na, rb, ra
-        if na == _NEVER and a != c and (rc >= 0 or ((rb >= 0 or nb - place < near) and self._how[c] in in_place)):
+        if (
+            na == _NEVER
+            and a != c
+            and (rc >= 0 or ((rb >= 0 or nb - place < near) and self._how[c] in in_place))
+        ):
             if rb < 0:
                 rb = self._load(b)
                 following[rb] = place
@@ -428,7 +473,16 @@ class _Allocator:
         return target
 
     def _call(
-        self, form: Form, result: int, a: int, b: int, second: int, na: int, nb: int, place: int, first: list[int]
+        self,
+        form: Form,
+        result: int,
+        a: int,
+        b: int,
+        second: int,
+        na: int,
+        nb: int,
+        place: int,
+        first: list[int],
     ) -> None:
         """Calls a function, which may change all registers."""
         register = self._register
@@ -468,7 +522,9 @@ class _Allocator:
 
 
 def _next_uses(operands: np.ndarray, count: int) -> tuple[np.ndarray, list[int]]:
-    """For each operand, the place of the next use of its value; for each value, that of the first."""
+    """For each operand, the place of the next use of its value; for each value, that of the
+    first.
+    """
     values = operands.ravel()
     used = np.flatnonzero(values >= 0)
     order = used[np.argsort(values[used], kind="stable")]
@@ -483,7 +539,13 @@ def _next_uses(operands: np.ndarray, count: int) -> tuple[np.ndarray, list[int]]
 
 def assembly(name: str, code: Sequence[bytes | str]) -> str:
     """A function as assembly within a module in LLVM IR."""
-    lines = [f".globl {name}", f".hidden {name}", f".type {name},@function", ".p2align 4", f"{name}:"]
+    lines = [
+        f".globl {name}",
+        f".hidden {name}",
+        f".type {name},@function",
+        ".p2align 4",
+        f"{name}:",
+    ]
     pieces: list[bytes] = []
 
     def write() -> None:
@@ -492,7 +554,9 @@ def assembly(name: str, code: Sequence[bytes | str]) -> str:
         whole = len(content) // 16 * 16
         digits = np.frombuffer(content[:whole], np.uint8).reshape(-1, 16)[:, ::-1].tobytes().hex()
         words = ["0x" + digits[first : first + 32] for first in range(0, len(digits), 32)]
-        lines.extend(".octa " + ",".join(words[first : first + 32]) for first in range(0, len(words), 32))
+        lines.extend(
+            ".octa " + ",".join(words[first : first + 32]) for first in range(0, len(words), 32)
+        )
         if content[whole:]:
             lines.append(".byte " + ",".join(map(str, content[whole:])))
 

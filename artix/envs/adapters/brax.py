@@ -1,6 +1,8 @@
-"""Environments for Brax's trainers (``pip install brax``), with a new random start for each episode.
+"""Environments for Brax's trainers (``pip install brax``), with a new random start for each
+episode.
 
-Brax 0.14.2 calls ``jax.device_put_replicated``, which JAX 0.12 has removed. :func:`on_newer_jax` provides it.
+Brax 0.14.2 calls ``jax.device_put_replicated``, which JAX 0.12 has removed. :func:`on_newer_jax`
+provides it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ Array = jax.Array
 class BraxEnvironment:
     """One environment with the interface that Brax's trainers expect.
 
-    ``pipeline_state`` holds the environment's whole state. Entries that Brax's wrappers add to ``info`` and ``metrics``
-    are kept.
+    ``pipeline_state`` holds the environment's whole state. Entries that Brax's wrappers add to
+    ``info`` and ``metrics`` are kept.
 
     Args:
       environment: the environment.
@@ -39,7 +41,10 @@ class BraxEnvironment:
     def __init__(self, environment: Environment) -> None:
         check_environment(environment)
         self.environment = environment
-        self.observation_size, self.action_size = environment.observation_size, environment.action_size
+        self.observation_size, self.action_size = (
+            environment.observation_size,
+            environment.action_size,
+        )
 
     @property
     def unwrapped(self) -> BraxEnvironment:
@@ -71,9 +76,13 @@ class BraxEnvironment:
 
 
 def wrap_for_training(
-    environment: BraxEnvironment, episode_length: int, action_repeat: int = 1, randomization_fn: Any = None
+    environment: BraxEnvironment,
+    episode_length: int,
+    action_repeat: int = 1,
+    randomization_fn: Any = None,
 ) -> Any:
-    """A ``wrap_env_fn`` for Brax's trainers: a batch of environments in which every episode has a new random start.
+    """A ``wrap_env_fn`` for Brax's trainers: a batch of environments in which every episode has a
+    new random start.
 
     Brax's own wrapper restarts every episode from the environment's first state.
 
@@ -91,9 +100,13 @@ def wrap_for_training(
     """
     if episode_length != environment.environment.episode_length:
         length = environment.environment.episode_length
-        raise ValueError(f"episode_length must be the environment's, {length}; found {episode_length}")
+        raise ValueError(
+            f"episode_length must be the environment's, {length}; found {episode_length}"
+        )
     if action_repeat != 1 or randomization_fn is not None:
-        raise ValueError("action_repeat and randomization_fn must be left out: the environment defines both")
+        raise ValueError(
+            "action_repeat and randomization_fn must be left out: the environment defines both"
+        )
     return _BraxFleet(environment)
 
 
@@ -107,21 +120,33 @@ class _BraxFleet(BraxEnvironment):
         state = jax.vmap(super().reset)(rng)
         zero = jnp.zeros_like(state.done)
         sums = {**jax.tree.map(jnp.zeros_like, state.metrics), "sum_reward": zero, "length": zero}
-        return state.replace(info={**state.info, "steps": zero, "episode_done": zero, "episode_metrics": sums})
+        return state.replace(
+            info={**state.info, "steps": zero, "episode_done": zero, "episode_metrics": sums}
+        )
 
     def step(self, state: Any, action: Array) -> Any:
         after = jax.vmap(super().step)(state, action)
-        goes_on = 1 - state.info["episode_done"]  # restart the sums of episodes that ended in the last step
-        episode_sums = {name: after.metrics[name] for name in state.info["episode_metrics"] if name in after.metrics}
+        goes_on = (
+            1 - state.info["episode_done"]
+        )  # restart the sums of episodes that ended in the last step
+        episode_sums = {
+            name: after.metrics[name]
+            for name in state.info["episode_metrics"]
+            if name in after.metrics
+        }
         gained = {**episode_sums, "sum_reward": after.reward, "length": jnp.ones_like(after.done)}
-        sums = {name: goes_on * old + gained[name] for name, old in state.info["episode_metrics"].items()}
+        sums = {
+            name: goes_on * old + gained[name]
+            for name, old in state.info["episode_metrics"].items()
+        }
         counted = {"steps": sums["length"], "episode_done": after.done, "episode_metrics": sums}
         return after.replace(info=after.info | counted)
 
 
 @contextlib.contextmanager
 def on_newer_jax() -> Iterator[None]:
-    """Adds ``device_put_replicated``, which Brax calls, to a JAX that has removed it, and removes it again afterwards.
+    """Adds ``device_put_replicated``, which Brax calls, to a JAX that has removed it, and removes
+    it again afterwards.
 
     Examples:
       >>> from artix.envs.adapters.brax import on_newer_jax
@@ -135,7 +160,9 @@ def on_newer_jax() -> Iterator[None]:
         return
 
     def device_put_replicated(tree: Any, devices: list[jax.Device]) -> Any:
-        return jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree)  # jax.pmap distributes them
+        return jax.tree.map(
+            lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree
+        )  # jax.pmap distributes them
 
     vars(jax)["device_put_replicated"] = device_put_replicated
     try:

@@ -29,8 +29,8 @@ class GymnasiumEnv(gymnasium.Env):
 
     Args:
       environment: the environment.
-      picture: draws a state as an image [height, width, 3] (uint8). With it, the render mode is ``"rgb_array"``, as
-        gymnasium's ``RecordVideo`` needs.
+      picture: draws a state as an image [height, width, 3] (uint8). With it, the render mode is
+        ``"rgb_array"``, as gymnasium's ``RecordVideo`` needs.
 
     Examples:
       >>> from artix import envs
@@ -44,7 +44,9 @@ class GymnasiumEnv(gymnasium.Env):
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012, as gymnasium declares it
 
-    def __init__(self, environment: Environment, *, picture: Callable[[EnvState], np.ndarray] | None = None) -> None:
+    def __init__(
+        self, environment: Environment, *, picture: Callable[[EnvState], np.ndarray] | None = None
+    ) -> None:
         check_environment(environment)
         self.render_mode = None if picture is None else "rgb_array"
         self.metadata = {**type(self).metadata, "render_fps": round(1 / environment.dt)}
@@ -55,7 +57,9 @@ class GymnasiumEnv(gymnasium.Env):
         self._reset, self._step = jax.jit(environment.reset), jax.jit(environment.step)
         self._state: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; see ``gymnasium.Env.reset``. ``options`` are ignored."""
         super().reset(seed=seed)
         self._state = self._reset(jax.random.key(_seed(self.np_random)))
@@ -85,9 +89,9 @@ class GymnasiumEnv(gymnasium.Env):
 class GymnasiumVectorEnv(VectorEnv):
     """A vector of environments for gymnasium.
 
-    An environment that is done restarts in the same step (``AutoresetMode.SAME_STEP``) from a new random state. The
-    observation is then that of the new episode. Where ``info["_final_obs"]`` is true, ``info["final_obs"]`` has the
-    last observation of the old episode.
+    An environment that is done restarts in the same step (``AutoresetMode.SAME_STEP``) from a new
+    random state. The observation is then that of the new episode. Where ``info["_final_obs"]`` is
+    true, ``info["final_obs"]`` has the last observation of the old episode.
 
     Args:
       environment: one environment.
@@ -120,10 +124,16 @@ class GymnasiumVectorEnv(VectorEnv):
         self._reset, self._step = jax.jit(jax.vmap(again.reset)), jax.jit(jax.vmap(again.step))
         self._state: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begins episodes in all environments; see ``gymnasium.vector.VectorEnv.reset``. ``options`` are ignored."""
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins episodes in all environments; see ``gymnasium.vector.VectorEnv.reset``.
+        ``options`` are ignored.
+        """
         super().reset(seed=seed)
-        self._state = self._reset(jax.random.split(jax.random.key(_seed(self.np_random)), self.num_envs))
+        self._state = self._reset(
+            jax.random.split(jax.random.key(_seed(self.np_random)), self.num_envs)
+        )
         return _numpy(self._state.obs), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -135,10 +145,16 @@ class GymnasiumVectorEnv(VectorEnv):
         """
         _check_started(self._state)
         if np.shape(actions) != self.action_space.shape:
-            raise ValueError(f"expected actions of shape {self.action_space.shape}, found {np.shape(actions)}")
+            raise ValueError(
+                f"expected actions of shape {self.action_space.shape}, found {np.shape(actions)}"
+            )
         self._state = state = self._step(self._state, jnp.asarray(actions))
         done, truncated = np.asarray(state.done) > 0, np.asarray(state.info["truncation"]) > 0
-        info = {**_numpy(state.metrics), "final_obs": _numpy(state.info["final_obs"]), "_final_obs": done}
+        info = {
+            **_numpy(state.metrics),
+            "final_obs": _numpy(state.info["final_obs"]),
+            "_final_obs": done,
+        }
         return _numpy(state.obs), np.array(state.reward), done & ~truncated, truncated, info
 
 

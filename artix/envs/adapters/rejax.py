@@ -1,4 +1,6 @@
-"""Environments with gymnax's interface, for rejax's algorithms (``pip install rejax``) and others that use gymnax."""
+"""Environments with gymnax's interface, for rejax's algorithms (``pip install rejax``) and others
+that use gymnax.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class Space(NamedTuple):
 class GymnaxEnvironment:
     """One environment with the interface of gymnax before 1.0, which rejax expects.
 
-    Each episode has a new random start. ``done`` is true for termination and for truncation, because these algorithms
-    do not distinguish them. If observations are a dictionary, only ``"state"`` is used.
+    Each episode has a new random start. ``done`` is true for termination and for truncation,
+    because these algorithms do not distinguish them. If observations are a dictionary, only
+    ``"state"`` is used.
 
     Args:
       environment: the environment.
@@ -42,7 +45,9 @@ class GymnaxEnvironment:
       >>> from artix.envs.adapters.rejax import GymnaxEnvironment
       >>> env = GymnaxEnvironment(envs.make("cart_pole"))
       >>> obs, state = env.reset(jax.random.key(0), env.default_params)
-      >>> obs, state, reward, done, info = env.step(jax.random.key(1), state, jnp.zeros(1), env.default_params)
+      >>> obs, state, reward, done, info = env.step(
+      ...     jax.random.key(1), state, jnp.zeros(1), env.default_params
+      ... )
       >>> obs.shape, bool(done)
       ((5,), False)
     """
@@ -69,7 +74,9 @@ class GymnaxEnvironment:
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams | None = None
     ) -> tuple[Array, EnvState, Array, Array, dict[str, Array]]:
-        """Takes a step. Returns observation, state, reward, done and info. ``key`` is ignored: the state has one."""
+        """Takes a step. Returns observation, state, reward, done and info. ``key`` is ignored: the
+        state has one.
+        """
         after = self._again.step(state, jnp.reshape(action, (self.num_actions,)))
         return _seen(after), after, after.reward, after.done > 0, dict(after.metrics)
 

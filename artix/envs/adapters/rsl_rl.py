@@ -1,4 +1,6 @@
-"""Environments for rsl-rl's PyTorch runners (``pip install rsl-rl-lib``). Tensors and arrays share memory."""
+"""Environments for rsl-rl's PyTorch runners (``pip install rsl-rl-lib``). Tensors and arrays share
+memory.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from artix.envs import Environment, autoreset
 class RslRlVecEnv:
     """A batch of environments as an ``rsl_rl.env.VecEnv``.
 
-    Observations are a ``TensorDict`` with ``"policy"`` and, if the environment has a privileged state, ``"critic"``.
-    Tensors share the memory and the device of JAX's arrays (DLPack). Each episode has a new random start.
+    Observations are a ``TensorDict`` with ``"policy"`` and, if the environment has a privileged
+    state, ``"critic"``. Tensors share the memory and the device of JAX's arrays (DLPack). Each
+    episode has a new random start.
 
     Args:
       environment: one environment.
@@ -32,9 +35,15 @@ class RslRlVecEnv:
             import torch
             from tensordict import TensorDict
         except ImportError as error:
-            raise ImportError("the rsl-rl adapter needs rsl-rl and PyTorch: pip install rsl-rl-lib") from error
+            raise ImportError(
+                "the rsl-rl adapter needs rsl-rl and PyTorch: pip install rsl-rl-lib"
+            ) from error
         self._torch, self._dict = torch, TensorDict
-        self.environment, self.num_envs, self.num_actions = environment, num_envs, environment.action_size
+        self.environment, self.num_envs, self.num_actions = (
+            environment,
+            num_envs,
+            environment.action_size,
+        )
         self.max_episode_length, self.cfg = environment.episode_length, {"task": environment.name}
         self._step = jax.jit(jax.vmap(again.step), donate_argnums=0)
         self._reset = jax.jit(jax.vmap(again.reset))
@@ -50,7 +59,9 @@ class RslRlVecEnv:
 
     @property
     def episode_length_buf(self) -> Any:
-        """Control steps since each episode began, a tensor [num_envs]. Set it to spread out the episodes in time."""
+        """Control steps since each episode began, a tensor [num_envs]. Set it to spread out the
+        episodes in time.
+        """
         return self._tensor(self._state.info["steps"])
 
     @episode_length_buf.setter
@@ -68,18 +79,25 @@ class RslRlVecEnv:
         """The observations, a ``TensorDict`` of batch size [num_envs]."""
         obs = self._state.obs
         parts = (
-            {"policy": obs["state"], "critic": obs["privileged_state"]} if isinstance(obs, dict) else {"policy": obs}
+            {"policy": obs["state"], "critic": obs["privileged_state"]}
+            if isinstance(obs, dict)
+            else {"policy": obs}
         )
         # The next step donates the state's own arrays.
         copied = {name: self._tensor(jnp.copy(x)) for name, x in parts.items()}
         return self._dict(copied, batch_size=[self.num_envs])
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Takes a step. Returns observations, rewards [num_envs], dones [num_envs] and ``{"time_outs", "log"}``."""
+        """Takes a step. Returns observations, rewards [num_envs], dones [num_envs] and
+        ``{"time_outs", "log"}``.
+        """
         array = jax.dlpack.from_dlpack(actions.detach().contiguous())
         self._state = state = self._step(self._state, array)
         log = {f"/{name}": float(jnp.mean(x)) for name, x in state.metrics.items()}
-        reward, done = self._tensor(jnp.copy(state.reward)), self._tensor(state.done.astype(jnp.int32)).long()
+        reward, done = (
+            self._tensor(jnp.copy(state.reward)),
+            self._tensor(state.done.astype(jnp.int32)).long(),
+        )
         extras = {"time_outs": self._tensor(jnp.copy(state.info["truncation"])), "log": log}
         return self.get_observations(), reward, done, extras
 

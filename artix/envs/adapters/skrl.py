@@ -1,4 +1,6 @@
-"""Environments for skrl's JAX agents (``pip install skrl``), through skrl's wrapper for Playground."""
+"""Environments for skrl's JAX agents (``pip install skrl``), through skrl's wrapper for
+Playground.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ Array = jax.Array
 
 
 class PlaygroundFleet:
-    """A batch of environments with MuJoCo Playground's interface, for skrl's wrapper ``"playground"``.
+    """A batch of environments with MuJoCo Playground's interface, for skrl's wrapper
+    ``"playground"``.
 
-    Each episode has a new random start. ``done`` is 1 for termination only, because skrl reads it so;
-    ``info["truncation"]`` is 1 if an episode ended at its time limit.
+    Each episode has a new random start. ``done`` is 1 for termination only, because skrl reads it
+    so; ``info["truncation"]`` is 1 if an episode ended at its time limit.
 
     Args:
       environment: one environment.

@@ -1,4 +1,6 @@
-"""Environments for Stable-Baselines3 (``pip install stable-baselines3``), with all robots in one call."""
+"""Environments for Stable-Baselines3 (``pip install stable-baselines3``), with all robots in one
+call.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,16 @@ _VecEnv: Any = _base()
 class StableBaselinesVecEnv(_VecEnv):
     """A batch of environments as Stable-Baselines3's ``VecEnv``.
 
-    An environment that is done restarts in the same step, from a new random state. Its ``info`` then has
-    ``"terminal_observation"``, ``"TimeLimit.truncated"`` and ``"episode"``, the return and length that
-    Stable-Baselines3 logs.
+    An environment that is done restarts in the same step, from a new random state. Its ``info``
+    then has ``"terminal_observation"``, ``"TimeLimit.truncated"`` and ``"episode"``, the return and
+    length that Stable-Baselines3 logs.
 
     Args:
       environment: one environment.
       num_envs: number of environments.
       seed: seed of all random numbers, unless :meth:`seed` gives another.
-      part: of observations in two parts, the one that is observed, such as ``"state"``; ``None`` for a dictionary of
-        both, for ``MultiInputPolicy``.
+      part: of observations in two parts, the one that is observed, such as ``"state"``; ``None``
+        for a dictionary of both, for ``MultiInputPolicy``.
       picture: draws a state for ``render("rgb_array")``, [height, width, 3] (uint8).
 
     Raises:
@@ -49,6 +51,7 @@ class StableBaselinesVecEnv(_VecEnv):
     Example::
 
         from stable_baselines3 import PPO
+
         env = StableBaselinesVecEnv(envs.make("quadruped_velocity"), 256, part="state")
         PPO("MlpPolicy", env, n_steps=24, batch_size=1536).learn(1_000_000)
     """
@@ -75,7 +78,10 @@ class StableBaselinesVecEnv(_VecEnv):
         space: Any = observation_space(environment)
         if part is not None:
             if part not in getattr(space, "spaces", {}):
-                raise ValueError(f"part: {environment.name} observes {environment.observation_size}; found {part!r}")
+                raise ValueError(
+                    f"part: {environment.name} observes {environment.observation_size}; found "
+                    f"{part!r}"
+                )
             space = space[part]
         super().__init__(num_envs, space, action_space(environment))
 
@@ -121,7 +127,10 @@ class StableBaselinesVecEnv(_VecEnv):
         """A picture of each environment."""
         if self._picture is None or self._state is None:
             return [None] * self.num_envs
-        return [self._picture(jax.tree.map(lambda x, k=k: x[k], self._state)) for k in range(self.num_envs)]
+        return [
+            self._picture(jax.tree.map(lambda x, k=k: x[k], self._state))
+            for k in range(self.num_envs)
+        ]
 
     # Stable-Baselines3 asks the single environments; here they have their attributes in common.
 
@@ -136,15 +145,21 @@ class StableBaselinesVecEnv(_VecEnv):
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Refused: the program of the environment is compiled."""
-        raise AttributeError(f"{attr_name!r} cannot change; make another environment with artix.envs.make")
+        raise AttributeError(
+            f"{attr_name!r} cannot change; make another environment with artix.envs.make"
+        )
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
         """Calls a method of the environment, once for each."""
         method = getattr(self.environment, method_name)
         return [method(*method_args, **method_kwargs) for _ in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Whether the environments have a wrapper, such as ``Monitor``, whose ``info["episode"]`` is here, too."""
+        """Whether the environments have a wrapper, such as ``Monitor``, whose ``info["episode"]``
+        is here, too.
+        """
         is_monitor = getattr(wrapper_class, "__name__", "") == "Monitor"
         return [is_monitor for _ in self._get_indices(indices)]
 

@@ -51,17 +51,18 @@ SIGNALS = ("distance", "alignment", "joint_position", "joint_velocity", "action"
 class ArmReach(Environment):
     """A seven-joint arm moves the frame ``"tool"`` to a random reachable pose and holds it there.
 
-    The action moves the drive targets, by at most ``action_scale`` radians per control step. The observation [43] has
-    joint positions and velocities, the distance of the drive targets from the positions, the tool's position and the
-    vector to the target in world axes [m], the tool's x and y axes in the target's axes (six numbers, (1, 0, 0, 0, 1,
-    0) at the target), the target's position, and the last action. As in Isaac Lab's reach tasks, the arm is simulated
-    without gravity, as if its motors compensated for it. Each episode has its own target and ends only when time runs
-    out.
+    The action moves the drive targets, by at most ``action_scale`` radians per control step. The
+    observation [43] has joint positions and velocities, the distance of the drive targets from the
+    positions, the tool's position and the vector to the target in world axes [m], the tool's x and
+    y axes in the target's axes (six numbers, (1, 0, 0, 0, 1, 0) at the target), the target's
+    position, and the last action. As in Isaac Lab's reach tasks, the arm is simulated without
+    gravity, as if its motors compensated for it. Each episode has its own target and ends only when
+    time runs out.
 
     Args:
-      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`. The signals are ``distance`` [m],
-        ``alignment`` (the cosine of the remaining angle), ``joint_position``, ``joint_velocity``, ``action`` and
-        ``last_action``.
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`. The signals are
+        ``distance`` [m], ``alignment`` (the cosine of the remaining angle), ``joint_position``,
+        ``joint_velocity``, ``action`` and ``last_action``.
       action_scale: how far an action of 1 moves a target in one control step [rad].
       spread: fraction of the joint ranges from which start and target positions are drawn.
       episode_length: number of control steps of 40 ms.
@@ -69,8 +70,8 @@ class ArmReach(Environment):
       randomization: which parameters of the robot are randomised, see :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: a reward or a leaf to randomise does not exist (the message lists the valid names), the scale is not
-        finite, or the spread is outside [0, 1].
+      ValueError: a reward or a leaf to randomise does not exist (the message lists the valid
+        names), the scale is not finite, or the spread is outside [0, 1].
 
     Examples:
       >>> from artix import envs
@@ -95,7 +96,9 @@ class ArmReach(Environment):
             damping=with_entries(robot.drive.damping, ..., 30.0),
             max_force=robot.max_joint_force,
         )
-        robot = robot.replace(drive=drive, gravity_scale=with_entries(robot.gravity_scale, ..., 0.0))
+        robot = robot.replace(
+            drive=drive, gravity_scale=with_entries(robot.gravity_scale, ..., 0.0)
+        )
         super().__init__(
             "arm_reach",
             robot,
@@ -125,10 +128,16 @@ class ArmReach(Environment):
         """Moves the drive targets."""
         robot = self.articulation
         moved = memory["drive_target"] + self.action_scale * action
-        return memory | {"drive_target": jnp.clip(moved, robot.joint_lower_limit, robot.joint_upper_limit)}
+        return memory | {
+            "drive_target": jnp.clip(moved, robot.joint_lower_limit, robot.joint_upper_limit)
+        }
 
     def actuate(
-        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+        self,
+        articulation: artix.Articulation,
+        state: artix.State,
+        memory: dict[str, Any],
+        action: Array,
     ) -> tuple[artix.Control, dict[str, Any]]:
         """The drive targets."""
         return artix.Control(drive_target=memory["drive_target"]), memory
@@ -151,7 +160,9 @@ class ArmReach(Environment):
         total = sum(terms.values(), jnp.zeros((), self.articulation.dtype))
         metrics = {f"reward/{name}": term for name, term in terms.items()}
         metrics |= {"distance": distance, "alignment": alignment}
-        return Outcome(total * self.dt, jnp.array(False), memory | {"last_action": transition.action}, metrics)
+        return Outcome(
+            total * self.dt, jnp.array(False), memory | {"last_action": transition.action}, metrics
+        )
 
     def observe(self, transition: Transition) -> Array:
         """The state of the arm, and the remaining distance and rotation to its target."""
@@ -161,14 +172,24 @@ class ArmReach(Environment):
         ahead = memory["drive_target"] - state.joint_position
         return jnp.concatenate(
             [
-                *(state.joint_position, state.joint_velocity, ahead, tool, way, turn[:, 0], turn[:, 1]),
+                *(
+                    state.joint_position,
+                    state.joint_velocity,
+                    ahead,
+                    tool,
+                    way,
+                    turn[:, 0],
+                    turn[:, 1],
+                ),
                 *(memory["target"][:3], memory["last_action"]),
             ]
         )
 
 
 def _to_target(transition: Transition) -> tuple[Array, Array]:
-    """The vector from the tool to its target in world axes [m], [3], and the tool's axes in the target's, [3, 3]."""
+    """The vector from the tool to its target in world axes [m], [3], and the tool's axes in the
+    target's, [3, 3].
+    """
     robot, state, target = transition.articulation, transition.state, transition.memory["target"]
     way = target[:3] - artix.frame_pose(robot, state, "tool")[:3]
     return way, observations.rotation_of(target[3:]).T @ observations.rotation(robot, state, "tool")

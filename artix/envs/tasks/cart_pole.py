@@ -20,10 +20,11 @@ Array = jax.Array
 class CartPole(Environment):
     """A cart swings up a hanging pole and balances it near the middle of its rail.
 
-    The action is the force on the cart, divided by ``force`` [N]. The observation is the cart's position [m], the
-    cosine and sine of the pole's angle (1 and 0 upright), and both velocities [m/s, rad/s]. The reward is the product
-    of four factors in [0, 1], as in dm_control's ``cartpole swingup``: pole upright, cart centred, small force, slow
-    pole. Episodes end only when time runs out.
+    The action is the force on the cart, divided by ``force`` [N]. The observation is the cart's
+    position [m], the cosine and sine of the pole's angle (1 and 0 upright), and both velocities
+    [m/s, rad/s]. The reward is the product of four factors in [0, 1], as in dm_control's
+    ``cartpole swingup``: pole upright, cart centred, small force, slow pole. Episodes end only when
+    time runs out.
 
     Args:
       force: force for an action of 1 [N].
@@ -70,10 +71,16 @@ class CartPole(Environment):
         return state.replace(joint_position=hanging + small[:2], joint_velocity=small[2:]), {}
 
     def actuate(
-        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Array], action: Array
+        self,
+        articulation: artix.Articulation,
+        state: artix.State,
+        memory: dict[str, Array],
+        action: Array,
     ) -> tuple[artix.Control, dict[str, Array]]:
         """The force on the cart."""
-        return artix.Control(joint_force=jnp.concatenate([self.force * action, jnp.zeros_like(action)])), memory
+        return artix.Control(
+            joint_force=jnp.concatenate([self.force * action, jnp.zeros_like(action)])
+        ), memory
 
     def outcome(self, transition: Transition) -> Outcome:
         """The product of the factors."""
@@ -92,7 +99,9 @@ class CartPole(Environment):
         """Positions and velocities."""
         position, velocity = transition.state.joint_position, transition.state.joint_velocity
         angle = position[1]
-        return jnp.concatenate([position[:1], jnp.stack([jnp.cos(angle), jnp.sin(angle)]), velocity])
+        return jnp.concatenate(
+            [position[:1], jnp.stack([jnp.cos(angle), jnp.sin(angle)]), velocity]
+        )
 
 
 def _bell(x: Array, width: float) -> Array:

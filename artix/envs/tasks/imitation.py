@@ -76,12 +76,28 @@ REWARDS: rewards.Weights = {
 
 #: The signals that rewards can use.
 SIGNALS = (
-    *("joint_error", "joint_velocity_error", "point_error", "root_error", "turn_error", "root_velocity_error"),
-    *("joint_position", "joint_velocity", "joint_force", "action", "last_action", "soft_lower", "soft_upper", "up"),
+    *(
+        "joint_error",
+        "joint_velocity_error",
+        "point_error",
+        "root_error",
+        "turn_error",
+        "root_velocity_error",
+    ),
+    *(
+        "joint_position",
+        "joint_velocity",
+        "joint_force",
+        "action",
+        "last_action",
+        "soft_lower",
+        "soft_upper",
+        "up",
+    ),
 )
 
-#: An episode ends where the root is further from the motion [m], turned further from it [rad], or where the mean
-#: distance of hands, feet and head from theirs is larger [m].
+#: An episode ends where the root is further from the motion [m], turned further from it [rad], or
+#: where the mean distance of hands, feet and head from theirs is larger [m].
 LARGEST_ERRORS = {"root": 0.4, "turn": 1.0, "points": 0.3}
 
 #: How the state of the motion varies at the start.
@@ -94,12 +110,13 @@ POINTS = ("head", "left_hand", "right_hand", "left_sole", "right_sole")
 class Imitation(Environment):
     """A robot with feet on level ground imitates a motion, like DeepMimic's and BeyondMimic's.
 
-    An action moves the drive targets away from the joint positions of the motion's next frame, by ``action_scale``
-    radians for an action of 1. Episodes start anywhere in the motion and end when the robot is too far from it; a
-    motion that loops goes on until time runs out. The observation [17 + 5 n] has the IMU's linear velocity, its
-    gyro and the direction of gravity; joint positions relative to the default pose, joint velocities and the last
-    action; joint positions (relative to the default pose) and velocities of the motion's next frame; the errors of the
-    root's position [m] and orientation [rad] in the robot's axes; and the time within the motion as a cosine and a
+    An action moves the drive targets away from the joint positions of the motion's next frame, by
+    ``action_scale`` radians for an action of 1. Episodes start anywhere in the motion and end when
+    the robot is too far from it; a motion that loops goes on until time runs out. The observation
+    [17 + 5 n] has the IMU's linear velocity, its gyro and the direction of gravity; joint positions
+    relative to the default pose, joint velocities and the last action; joint positions (relative to
+    the default pose) and velocities of the motion's next frame; the errors of the root's position
+    [m] and orientation [rad] in the robot's axes; and the time within the motion as a cosine and a
     sine. Velocities of joints are scaled by 0.1.
 
     Peng et al., *DeepMimic* (arXiv 1804.02717); Liao et al., *BeyondMimic* (arXiv 2508.08241).
@@ -109,12 +126,13 @@ class Imitation(Environment):
       motion: the motion, of the same robot; it is resampled to the control rate.
       name: name of the task.
       points: links or frames whose positions count besides the joints.
-      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`; those of DeepMimic if ``None``.
+      rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`; those of DeepMimic
+        if ``None``.
       largest_errors: where an episode ends, as :data:`LARGEST_ERRORS`.
       resets: how starts vary, see :func:`artix.envs.starts.varied`; ``{}`` for the motion itself.
       pushes: how the robot is pushed; ``None`` for no pushes.
-      action_scale: how far an action of 1 moves a target [rad]: one number, one for each joint, or numbers by the ends
-        of the joints' names.
+      action_scale: how far an action of 1 moves a target [rad]: one number, one for each joint, or
+        numbers by the ends of the joints' names.
       ground: the ground; level with friction 0.8 by default.
       solver_options: options of the physics steps.
       randomization: which parameters of the robot and the ground are randomised.
@@ -123,7 +141,8 @@ class Imitation(Environment):
       episode_length: number of control steps.
 
     Raises:
-      ValueError: the motion has other joints than the robot, or an option does not exist or is out of range.
+      ValueError: the motion has other joints than the robot, or an option does not exist or is out
+        of range.
       KeyError: there is no frame of a name.
 
     Examples:
@@ -157,9 +176,12 @@ class Imitation(Environment):
         articulation = robot.articulation
         if motion.joint_names != tuple(articulation.topology.dof_names):
             raise ValueError(
-                f"{name}: the motion's joints are not the robot's; Motion.load(path, articulation) sorts them"
+                f"{name}: the motion's joints are not the robot's; Motion.load(path, "
+                "articulation) sorts them"
             )
-        usual = options_for(robot, artix.SolverOptions()) if solver_options is None else solver_options
+        usual = (
+            options_for(robot, artix.SolverOptions()) if solver_options is None else solver_options
+        )
         super().__init__(
             name,
             articulation,
@@ -167,7 +189,9 @@ class Imitation(Environment):
             dt=dt,
             physics_dt=physics_dt,
             episode_length=episode_length,
-            ground=artix.Ground.flat(friction=0.8, dtype=articulation.dtype) if ground is None else ground,
+            ground=artix.Ground.flat(friction=0.8, dtype=articulation.dtype)
+            if ground is None
+            else ground,
             solver_options=usual,
             randomization=randomization,
         )
@@ -181,14 +205,20 @@ class Imitation(Environment):
         self.motion = motion if motion.rate * dt == 1 else motion.resampled(articulation, 1 / dt)
         self.points = tuple(points)
         self.rewards = dict(rewards)
-        self.largest_errors = {key: as_number(f"largest_errors: {key}", each) for key, each in largest_errors.items()}
+        self.largest_errors = {
+            key: as_number(f"largest_errors: {key}", each) for key, each in largest_errors.items()
+        }
         self.resets = starts.check_resets(resets)
         self.pushes = pushes
-        self.action_scale = jnp.asarray(per_joint(articulation, "action_scale", action_scale), articulation.dtype)
+        self.action_scale = jnp.asarray(
+            per_joint(articulation, "action_scale", action_scale), articulation.dtype
+        )
         self._places = _places(articulation, self.motion, self.points)
 
     def undisturbed(self) -> Imitation:
-        """The task without pushes and randomisation, from the first frame of the motion; for evaluation."""
+        """The task without pushes and randomisation, from the first frame of the motion; for
+        evaluation.
+        """
         quiet = copy.copy(self)
         quiet.resets, quiet.pushes, quiet.randomization, quiet._static = {}, None, (), Task(quiet)
         return quiet
@@ -200,8 +230,12 @@ class Imitation(Environment):
         frame = jnp.zeros((), jnp.int32)
         if self.resets:
             share = random_numbers.uniform(frame_key, 1, dtype)[0]
-            frame = jnp.minimum((share * self.motion.num_frames).astype(jnp.int32), self.motion.num_frames - 1)
-        start = starts.varied(self.articulation, start_key, self.motion.state(frame), self.resets, self.ground)
+            frame = jnp.minimum(
+                (share * self.motion.num_frames).astype(jnp.int32), self.motion.num_frames - 1
+            )
+        start = starts.varied(
+            self.articulation, start_key, self.motion.state(frame), self.resets, self.ground
+        )
         return start, {
             "frame": frame,
             "target": start.joint_position,
@@ -221,10 +255,17 @@ class Imitation(Environment):
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
         """Goes on to the next frame, and sets the drive targets."""
         frame = self._after(memory["frame"])
-        return memory | {"frame": frame, "target": self.motion.joint_position[frame] + self.action_scale * action}
+        return memory | {
+            "frame": frame,
+            "target": self.motion.joint_position[frame] + self.action_scale * action,
+        }
 
     def actuate(
-        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+        self,
+        articulation: artix.Articulation,
+        state: artix.State,
+        memory: dict[str, Any],
+        action: Array,
     ) -> tuple[artix.Control, dict[str, Any]]:
         """The drive targets."""
         return artix.Control(drive_target=memory["target"]), memory
@@ -234,7 +275,9 @@ class Imitation(Environment):
         memory, signals = transition.memory, self.signals(transition)
         terms = rewards.weighted_terms(self.rewards, signals)
         total = sum(terms.values(), jnp.zeros((), self.articulation.dtype))
-        errors = {name: square_root(jnp.sum(signals[f"{name}_error"] ** 2)) for name in ("root", "turn")}
+        errors = {
+            name: square_root(jnp.sum(signals[f"{name}_error"] ** 2)) for name in ("root", "turn")
+        }
         apart = square_root(jnp.sum(signals["point_error"] ** 2, axis=1))
         errors["points"] = jnp.sum(apart) / max(len(self.points), 1)
         too_far = [errors[name] > largest for name, largest in self.largest_errors.items()]
@@ -242,15 +285,23 @@ class Imitation(Environment):
         metrics = {f"reward/{name}": term for name, term in terms.items()}
         metrics |= {f"{name}_error": error for name, error in errors.items()}
         metrics["joint_error"] = square_root(jnp.mean(signals["joint_error"] ** 2))
-        return Outcome(total * self.dt, terminated, memory | {"last_action": transition.action}, metrics)
+        return Outcome(
+            total * self.dt, terminated, memory | {"last_action": transition.action}, metrics
+        )
 
     def signals(self, transition: Transition) -> dict[str, Any]:
-        """The signals that rewards can use, by name: errors are those of the robot minus those of the motion."""
+        """The signals that rewards can use, by name: errors are those of the robot minus those of
+        the motion.
+        """
         robot, state, memory = transition.articulation, transition.state, transition.memory
         aim = self.motion.state(memory["frame"])
         change = artix.difference(self.articulation, aim, state)
         here = [artix.frame_pose(robot, state, point)[:3] for point in self.points]
-        apart = jnp.stack(here) - state.root_pose[:3] - self._places[memory["frame"]] if here else jnp.zeros((0, 3))
+        apart = (
+            jnp.stack(here) - state.root_pose[:3] - self._places[memory["frame"]]
+            if here
+            else jnp.zeros((0, 3))
+        )
         soft_lower, soft_upper = rewards.soft_limits(robot)
         return {
             "joint_error": change[6:],
@@ -270,8 +321,15 @@ class Imitation(Environment):
         }
 
     def observe(self, transition: Transition) -> Array:
-        """What the IMU and the joints measure, what the motion does next, and how far the robot is from it."""
-        robot, state, memory, imu = transition.articulation, transition.state, transition.memory, self.robot.imu
+        """What the IMU and the joints measure, what the motion does next, and how far the robot is
+        from it.
+        """
+        robot, state, memory, imu = (
+            transition.articulation,
+            transition.state,
+            transition.memory,
+            self.robot.imu,
+        )
         aim, after = self.motion.state(memory["frame"]), self._after(memory["frame"])
         change = artix.difference(self.articulation, aim, state)
         axes = observations.rotation(robot, state, robot.topology.link_names[0])
@@ -300,9 +358,11 @@ class Imitation(Environment):
 
 
 class HumanoidDance(Imitation):
-    """artix's humanoid dances for eight seconds, again and again: it sways, lifts its feet and squats.
+    """artix's humanoid dances for eight seconds, again and again: it sways, lifts its feet and
+    squats.
 
-    The motion is made by :mod:`artix.examples.dance`. The observation [142] is that of :class:`Imitation`.
+    The motion is made by :mod:`artix.examples.dance`. The observation [142] is that of
+    :class:`Imitation`.
 
     Args:
       motion: another motion of the humanoid, or its file.
@@ -319,7 +379,9 @@ class HumanoidDance(Imitation):
       25 8.0
     """
 
-    def __init__(self, *, motion: Motion | str | Path | None = None, dtype: Any = None, **options: Any) -> None:
+    def __init__(
+        self, *, motion: Motion | str | Path | None = None, dtype: Any = None, **options: Any
+    ) -> None:
         robot = humanoid(dtype)
         if not isinstance(motion, Motion):
             shipped = resources.files("artix.envs").joinpath("motions/humanoid_dance.npz")
@@ -336,6 +398,9 @@ def _places(articulation: artix.Articulation, motion: Motion, points: Sequence[s
         return jnp.zeros((motion.num_frames, 0, 3), articulation.dtype)
 
     def at(state: artix.State) -> Array:
-        return jnp.stack([artix.frame_pose(articulation, state, point)[:3] for point in points]) - state.root_pose[:3]
+        return (
+            jnp.stack([artix.frame_pose(articulation, state, point)[:3] for point in points])
+            - state.root_pose[:3]
+        )
 
     return jax.jit(jax.vmap(at))(motion.state(np.arange(motion.num_frames)))

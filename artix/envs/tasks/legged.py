@@ -49,9 +49,32 @@ Array = jax.Array
 
 #: The signals that terms can use; see :meth:`LeggedVelocity.signals`.
 SIGNALS = (
-    *("command", "linear_velocity", "angular_velocity", "world_linear_velocity", "world_angular_velocity", "up"),
-    *("joint_position", "joint_velocity", "joint_force", "default_position", "soft_lower", "soft_upper", "height"),
-    *("pose_weight", "action", "last_action", "feet_velocity", "feet_height", "contact", "first_contact"),
+    *(
+        "command",
+        "linear_velocity",
+        "angular_velocity",
+        "world_linear_velocity",
+        "world_angular_velocity",
+        "up",
+    ),
+    *(
+        "joint_position",
+        "joint_velocity",
+        "joint_force",
+        "default_position",
+        "soft_lower",
+        "soft_upper",
+        "height",
+    ),
+    *(
+        "pose_weight",
+        "action",
+        "last_action",
+        "feet_velocity",
+        "feet_height",
+        "contact",
+        "first_contact",
+    ),
     *("air_time", "contact_time", "last_air_time", "last_contact_time", "swing_peak", "feet_group"),
     *("mean_yaw_rate", "projected_gravity", "accelerometer", "trunk_gap", "lowest_up"),
     *("tracking_sigma", "max_foot_height", "target_height"),
@@ -83,8 +106,15 @@ PRIVILEGED: observation_terms.Terms = {
     "air_time": 1.0,
 }
 
-#: How starts vary: a random place and heading, with a small velocity, tilted and in a pose near the default one.
-RESETS: starts.Resets = {"place": 0.5, "heading": math.pi, "velocity": 0.5, "tilt": 0.1, "joint_position": 0.1}
+#: How starts vary: a random place and heading, with a small velocity, tilted and in a pose near the
+#: default one.
+RESETS: starts.Resets = {
+    "place": 0.5,
+    "heading": math.pi,
+    "velocity": 0.5,
+    "tilt": 0.1,
+    "joint_position": 0.1,
+}
 
 #: Time constant of ``mean_yaw_rate``, about half a stride [s].
 MEAN_TIME = 0.4
@@ -96,12 +126,13 @@ TERMINATIONS: terminations.Terminations = {"tilted": True, "trunk_contact": True
 class LeggedVelocity(Environment):
     """A legged robot follows velocity commands.
 
-    The action sets the drive targets relative to the default pose, with ``action_scale`` radians for an action of 1.
-    The observation has two parts, each of terms by name. ``"state"`` has :data:`OBSERVATIONS` with noise, [12 + 3 n]:
-    linear velocity and gyro of the IMU, projected gravity, joint positions (relative to the default pose) and
-    velocities, the last action and the command. ``"privileged_state"`` has all of that, followed by
-    :data:`PRIVILEGED` without noise. The reward is the weighted sum of its terms times ``dt``, but at least
-    ``least_reward``. An episode ends when the robot falls.
+    The action sets the drive targets relative to the default pose, with ``action_scale`` radians
+    for an action of 1. The observation has two parts, each of terms by name. ``"state"`` has
+    :data:`OBSERVATIONS` with noise, [12 + 3 n]: linear velocity and gyro of the IMU, projected
+    gravity, joint positions (relative to the default pose) and velocities, the last action and the
+    command. ``"privileged_state"`` has all of that, followed by :data:`PRIVILEGED` without noise.
+    The reward is the weighted sum of its terms times ``dt``, but at least ``least_reward``. An
+    episode ends when the robot falls.
 
     Args:
       name: name of the task.
@@ -109,25 +140,26 @@ class LeggedVelocity(Environment):
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       ground: the ground to walk on.
       solver_options: options of the physics steps.
-      velocity_commands: how commands are drawn, or a function of a random key and a dtype that returns a
-        :class:`artix.envs.commands.DrawnCommand`.
+      velocity_commands: how commands are drawn, or a function of a random key and a dtype that
+        returns a :class:`artix.envs.commands.DrawnCommand`.
       observations: what the policy sees: terms in their order, see
         :class:`artix.envs.observation_terms.ObservationTerm`.
       privileged: what a critic sees besides.
-      resets: how starts vary, see :func:`artix.envs.starts.varied`; ``{}`` for the default pose at rest.
+      resets: how starts vary, see :func:`artix.envs.starts.varied`; ``{}`` for the default pose at
+        rest.
       terminations: what ends an episode early, see :func:`artix.envs.terminations.is_over`.
       curricula: what gets harder from episode to episode, and where it starts, see
         :func:`artix.envs.curricula.check_curricula`; each is a signal of its name.
-      gait_frequency: frequency of a clock for the term ``feet_on_time`` [Hz], which the policy sees as ``clock``;
-        ``None`` for no clock.
-      noise_scales: largest errors of observed terms, such as ``gyro`` and ``joint_position``; an empty mapping for
-        none.
+      gait_frequency: frequency of a clock for the term ``feet_on_time`` [Hz], which the policy sees
+        as ``clock``; ``None`` for no clock.
+      noise_scales: largest errors of observed terms, such as ``gyro`` and ``joint_position``; an
+        empty mapping for none.
       pushes: how the robot is pushed; ``None`` for no pushes.
       randomization: which parameters of the robot and the ground are randomised.
-      action_delay: smallest and largest delay [s] of the drive targets, in whole physics steps, drawn for each episode;
-        ``None`` for no delay.
-      action_scale: how far an action of 1 moves a target [rad]: one number, one for each joint, or numbers by the ends
-        of the joints' names.
+      action_delay: smallest and largest delay [s] of the drive targets, in whole physics steps,
+        drawn for each episode; ``None`` for no delay.
+      action_scale: how far an action of 1 moves a target [rad]: one number, one for each joint, or
+        numbers by the ends of the joints' names.
       dt: control period [s].
       physics_dt: physics step [s].
       tracking_sigma: width of the tracking terms.
@@ -137,8 +169,8 @@ class LeggedVelocity(Environment):
       episode_length: number of control steps.
 
     Raises:
-      ValueError: a term, measurement or leaf does not exist (the message lists the valid names), or an option is out
-        of range or not finite.
+      ValueError: a term, measurement or leaf does not exist (the message lists the valid names), or
+        an option is out of range or not finite.
     """
 
     def __init__(
@@ -149,7 +181,8 @@ class LeggedVelocity(Environment):
         rewards: rewards.Weights,
         ground: artix.Ground,
         solver_options: artix.SolverOptions,
-        velocity_commands: commands.VelocityCommands | Callable[..., Any] = commands.VelocityCommands(),  # noqa: B008
+        velocity_commands: commands.VelocityCommands
+        | Callable[..., Any] = commands.VelocityCommands(),  # noqa: B008
         observations: observation_terms.Terms = OBSERVATIONS,
         privileged: observation_terms.Terms = PRIVILEGED,
         resets: starts.Resets = RESETS,
@@ -172,8 +205,9 @@ class LeggedVelocity(Environment):
         size = len(robot.default_position)
         if not np.any(np.asarray(robot.articulation.drive.stiffness) > 0):
             raise ValueError(
-                f"{name}: the drives of {robot.articulation.topology.name} have no stiffness, so that actions move "
-                "nothing; LeggedRobot.of(articulation) derives gains, or takes stiffness= and damping="
+                f"{name}: the drives of {robot.articulation.topology.name} have no stiffness, so "
+                "that actions move nothing; LeggedRobot.of(articulation) derives gains, or takes "
+                "stiffness= and damping="
             )
         super().__init__(
             name,
@@ -190,7 +224,9 @@ class LeggedVelocity(Environment):
         self.curricula = _check_curricula(curricula, SIGNALS)
         names: tuple[str, ...] = (*SIGNALS, *self.more_signals())
         if gait_frequency is not None:
-            self.gait_frequency = as_number(f"{name}: gait_frequency [Hz]", gait_frequency, positive=True)
+            self.gait_frequency = as_number(
+                f"{name}: gait_frequency [Hz]", gait_frequency, positive=True
+            )
             if isinstance(observations, Mapping) and "clock" not in observations:
                 observations = {**observations, "clock": 1.0}
         self.observations = observation_terms.check_terms("observations", observations, names)
@@ -205,26 +241,38 @@ class LeggedVelocity(Environment):
         if pushes is not None:
             disturbances.check_pushes(pushes)
         if action_delay is not None:
-            least, largest = action_delay if np.shape(action_delay) == (2,) else (math.nan, math.nan)
+            least, largest = (
+                action_delay if np.shape(action_delay) == (2,) else (math.nan, math.nan)
+            )
             if not 0 <= least <= largest < math.inf:
-                raise ValueError(f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}")
+                raise ValueError(
+                    f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}"
+                )
         self.robot = robot
         start = artix.neutral_state(robot.articulation)
         pairs = artix.remember_contacts(robot.articulation, start).contact_memory
         self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = noise.as_scales(noise_scales, dict.fromkeys([*self.observations, *noise.GO1], 0))
+        self.noise_scales = noise.as_scales(
+            noise_scales, dict.fromkeys([*self.observations, *noise.GO1], 0)
+        )
         self.pushes = pushes
         self.action_delay = action_delay
         self.action_scale = _action_scale(robot.articulation, action_scale)
         self.tracking_sigma = as_number(f"{name}: tracking_sigma", tracking_sigma, positive=True)
         self.max_foot_height = as_number(f"{name}: max_foot_height", max_foot_height, positive=True)
-        self.least_reward = -math.inf if least_reward == -math.inf else as_number(f"{name}: least_reward", least_reward)
+        self.least_reward = (
+            -math.inf
+            if least_reward == -math.inf
+            else as_number(f"{name}: least_reward", least_reward)
+        )
         self.lowest_up = as_number(f"{name}: lowest_up", lowest_up)
 
     def undisturbed(self) -> LeggedVelocity:
-        """The task without noise, pushes, delays and randomisation, from the default pose at rest; for evaluation."""
+        """The task without noise, pushes, delays and randomisation, from the default pose at rest;
+        for evaluation.
+        """
         quiet = copy.copy(self)
         quiet.noise_scales, quiet.resets, quiet.pushes, quiet.action_delay = {}, {}, None, None
         quiet.curricula = {name: (1.0, function) for name, (_, function) in self.curricula.items()}
@@ -236,7 +284,9 @@ class LeggedVelocity(Environment):
         return (*self.curricula, *(() if self.gait_frequency is None else ("phase",)))
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:
-        """Standing at a random place and heading, with a small random velocity and a random command."""
+        """Standing at a random place and heading, with a small random velocity and a random
+        command.
+        """
         start_key, command_key, lag_key = random_numbers.split(key, 3)
         dtype = self.articulation.dtype
         command, time_left = self._first_command(command_key)
@@ -271,7 +321,9 @@ class LeggedVelocity(Environment):
         return state, memory | self.later(memory, ended)
 
     def later(self, memory: dict[str, Any], ended: EnvState) -> dict[str, Any]:
-        """Entries of the memory of a new episode that the curricula change after the one that ended."""
+        """Entries of the memory of a new episode that the curricula change after the one that
+        ended.
+        """
         if not self.curricula:
             return {}
         levels = curricula.after(self.curricula, ended.info["curricula"], ended)
@@ -284,7 +336,11 @@ class LeggedVelocity(Environment):
     def draw(self, key: Array) -> dict[str, Any]:
         """Noise, pushes, and a candidate for the next command."""
         dtype, keys = self.articulation.dtype, random_numbers.split(key, 3)
-        pushes = {} if self.pushes is None else {"push": disturbances.draw_push(keys[2], self.pushes, self.dt, dtype)}
+        pushes = (
+            {}
+            if self.pushes is None
+            else {"push": disturbances.draw_push(keys[2], self.pushes, self.dt, dtype)}
+        )
         return pushes | {
             "noise": noise.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
             "command": self._next_command(keys[1]),
@@ -306,7 +362,11 @@ class LeggedVelocity(Environment):
         return disturbances.pushed(state, drawn["push"]) if "push" in drawn else state
 
     def actuate(
-        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+        self,
+        articulation: artix.Articulation,
+        state: artix.State,
+        memory: dict[str, Any],
+        action: Array,
     ) -> tuple[artix.Control, dict[str, Any]]:
         """The drive targets, possibly delayed."""
         if self.action_delay is None:
@@ -320,13 +380,17 @@ class LeggedVelocity(Environment):
 
     def joint_force(self, transition: Transition, action: Array) -> Array:
         """Drive forces in the last physics step [N m], [n]."""
-        target = self.target(action) if self.action_delay is None else transition.memory["delay"].arrived
+        target = (
+            self.target(action) if self.action_delay is None else transition.memory["delay"].arrived
+        )
         return observations.drive_forces(transition.articulation, transition.state, target)
 
     def outcome(self, transition: Transition) -> Outcome:
         """The weighted terms, and the gait and command for the next step."""
         memory = transition.memory
-        rate = observations.angular_velocity(transition.articulation, transition.state, self.robot.imu)[2]
+        rate = observations.angular_velocity(
+            transition.articulation, transition.state, self.robot.imu
+        )[2]
         mean_rate = memory["mean_yaw_rate"] + self.dt / MEAN_TIME * (rate - memory["mean_yaw_rate"])
         memory = memory | {"mean_yaw_rate": mean_rate}
         transition = transition.replace(memory=memory)
@@ -338,7 +402,9 @@ class LeggedVelocity(Environment):
         drawn = transition.drawn["command"]
         if "commands" in self.curricula:
             drawn = drawn._replace(value=memory["curricula"]["commands"] * drawn.value)
-        command, time_left = commands.next_command(memory["command"], memory["command_time_left"], drawn, self.dt)
+        command, time_left = commands.next_command(
+            memory["command"], memory["command_time_left"], drawn, self.dt
+        )
         changed = {
             "command": command,
             "command_time_left": time_left,
@@ -349,20 +415,30 @@ class LeggedVelocity(Environment):
             phase = memory["phase"] + 2 * math.pi * self.gait_frequency * self.dt
             changed["phase"] = jnp.where(phase < math.pi, phase, phase - 2 * math.pi)
         metrics = {f"reward/{name}": term for name, term in terms.items()}
-        metrics |= {f"curricula/{name}": level for name, level in memory.get("curricula", {}).items()}
-        apart = memory["command"] - jnp.append(signals["linear_velocity"][:2], signals["angular_velocity"][2])
-        metrics["velocity_error"] = jnp.sqrt(jnp.sum(apart[:2] ** 2) + 1e-12)  # [m/s]; differentiable at zero
+        metrics |= {
+            f"curricula/{name}": level for name, level in memory.get("curricula", {}).items()
+        }
+        apart = memory["command"] - jnp.append(
+            signals["linear_velocity"][:2], signals["angular_velocity"][2]
+        )
+        metrics["velocity_error"] = jnp.sqrt(
+            jnp.sum(apart[:2] ** 2) + 1e-12
+        )  # [m/s]; differentiable at zero
         metrics["yaw_rate_error"] = jnp.abs(apart[2])
         metrics["mean_yaw_rate_error"] = jnp.abs(memory["command"][2] - mean_rate)
         down = gait.contact.astype(self.articulation.dtype)
         metrics |= {f"duty/{foot}": down[k] for k, foot in enumerate(self.robot.feet)}
-        return Outcome(jnp.maximum(total * self.dt, self.least_reward), terminated, memory | changed, metrics)
+        return Outcome(
+            jnp.maximum(total * self.dt, self.least_reward), terminated, memory | changed, metrics
+        )
 
     def gait(self, transition: Transition) -> tuple[Gait, Array]:
         """The gait after a step, and which feet landed."""
         surfaces, feet = len(transition.ground.surfaces), len(self.robot.feet)
         with_ground = transition.impulse[: len(transition.impulse) - self._num_pair_contacts]
-        contact = jnp.any(observations.in_contact(with_ground).reshape(surfaces, feet, -1), axis=(0, 2))
+        contact = jnp.any(
+            observations.in_contact(with_ground).reshape(surfaces, feet, -1), axis=(0, 2)
+        )
         return transition.memory["gait"].moved(contact, self.feet_height(transition), self.dt)
 
     def trunk_gap(self, transition: Transition) -> Array:
@@ -375,7 +451,9 @@ class LeggedVelocity(Environment):
         """Heights of the feet above the ground [m], [K]; for spheres, of their centres."""
         robot = transition.articulation
         index = observations.geometry_numbers(robot, self.robot.feet)
-        distance = artix.geometry_distances(artix.Scene(robot, ground=transition.ground), transition.state)[index]
+        distance = artix.geometry_distances(
+            artix.Scene(robot, ground=transition.ground), transition.state
+        )[index]
         topology: Any = robot.topology
         is_sphere = [topology.geometries[k].type is artix.GeometryType.SPHERE for k in index]
         return distance + jnp.where(np.array(is_sphere), robot.geometry.size[index, 0], 0)
@@ -400,7 +478,9 @@ class LeggedVelocity(Environment):
             "world_angular_velocity": velocity[3:],
             "up": observations.up_vector(robot, state, imu),
             "projected_gravity": observations.projected_gravity(robot, state, imu),
-            "accelerometer": observations.accelerometer(robot, transition.before, state, self.physics_dt, imu),
+            "accelerometer": observations.accelerometer(
+                robot, transition.before, state, self.physics_dt, imu
+            ),
             "joint_position": state.joint_position,
             "joint_velocity": state.joint_velocity,
             "joint_force": self.joint_force(transition, transition.action),
@@ -432,7 +512,9 @@ class LeggedVelocity(Environment):
 
     @functools.cached_property
     def feet_group(self) -> np.ndarray:
-        """Which of two groups each foot belongs to, which stand in turn, [K]: those of a trot, a tripod or a walk."""
+        """Which of two groups each foot belongs to, which stand in turn, [K]: those of a trot, a
+        tripod or a walk.
+        """
         poses, topology = poses_at_zero(self.articulation), self.articulation.topology
         places = poses[[link_of(topology, foot) for foot in self.robot.feet], :3]
         group = np.zeros(len(places), int)
@@ -454,7 +536,9 @@ class LeggedVelocity(Environment):
         zeros = functools.partial(jnp.zeros, dtype=self.articulation.dtype)
 
         def terms() -> dict[str, Array]:
-            state = starts.standing(self.articulation, self.robot.default_position, self.robot.height)
+            state = starts.standing(
+                self.articulation, self.robot.default_position, self.robot.height
+            )
             gait = Gait.standing(len(self.robot.feet), self.articulation.dtype)
             action = zeros(self.action_size)
             memory = {"command": zeros(3), "last_action": action, "gait": gait, "phase": zeros(())}
@@ -466,8 +550,12 @@ class LeggedVelocity(Environment):
             impulse = self._no_contacts.impulse
             robot, ground = self.articulation, self.ground
             transition = Transition(robot, ground, state, state, impulse, memory, action, None)
-            every = observation_terms.evaluate(self.observations, self._observed_signals(transition))
-            return every | observation_terms.evaluate(self.privileged, self._observed_signals(transition))
+            every = observation_terms.evaluate(
+                self.observations, self._observed_signals(transition)
+            )
+            return every | observation_terms.evaluate(
+                self.privileged, self._observed_signals(transition)
+            )
 
         return {name: len(value) for name, value in jax.eval_shape(terms).items()}
 
@@ -489,15 +577,25 @@ class LeggedVelocity(Environment):
 
     def _noisy(self, transition: Transition, signals: Mapping[str, Any]) -> dict[str, Array]:
         """What the policy sees now, by name, with noise and scale."""
-        drawn, values = transition.drawn["noise"], observation_terms.evaluate(self.observations, signals)
-        noisy = {name: value + drawn[name] if name in drawn else value for name, value in values.items()}
-        return {name: _scaled(value, self.observations[name].scale) for name, value in noisy.items()}
+        drawn, values = (
+            transition.drawn["noise"],
+            observation_terms.evaluate(self.observations, signals),
+        )
+        noisy = {
+            name: value + drawn[name] if name in drawn else value for name, value in values.items()
+        }
+        return {
+            name: _scaled(value, self.observations[name].scale) for name, value in noisy.items()
+        }
 
     def remember(self, transition: Transition, *, is_first: bool) -> dict[str, Any]:
         """The history of what the policy sees; at a reset, the first observation fills it."""
         if not self._has_history:
             return {}
-        noisy, seen = self._noisy(transition, self._observed_signals(transition)), transition.memory["seen"]
+        noisy, seen = (
+            self._noisy(transition, self._observed_signals(transition)),
+            transition.memory["seen"],
+        )
         return {
             "seen": {
                 name: jnp.broadcast_to(noisy[name], past.shape)
@@ -522,7 +620,9 @@ class LeggedVelocity(Environment):
 
     @functools.cached_property
     def mirror(self) -> dict[str, Any] | None:
-        """How the robot's mirror image acts and observes; ``None`` if :attr:`asymmetry` says why it has none."""
+        """How the robot's mirror image acts and observes; ``None`` if :attr:`asymmetry` says why it
+        has none.
+        """
         return None if self.asymmetry else self._mirrors
 
     @functools.cached_property
@@ -537,7 +637,9 @@ class LeggedVelocity(Environment):
     @functools.cached_property
     def _mirrors(self) -> dict[str, Any]:
         robot = symmetry.find_mirror(self.articulation, self.robot.feet)
-        pose, scale = (np.asarray(each, float) for each in (self.robot.default_position, self.action_scale))
+        pose, scale = (
+            np.asarray(each, float) for each in (self.robot.default_position, self.action_scale)
+        )
         scale = np.broadcast_to(scale, pose.shape)
         permutation, sign = robot.joints
         apart = np.abs(pose - sign * pose[permutation])
@@ -548,13 +650,20 @@ class LeggedVelocity(Environment):
         mirrors = {"action": robot.joints, "state": self._reflected(self.layout, robot)}
         known = self._reflected(observation_terms.layout(self.privileged, self._sizes), robot)
         size = len(mirrors["state"].sign)
-        both = [np.concatenate(parts) for parts in zip(mirrors["state"], (known[0] + size, known[1]), strict=True)]
+        both = [
+            np.concatenate(parts)
+            for parts in zip(mirrors["state"], (known[0] + size, known[1]), strict=True)
+        ]
         return mirrors | {"privileged_state": symmetry.SignedPermutation(*both)}
 
-    def _reflected(self, entries: Sequence[Entry], robot: symmetry.Mirror) -> symmetry.SignedPermutation:
+    def _reflected(
+        self, entries: Sequence[Entry], robot: symmetry.Mirror
+    ) -> symmetry.SignedPermutation:
         permutations, signs = [np.zeros(0, int)], [np.zeros(0)]  # There may be no entries.
         for one in entries:
-            permutation, sign = observation_terms.reflection(one.name, one.mirror, one.size, robot.joints, robot.feet)
+            permutation, sign = observation_terms.reflection(
+                one.name, one.mirror, one.size, robot.joints, robot.feet
+            )
             for past in range(one.history):
                 permutations.append(permutation + one.start + past * one.size)
                 signs.append(sign)
@@ -575,5 +684,9 @@ def _scaled(value: Array, scale: float) -> Array:
 def solver_options(robot: LeggedRobot, usual: artix.SolverOptions) -> artix.SolverOptions:
     """The options of a task for a robot: at most four contacts between a foot and the ground."""
     topology: Any = robot.articulation.topology
-    most = max(topology.geometries[topology.geometry_index(foot)].num_candidates for foot in robot.feet)
-    return usual if most == 1 else dataclasses.replace(usual, max_contacts_per_geometry=min(most, 4))
+    most = max(
+        topology.geometries[topology.geometry_index(foot)].num_candidates for foot in robot.feet
+    )
+    return (
+        usual if most == 1 else dataclasses.replace(usual, max_contacts_per_geometry=min(most, 4))
+    )

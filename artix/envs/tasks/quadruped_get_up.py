@@ -40,7 +40,9 @@ def posture(projected_gravity: Array, joint_position: Array, default_position: A
 
 
 def rest(projected_gravity: Array, height: Array, target_height: float, action: Array) -> Array:
-    """``exp(-0.5 |action|^2)``, once the trunk is upright and within 5 mm of the standing height."""
+    """``exp(-0.5 |action|^2)``, once the trunk is upright and within 5 mm of the standing
+    height.
+    """
     stands = (_off_upright(projected_gravity) < 0.01) & (height > target_height - 0.005)
     return jnp.where(stands, jnp.exp(-0.5 * jnp.sum(action**2)), 0)
 
@@ -75,39 +77,58 @@ REWARDS: rewards.Weights = {
 
 #: The signals that rewards can use.
 SIGNALS = (
-    *("projected_gravity", "height", "target_height", "joint_position", "joint_velocity", "joint_acceleration"),
-    *("joint_force", "default_position", "soft_lower", "soft_upper", "action", "last_action", "action_before_last"),
+    *(
+        "projected_gravity",
+        "height",
+        "target_height",
+        "joint_position",
+        "joint_velocity",
+        "joint_acceleration",
+    ),
+    *(
+        "joint_force",
+        "default_position",
+        "soft_lower",
+        "soft_upper",
+        "action",
+        "last_action",
+        "action_before_last",
+    ),
 )
 
-#: The trunk has contacts at its four lowest corners. All robots of a vector wait for the slowest, and one that tumbles
-#: can need many Newton steps, which training need not wait for.
+#: The trunk has contacts at its four lowest corners. All robots of a vector wait for the slowest,
+#: and one that tumbles can need many Newton steps, which training need not wait for.
 SOLVER_OPTIONS = artix.SolverOptions(max_contacts_per_geometry=4, max_newton_steps=8)
 
 
 class QuadrupedGetUp(Environment):
     """A quadruped gets up from any pose and stands: Playground's Go1 get-up with artix's quadruped.
 
-    Three of five episodes begin with a random orientation and random joint positions, just above the ground; the others
-    begin in the default pose. ``metrics["stands"]`` is 1 while the trunk is within 18 degrees of upright and at 85 % of
-    the standing height or more. Trunk, knees and feet can touch the ground. The action sets the drive targets relative
-    to the current joint positions, with ``action_scale`` radians for an action of 1. The observation has two parts.
-    ``"state"`` [42] has gyro, projected gravity, joint positions (relative to the default pose) and velocities, all
-    with noise, then the last action. ``"privileged_state"`` [107] has all of that, followed by noise-free gyro,
-    accelerometer, linear velocity, angular velocity in world axes, joint positions and velocities, drive forces,
-    height, and which contacts carry load. Episodes end only when time runs out.
+    Three of five episodes begin with a random orientation and random joint positions, just above
+    the ground; the others begin in the default pose. ``metrics["stands"]`` is 1 while the trunk is
+    within 18 degrees of upright and at 85 % of the standing height or more. Trunk, knees and feet
+    can touch the ground. The action sets the drive targets relative to the current joint positions,
+    with ``action_scale`` radians for an action of 1. The observation has two parts. ``"state"``
+    [42] has gyro, projected gravity, joint positions (relative to the default pose) and velocities,
+    all with noise, then the last action. ``"privileged_state"`` [107] has all of that, followed by
+    noise-free gyro, accelerometer, linear velocity, angular velocity in world axes, joint positions
+    and velocities, drive forces, height, and which contacts carry load. Episodes end only when time
+    runs out.
 
     Args:
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
-      noise_scales: largest errors of ``gyro``, ``gravity``, ``joint_position`` and ``joint_velocity``.
+      noise_scales: largest errors of ``gyro``, ``gravity``, ``joint_position`` and
+        ``joint_velocity``.
       chance_of_fall: fraction of the episodes that begin fallen.
       action_scale: how far an action of 1 moves a target [rad].
       episode_length: number of control steps of 20 ms.
       dtype: floating-point type; JAX's default when ``None``.
-      randomization: which parameters of robot and ground are randomised, see :class:`artix.envs.Change`.
+      randomization: which parameters of robot and ground are randomised, see
+        :class:`artix.envs.Change`.
 
     Raises:
-      ValueError: a reward, measurement or leaf does not exist (the message lists the valid names), or a number is out
-        of range or not finite.
+      ValueError: a reward, measurement or leaf does not exist (the message lists the valid names),
+        or a number is out of range or not finite.
 
     Examples:
       >>> from artix import envs
@@ -142,7 +163,9 @@ class QuadrupedGetUp(Environment):
         )
         self._measured = {"gyro": 3, "gravity": 3, "joint_position": 12, "joint_velocity": 12}
         known = {name: scale for name, scale in noise.GO1.items() if name in self._measured}
-        self.noise_scales = noise.as_scales(known if noise_scales is None else noise_scales, self._measured)
+        self.noise_scales = noise.as_scales(
+            known if noise_scales is None else noise_scales, self._measured
+        )
         check_weights(rewards, SIGNALS)
         self.rewards = dict(rewards)
         self.chance_of_fall = as_number("chance_of_fall", chance_of_fall, 0, 1)
@@ -175,7 +198,11 @@ class QuadrupedGetUp(Environment):
         return memory | {"drive_target": state.joint_position + self.action_scale * action}
 
     def actuate(
-        self, articulation: artix.Articulation, state: artix.State, memory: dict[str, Any], action: Array
+        self,
+        articulation: artix.Articulation,
+        state: artix.State,
+        memory: dict[str, Any],
+        action: Array,
     ) -> tuple[artix.Control, dict[str, Any]]:
         """The drive targets."""
         return artix.Control(drive_target=memory["drive_target"]), memory
@@ -190,7 +217,8 @@ class QuadrupedGetUp(Environment):
             "target_height": HEIGHT,
             "joint_position": state.joint_position,
             "joint_velocity": state.joint_velocity,
-            "joint_acceleration": (state.joint_velocity - transition.before.joint_velocity) / self.physics_dt,
+            "joint_acceleration": (state.joint_velocity - transition.before.joint_velocity)
+            / self.physics_dt,
             "joint_force": observations.drive_forces(robot, state, memory["drive_target"]),
             "default_position": self.default_position,
             "soft_lower": soft_lower,
@@ -202,7 +230,9 @@ class QuadrupedGetUp(Environment):
         terms = rewards.weighted_terms(self.rewards, signals)
         total = sum(terms.values(), jnp.zeros((), robot.dtype))
         metrics = {f"reward/{name}": term for name, term in terms.items()}
-        stands = (_off_upright(signals["projected_gravity"]) < 0.1) & (state.root_pose[2] > 0.85 * HEIGHT)
+        stands = (_off_upright(signals["projected_gravity"]) < 0.1) & (
+            state.root_pose[2] > 0.85 * HEIGHT
+        )
         metrics["stands"] = stands.astype(robot.dtype)
         later = {"last_action": transition.action, "action_before_last": memory["last_action"]}
         return Outcome(jnp.maximum(total * self.dt, 0), jnp.array(False), memory | later, metrics)
@@ -241,7 +271,11 @@ class QuadrupedGetUp(Environment):
         def joined(*kinds: Any) -> symmetry.SignedPermutation:
             permutations, signs, start = [], [], 0
             for kind in kinds:
-                size = {"joints": self.action_size, "scalar": 1}.get(kind, 3) if isinstance(kind, str) else len(kind[0])
+                size = (
+                    {"joints": self.action_size, "scalar": 1}.get(kind, 3)
+                    if isinstance(kind, str)
+                    else len(kind[0])
+                )
                 permutation, sign = reflection("", kind, size, robot.joints, robot.feet)
                 permutations.append(permutation + start)
                 signs.append(sign)
@@ -254,9 +288,13 @@ class QuadrupedGetUp(Environment):
         return {"action": robot.joints, "state": joined(*seen), "privileged_state": every}
 
     def _contact_images(self, feet: np.ndarray) -> np.ndarray:
-        """The mirror image of each contact with the ground: the trunk's corners, then feet and knees."""
+        """The mirror image of each contact with the ground: the trunk's corners, then feet and
+        knees.
+        """
         scene = artix.Scene(self.articulation, ground=self.ground)
-        corner = np.asarray(artix.ground_contacts(scene, artix.neutral_state(self.articulation)).contacts.point)[:8]
+        corner = np.asarray(
+            artix.ground_contacts(scene, artix.neutral_state(self.articulation)).contacts.point
+        )[:8]
         apart = np.linalg.norm(corner[:, None] - corner * [1.0, -1.0, 1.0], axis=-1)
         return np.concatenate([np.argmin(apart, axis=1), 8 + feet, 12 + feet])
 

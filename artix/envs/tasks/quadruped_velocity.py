@@ -15,7 +15,8 @@ Array = jax.Array
 
 #: The terms of the reward and their weights: Playground's Go1 joystick, and two for the gait. The
 #: feet follow a clock, as in a trot, and all of them stay down while the command is to stand still.
-#: Since a step earns at least zero, ``alive`` makes up for these costs while a robot has yet to learn.
+#: Since a step earns at least zero, ``alive`` makes up for these costs while a robot has yet to
+#: learn.
 REWARDS: dict[str, float] = {
     "tracking_lin_vel": 1.0,
     "tracking_ang_vel": 0.5,
@@ -38,26 +39,30 @@ REWARDS: dict[str, float] = {
     "alive": 0.25,
 }
 
-#: Strides per second. Without the clock, a symmetric policy would not know which feet to lift first.
+#: Strides per second. Without the clock, a symmetric policy would not know which feet to lift
+#: first.
 GAIT_FREQUENCY = 2.5
 
 #: The feet: names of the links and of the spheres on them.
 FEET = ("front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foot")
 
-#: Height of the trunk's centre in the default pose [m]: two leg segments of 0.21 m at 0.9 rad, and the foot's radius.
+#: Height of the trunk's centre in the default pose [m]: two leg segments of 0.21 m at 0.9 rad, and
+#: the foot's radius.
 HEIGHT = 0.42 * float(np.cos(0.9)) + 0.02
 
-#: Walking takes two Newton steps, and the slowest of 16 robots three. One that tumbles can need many, for which all
-#: robots of its vector wait.
+#: Walking takes two Newton steps, and the slowest of 16 robots three. One that tumbles can need
+#: many, for which all robots of its vector wait.
 SOLVER_OPTIONS = artix.SolverOptions(max_newton_steps=8)
 
 
 class QuadrupedVelocity(LeggedVelocity):
-    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's or your robot.
+    """A quadruped follows velocity commands on level ground: Playground's Go1 joystick with artix's
+    or your robot.
 
-    The drives of artix's have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [50], ``"privileged_state"``
-    [121], for twelve joints) and all options are those of :class:`LeggedVelocity`. The feet trot to a clock of
-    :data:`GAIT_FREQUENCY`. An episode ends when the robot is upside down or its trunk touches the ground.
+    The drives of artix's have 35 N m/rad and 0.5 N m s/rad. Observations (``"state"`` [50],
+    ``"privileged_state"`` [121], for twelve joints) and all options are those of
+    :class:`LeggedVelocity`. The feet trot to a clock of :data:`GAIT_FREQUENCY`. An episode ends
+    when the robot is upside down or its trunk touches the ground.
 
     Args:
       robot: any robot with legs (:meth:`artix.envs.LeggedRobot.of`); artix's quadruped by default.
@@ -89,7 +94,11 @@ class QuadrupedVelocity(LeggedVelocity):
         **options: Any,
     ) -> None:
         robot = quadruped(dtype) if robot is None else robot
-        ground = artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype) if ground is None else ground
+        ground = (
+            artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype)
+            if ground is None
+            else ground
+        )
         usual: dict[str, Any] = {"gait_frequency": GAIT_FREQUENCY}
         usual |= {"solver_options": solver_options(robot, SOLVER_OPTIONS), **options}
         super().__init__(name, robot, rewards=rewards, ground=ground, **usual)
@@ -101,7 +110,9 @@ def quadruped(dtype: Any = None) -> LeggedRobot:
     box = artix.Geometry.box((0.21, 0.1, 0.06), sensor=True)
     robot = terminations.with_sensor(robot, "trunk", box, "trunk")
     drive = robot.drive.replace(
-        stiffness=by_joint(robot, {"": 35.0}), damping=by_joint(robot, {"": 0.5}), max_force=robot.max_joint_force
+        stiffness=by_joint(robot, {"": 35.0}),
+        damping=by_joint(robot, {"": 0.5}),
+        max_force=robot.max_joint_force,
     )
     return LeggedRobot(
         articulation=robot.replace(drive=drive),

@@ -1,4 +1,6 @@
-"""Writes files completely or not at all, so that a full disk or an interruption never destroys a good file."""
+"""Writes files completely or not at all, so that a full disk or an interruption never destroys a
+good file.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,21 @@ from pathlib import Path
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Writes a file so that, whatever happens, there is the whole new file or what was there before.
+    """Writes a file so that, whatever happens, there is the whole new file or what was there
+    before.
 
-    The new content goes to a temporary file in the same folder and to the disk, and then takes the file's name. A
-    symbolic link stays and its target is replaced; an existing file keeps its permissions, not its hard links. What is
-    no regular file, such as ``/dev/null`` or a pipe, is written directly.
+    The new content goes to a temporary file in the same folder and to the disk, and then takes the
+    file's name. A symbolic link stays and its target is replaced; an existing file keeps its
+    permissions, not its hard links. What is no regular file, such as ``/dev/null`` or a pipe, is
+    written directly.
 
     Args:
       path: the file.
       write: writes the content to the path that it is given, which ends in the same suffix.
 
     Raises:
-      OSError: the file cannot be written; the error names ``path``. Other exceptions of ``write`` pass. In both cases
-        the temporary file is removed.
+      OSError: the file cannot be written; the error names ``path``. Other exceptions of ``write``
+        pass. In both cases the temporary file is removed.
 
     Examples:
       >>> import pathlib, tempfile
@@ -47,9 +51,11 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raises ``OSError``, which names ``path``, if a file cannot be written there; for use before long work.
+    """Raises ``OSError``, which names ``path``, if a file cannot be written there; for use before
+    long work.
 
-    It looks at the folder and at the permissions. It writes nothing, so it cannot foresee a full disk.
+    It looks at the folder and at the permissions. It writes nothing, so it cannot foresee a full
+    disk.
 
     Examples:
       >>> from artix.io.common.atomic_file import check_writable

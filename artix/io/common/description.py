@@ -16,7 +16,14 @@ from artix.contact.plane import Plane
 from artix.contact.scene import Scene
 from artix.io.common.diagnostics import Place, Report, listed
 from artix.io.common.meshes import Meshes, Packages
-from artix.io.common.poses import IDENTITY, combine_inertias, compose, inverse, quaternion_from_x_to, rotation_pose
+from artix.io.common.poses import (
+    IDENTITY,
+    combine_inertias,
+    compose,
+    inverse,
+    quaternion_from_x_to,
+    rotation_pose,
+)
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.builder import STANDARD_GRAVITY, ArticulationBuilder
@@ -71,10 +78,12 @@ class UsdOptions(Options, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class ReadOptions:
-    """The options of readers and checkers, as :func:`artix.load` describes them; a format has some of them.
+    """The options of readers and checkers, as :func:`artix.load` describes them; a format has some
+    of them.
 
     Attributes:
-      root: the root of the articulation, where a file has several: a body of MJCF, the path of a prim of USD.
+      root: the root of the articulation, where a file has several: a body of MJCF, the path of a
+        prim of USD.
       fixed_base: whether the root is fixed to the world; ``None`` follows the file.
       merge_fixed_joints: whether links on fixed joints become part of their parent.
       skip: kinds of elements that a strict reader leaves out all the same.
@@ -86,10 +95,12 @@ class ReadOptions:
       gravity: acceleration of gravity in world axes [m/s^2], shape [3]; the file's when ``None``.
       ground: whether to describe the ground as well.
       dtype: floating-point type of the arrays; JAX's default when ``None``.
-      keep_zeros: whether zeros belong to the structure of the articulation, see :func:`artix.keep_zeros`.
+      keep_zeros: whether zeros belong to the structure of the articulation, see
+        :func:`artix.keep_zeros`.
 
     Raises:
-      ValueError: a repair is not one of ``known_repairs``, or the replacement for meshes is unknown.
+      ValueError: a repair is not one of ``known_repairs``, or the replacement for meshes is
+        unknown.
     """
 
     root: str | None = None
@@ -121,7 +132,10 @@ class ReadOptions:
 
     def __post_init__(self, known_repairs: tuple[str, ...]) -> None:
         if self.meshes not in (None, "hull", "capsule"):
-            raise ValueError(f"meshes must be 'hull', 'capsule' or None, which leaves them out; found {self.meshes!r}")
+            raise ValueError(
+                "meshes must be 'hull', 'capsule' or None, which leaves them out; found "
+                f"{self.meshes!r}"
+            )
         names = (self.repair,) if isinstance(self.repair, str) else tuple(self.repair)
         unknown = [name for name in names if name not in known_repairs]
         if unknown:
@@ -134,26 +148,34 @@ _Reader = TypeVar("_Reader", bound=Callable[..., Any])
 
 
 def takes(keywords: type) -> Callable[[_Reader], _Reader]:
-    """Decorates a reader with keywords of a format: ``help`` and editors show them, with their defaults."""
+    """Decorates a reader with keywords of a format: ``help`` and editors show them, with their
+    defaults.
+    """
     defaults = {field.name: field.default for field in dataclasses.fields(ReadOptions)}
 
     def decorate(reader: _Reader) -> _Reader:
         signature = inspect.signature(reader)
         kind = inspect.Parameter.KEYWORD_ONLY
-        named = [inspect.Parameter(name, kind, default=defaults.get(name)) for name in keywords.__annotations__]
-        first = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        named = [
+            inspect.Parameter(name, kind, default=defaults.get(name))
+            for name in keywords.__annotations__
+        ]
+        first = [
+            each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD
+        ]
         vars(reader)["__signature__"] = signature.replace(parameters=[*first, *named])
         return reader
 
     return decorate
 
 
-# --- the description -----------------------------------------------------------------------------
+# --- the description ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class LinkDescription:
-    """A link as read from a file, in terms of the arguments of :meth:`~artix.ArticulationBuilder.add_link`.
+    """A link as read from a file, in terms of the arguments of
+    :meth:`~artix.ArticulationBuilder.add_link`.
 
     Attributes:
       name: the link's name.
@@ -209,7 +231,8 @@ class Surface(NamedTuple):
       color: red, green and blue, each from 0 to 1; ``None`` if the file has none.
       opacity: from 0 (invisible) to 1.
       scale: factors on the coordinates of the surface, shape [3].
-      role: what it is in the file; a ``"substitute"`` is drawn only where a visual of its link cannot be.
+      role: what it is in the file; a ``"substitute"`` is drawn only where a visual of its link
+        cannot be.
     """
 
     link: str
@@ -244,7 +267,9 @@ class InitialState:
 
 @dataclasses.dataclass(frozen=True)
 class GroundDescription:
-    """The ground of a file: the arguments of each surface, and the ``friction_combination`` of the ground."""
+    """The ground of a file: the arguments of each surface, and the ``friction_combination`` of the
+    ground.
+    """
 
     surfaces: Sequence[tuple[type[Plane] | type[HeightField], Mapping[str, Any]]]
     friction_combination: Literal["max", "ground", "robot"]
@@ -295,7 +320,10 @@ def build(description: Description, options: ReadOptions | None = None) -> Artic
       ValueError: the builder refuses a part of it, which the message names.
     """
     builder = ArticulationBuilder(
-        fixed_base=description.fixed_base, gravity=description.gravity, name=description.name, strict=False
+        fixed_base=description.fixed_base,
+        gravity=description.gravity,
+        name=description.name,
+        strict=False,
     )
     number: dict[str | None, int | None] = {None: None}
     for link in description.links:
@@ -330,7 +358,9 @@ def build(description: Description, options: ReadOptions | None = None) -> Artic
 
 
 def build_state(description: Description, articulation: Articulation) -> State:
-    """The state in which a file describes a robot, for the articulation built from the description."""
+    """The state in which a file describes a robot, for the articulation built from the
+    description.
+    """
     state = description.state or InitialState()
     names = articulation.topology.dof_names
     vectors = (
@@ -362,7 +392,9 @@ def build_world(
     unique = Names()
     names = {name: unique.new(name.replace("/", ":")) for name in robots}
     across = [(f"{names[a]}/{shape}", f"{names[b]}/{other}") for (a, shape), (b, other) in pairs]
-    scene = Scene({names[name]: robot for name, robot in robots.items()}, ground=ground, pairs=across)
+    scene = Scene(
+        {names[name]: robot for name, robot in robots.items()}, ground=ground, pairs=across
+    )
     return scene, {names[name]: state for name, state in states.items()}
 
 
@@ -372,7 +404,7 @@ def build_ground(ground: GroundDescription, dtype: Any = None) -> Ground:
     return Ground(surfaces, friction_combination=ground.friction_combination)
 
 
-# --- links ---------------------------------------------------------------------------------------
+# --- links --------------------------------------------------------------------------------------
 
 
 def merge_links(
@@ -385,7 +417,8 @@ def merge_links(
       merge_fixed_joints: whether links on fixed joints become part of their parent.
 
     Returns:
-      The links, a frame for each link that became part of another, and the place of each link by its name.
+      The links, a frame for each link that became part of another, and the place of each link by
+      its name.
     """
     by_name = {link.name: link for link in links}
     host: dict[str, str] = {}
@@ -426,7 +459,9 @@ def merge_links(
             for part, pose in poses
             for unique, (_, shape) in zip(names[part.name], part.geometries, strict=True)
         ]
-        merged.append(LinkDescription(name, parent, joint, mass, com_pose, inertia, link.options, shapes))
+        merged.append(
+            LinkDescription(name, parent, joint, mass, com_pose, inertia, link.options, shapes)
+        )
     frames = [Frame(name, host[name], pose_in_host[name]) for name in by_name if host[name] != name]
     places = {name: LinkPlace(host[name], pose_in_host[name], names[name]) for name in by_name}
     return merged, frames, places
@@ -439,8 +474,8 @@ def _move(shape: Geometry, pose: np.ndarray) -> Geometry:
 def _shape_names(links: Iterable[LinkDescription]) -> dict[str, tuple[str, ...]]:
     """Unique names of the shapes of each link.
 
-    A shape without a name, or with one that other shapes share (some exporters write such names), is called
-    ``<link>:<k>``.
+    A shape without a name, or with one that other shapes share (some exporters write such names),
+    is called ``<link>:<k>``.
     """
     links = list(links)
     file_names = [name for link in links for name, _ in link.geometries]
@@ -449,7 +484,10 @@ def _shape_names(links: Iterable[LinkDescription]) -> dict[str, tuple[str, ...]]
     def unique(link: LinkDescription, k: int, name: str | None) -> str:
         return names.new(f"{link.name}:{k}") if name is None or file_names.count(name) > 1 else name
 
-    return {link.name: tuple(unique(link, k, name) for k, (name, _) in enumerate(link.geometries)) for link in links}
+    return {
+        link.name: tuple(unique(link, k, name) for k, (name, _) in enumerate(link.geometries))
+        for link in links
+    }
 
 
 #: Axes for which the joint frame is not rotated, so that its numbers stay exact.
@@ -463,7 +501,8 @@ def joint_frame(axis: np.ndarray) -> tuple[int, np.ndarray]:
       axis: a unit vector, shape [3].
 
     Returns:
-      The index of that coordinate axis, and the rotation of the joint frame, in the frame of ``axis``, as a pose [7].
+      The index of that coordinate axis, and the rotation of the joint frame, in the frame of
+      ``axis``, as a pose [7].
     """
     coordinate = _COORDINATE_AXES.get(tuple(axis.tolist()))
     if coordinate is not None:
@@ -492,7 +531,7 @@ class Names:
         return name
 
 
-# --- physically impossible inertias --------------------------------------------------------------
+# --- physically impossible inertias -------------------------------------------------------------
 
 #: Smaller moments are raised to this fraction of the largest one.
 _MIN_MOMENT = 1e-6
@@ -503,15 +542,16 @@ def check_inertias(
 ) -> list[LinkDescription]:
     """Checks the masses and inertias of links.
 
-    Moments that are negative within rounding become zero. Inertias that are impossible but still give well-defined
-    dynamics (one principal moment above the sum of the others, inertia without mass) are kept, with one warning for all
-    such links. Negative masses and moments are errors.
+    Moments that are negative within rounding become zero. Inertias that are impossible but still
+    give well-defined dynamics (one principal moment above the sum of the others, inertia without
+    mass) are kept, with one warning for all such links. Negative masses and moments are errors.
 
     Args:
       links: the links.
       places: where the file gives the mass of a link, by the link's name.
       report: receives the issues; every impossible inertia is an error if it is strict.
-      repair: whether to repair inertias by :func:`repaired_inertia`, and to drop inertias without mass.
+      repair: whether to repair inertias by :func:`repaired_inertia`, and to drop inertias without
+        mass.
 
     Returns:
       The links, their inertias replaced where necessary.
@@ -524,14 +564,21 @@ def check_inertias(
         if place is not None:
             inertia, problem = _checked_inertia(link, place, report, repair=repair)
             impossible |= {link.name: problem} if problem else {}
-        checked.append(link if inertia is link.inertia else dataclasses.replace(link, inertia=inertia))
+        checked.append(
+            link if inertia is link.inertia else dataclasses.replace(link, inertia=inertia)
+        )
     if impossible:
         first, problem = next(iter(impossible.items()))
         message = f"link {first!r} has a physically impossible inertia, used as given: {problem}"
         if len(impossible) > 1:
-            message = f"{len(impossible)} links have physically impossible inertias, used as given: "
+            message = (
+                f"{len(impossible)} links have physically impossible inertias, used as given: "
+            )
             message += listed(map(repr, impossible))
-        fix = "correct it in the file, or pass repair=('inertia',) to the reader; strict=True refuses it"
+        fix = (
+            "correct it in the file, or pass repair=('inertia',) to the reader; strict=True "
+            "refuses it"
+        )
         report.warning(places[first], message, fix)
     return checked
 
@@ -543,7 +590,9 @@ def _checked_inertia(
     mass = link.mass
     inertia = link.inertia
     if mass < 0.0:
-        report.error(place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link")
+        report.error(
+            place, f"the mass {mass:g} kg is negative", "give the mass in kg, 0 for a massless link"
+        )
         return inertia, None
     least = float(np.linalg.eigvalsh(inertia)[0])
     negative = least < -inertia_rounding(mass, inertia)
@@ -561,7 +610,12 @@ def _checked_inertia(
     if repair:
         repaired = repaired_inertia(inertia) if mass > 0.0 else np.zeros((3, 3))
         several = "{count} links had physically impossible inertias"
-        report.repaired(place, f"{problem}; now {principal_inertias(repaired)}", "correct it in the file", several)
+        report.repaired(
+            place,
+            f"{problem}; now {principal_inertias(repaired)}",
+            "correct it in the file",
+            several,
+        )
         return repaired, None
     if negative or report.strict:
         report.error(place, problem, "correct it, or pass repair=('inertia',) to the reader")
@@ -570,11 +624,12 @@ def _checked_inertia(
 
 
 def repaired_inertia(inertia: np.ndarray) -> np.ndarray:
-    """Raises the principal moments of an inertia just enough to make it physically possible; the axes stay.
+    """Raises the principal moments of an inertia just enough to make it physically possible; the
+    axes stay.
 
-    Every moment is first raised to a millionth of the largest. If the two smaller ones then sum to less than the
-    largest, each is raised by half the difference. Raising moments only slows the motion about their axes; lowering
-    the largest one could make a simulation unstable.
+    Every moment is first raised to a millionth of the largest. If the two smaller ones then sum to
+    less than the largest, each is raised by half the difference. Raising moments only slows the
+    motion about their axes; lowering the largest one could make a simulation unstable.
 
     Args:
       inertia: a symmetric matrix [kg m^2], shape [3, 3].

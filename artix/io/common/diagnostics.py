@@ -1,4 +1,6 @@
-"""Issues that readers report about a description: one per mistake, each with its location and a suggested fix."""
+"""Issues that readers report about a description: one per mistake, each with its location and a
+suggested fix.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,13 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclasses.dataclass(frozen=True)
 class Issue:
-    """One error or warning about a description; ``str(issue)`` is a single line in the style of a compiler message.
+    """One error or warning about a description; ``str(issue)`` is a single line in the style of a
+    compiler message.
 
     Attributes:
-      severity: ``"error"`` if the description is refused, ``"warning"`` if something is read otherwise than it is
-        written or deserves a look, ``"note"`` if it is only worth knowing. Checkers list all, and readers raise the
-        warnings.
+      severity: ``"error"`` if the description is refused, ``"warning"`` if something is read
+        otherwise than it is written or deserves a look, ``"note"`` if it is only worth knowing.
+        Checkers list all, and readers raise the warnings.
       file: the file's name as passed by the caller, ``"<text>"`` for a description passed as text.
       line: line in the file, counted from 1; also 1 where the line is not known.
       element: the element concerned, such as ``<link name="forearm">``.
@@ -27,7 +30,9 @@ class Issue:
       fix: what to do about it.
 
     Examples:
-      >>> (issue,) = artix.io.check_urdf('<robot name="r"><link name="a"/><link name="a"/></robot>')[:1]
+      >>> (issue,) = artix.io.check_urdf(
+      ...     '<robot name="r"><link name="a"/><link name="a"/></robot>'
+      ... )[:1]
       >>> print(issue.severity, issue.line, issue.element)
       error 1 <link name="a">
     """
@@ -40,7 +45,10 @@ class Issue:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.severity}: {self.element}: {self.message}; fix: {self.fix}"
+        return (
+            f"{self.file}:{self.line}: {self.severity}: {self.element}: {self.message}; fix: "
+            f"{self.fix}"
+        )
 
 
 class DescriptionError(ValueError):
@@ -72,11 +80,12 @@ class DescriptionWarning(UserWarning):
 
     Examples:
       >>> import warnings
-      >>> text = artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')  # physically impossible
+      >>> text = (
+      ...     artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')
+      ... )  # physically impossible
       >>> with warnings.catch_warnings(record=True) as caught:
       ...     warnings.simplefilter("always")
       ...     arm = artix.load_urdf(text, fixed_base=True)
-      ...
       >>> print([warning.category.__name__ for warning in caught])
       ['DescriptionWarning']
     """
@@ -96,7 +105,9 @@ class Place(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """A :class:`Place` by its label alone, or with the line, and the file if that is not the report's."""
+    """A :class:`Place` by its label alone, or with the line, and the file if that is not the
+    report's.
+    """
 
     label: str
     line: int = 1
@@ -106,7 +117,8 @@ class Location:
 class Report:
     """Collects the issues of one file while it is read or written.
 
-    Readers raise every warning that their checkers list, so loading a file says all that checking it says.
+    Readers raise every warning that their checkers list, so loading a file says all that checking
+    it says.
 
     Args:
       file: the file's name.
@@ -126,22 +138,28 @@ class Report:
         self._issues.append(self._issue("error", place, message, fix))
 
     def warning(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
-        """Records something that is read but deserves a look; those that differ in their element only become one.
+        """Records something that is read but deserves a look; those that differ in their element
+        only become one.
 
         Args:
           place: the element.
           message: what is wrong with it.
           fix: what to do about it.
-          several: what to say of several such elements if ``message`` differs among them; ``{count}`` is their number.
+          several: what to say of several such elements if ``message`` differs among them;
+            ``{count}`` is their number.
         """
         self._add("warning", place, message, fix, several)
 
     def note(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
-        """Records what is only worth knowing, and no reader raises; for the arguments see :meth:`warning`."""
+        """Records what is only worth knowing, and no reader raises; for the arguments see
+        :meth:`warning`.
+        """
         self._add("note", place, message, fix, several)
 
     def changed(self, place: Place, message: str, fix: str, several: str | None = None) -> None:
-        """Records what is read otherwise than it is written: a warning, or an error if the report is ``strict``."""
+        """Records what is read otherwise than it is written: a warning, or an error if the report
+        is ``strict``.
+        """
         if self.strict:
             self.error(place, message, fix)
         else:
@@ -161,13 +179,17 @@ class Report:
         self._several |= other._several
         self.num_errors += other.num_errors
 
-    def _add(self, severity: Severity, place: Place, message: str, fix: str, several: str | None) -> None:
+    def _add(
+        self, severity: Severity, place: Place, message: str, fix: str, several: str | None
+    ) -> None:
         self._issues.append(self._issue(severity, place, message, fix))
         if several is not None:
             self._several[self._issues[-1]] = several
 
     def _issue(self, severity: Severity, place: Place, message: str, fix: str) -> Issue:
-        file = getattr(place, "file", None) or self.file  # Some descriptions are made of several files.
+        file = (
+            getattr(place, "file", None) or self.file
+        )  # Some descriptions are made of several files.
         return Issue(severity, file, place.line, place.label, message, fix)
 
     @property
@@ -178,7 +200,10 @@ class Report:
     @property
     def errors(self) -> list[Issue]:
         """The errors so far, by line."""
-        return sorted((issue for issue in self._issues if issue.severity == "error"), key=lambda issue: issue.line)
+        return sorted(
+            (issue for issue in self._issues if issue.severity == "error"),
+            key=lambda issue: issue.line,
+        )
 
     def raise_errors(self) -> None:
         """Raises :class:`DescriptionError` with all errors, if there are any."""
@@ -186,15 +211,20 @@ class Report:
             raise DescriptionError(self.errors)
 
     def finish(self) -> None:
-        """Raises :class:`DescriptionError` with all errors; without errors, warns where the caller was called."""
+        """Raises :class:`DescriptionError` with all errors; without errors, warns where the caller
+        was called.
+        """
         self.raise_errors()
         for issue in sorted(self.issues, key=lambda issue: issue.line):
             if issue.severity == "warning":
                 warnings.warn(str(issue), DescriptionWarning, stacklevel=3)
 
 
-def group_issues(issues: Sequence[Issue], several: Mapping[Issue, str] = types.MappingProxyType({})) -> list[Issue]:
-    """The issues with one warning or note for all elements of a kind of which a file's reader or writer says the same.
+def group_issues(
+    issues: Sequence[Issue], several: Mapping[Issue, str] = types.MappingProxyType({})
+) -> list[Issue]:
+    """The issues with one warning or note for all elements of a kind of which a file's reader or
+    writer says the same.
 
     Args:
       issues: the issues.
@@ -202,8 +232,10 @@ def group_issues(issues: Sequence[Issue], several: Mapping[Issue, str] = types.M
 
     Examples:
       >>> from artix.io.common.diagnostics import group_issues
-      >>> said = [artix.Issue("warning", "a.urdf", line, f"joint {name!r}", "no limit", "add it") for line, name in
-      ...         ((3, "hip"), (5, "knee"))]
+      >>> said = [
+      ...     artix.Issue("warning", "a.urdf", line, f"joint {name!r}", "no limit", "add it")
+      ...     for line, name in ((3, "hip"), (5, "knee"))
+      ... ]
       >>> print(*group_issues(said))
       a.urdf:3: warning: 2 joints ('hip', 'knee'): no limit; fix: add it
     """
@@ -223,17 +255,24 @@ def _join(alike: Sequence[Issue], message: str) -> Issue:
     (noun, _), *_ = names
     nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     element = f"{len(names)} {nouns} ({listed(name for _, name in names)})"
-    return dataclasses.replace(first, element=element, message=message.replace("{count}", str(len(names))))
+    return dataclasses.replace(
+        first, element=element, message=message.replace("{count}", str(len(names)))
+    )
 
 
 #: Elements as messages name them: of XML, of an articulation, and prims of USD or their properties.
-_XML = re.compile(r'<([\w:]+)(?: name="(?P<name>.*)")?>(?: of <[\w:]+ name="(?P<around>.*)">| number (?P<number>\d+))?')
+_XML = re.compile(
+    r'<([\w:]+)(?: name="(?P<name>.*)")?>'
+    r'(?: of <[\w:]+ name="(?P<around>.*)">| number (?P<number>\d+))?'
+)
 _PART = re.compile(r"([a-z][a-z ]*) '(.*)'")
 _PRIM = re.compile(r"<(/[^>.]*)(\.[^>]*)?>")
 
 
 def _noun_and_name(element: str) -> tuple[str, str]:
-    """What kind of thing an element is, and which one of its kind; the latter is empty if there is only one."""
+    """What kind of thing an element is, and which one of its kind; the latter is empty if there is
+    only one.
+    """
     if match := _XML.fullmatch(element):
         name = match["around"] if match["name"] is None else match["name"]
         number = "" if match["number"] is None else f"number {match['number']}"

@@ -1,4 +1,6 @@
-"""Meshes: finds and reads their files, and replaces them by hulls of extreme vertices or bounding capsules."""
+"""Meshes: finds and reads their files, and replaces them by hulls of extreme vertices or bounding
+capsules.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class MeshShape(NamedTuple):
 
     Attributes:
       geometry: the shape.
-      error: largest difference, over all directions, between the support functions of the shape and the mesh [m].
+      error: largest difference, over all directions, between the support functions of the shape and
+        the mesh [m].
     """
 
     geometry: Geometry
@@ -37,10 +40,11 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
 
     Args:
       points: vertices in the mesh's frame [m], [V, 3], V at least 1.
-      meshes: the kind of shape. A ``"hull"`` has at most 64 of the vertices, chosen greedily: each is the one farthest
-        outside the hull of those before it, in any of a fixed set of directions. The result is deterministic, lies
-        inside the convex hull of the mesh, and is exact if that has at most 64 vertices. A ``"capsule"`` encloses the
-        mesh along whichever of its principal axes makes the capsule smallest.
+      meshes: the kind of shape. A ``"hull"`` has at most 64 of the vertices, chosen greedily: each
+        is the one farthest outside the hull of those before it, in any of a fixed set of
+        directions. The result is deterministic, lies inside the convex hull of the mesh, and is
+        exact if that has at most 64 vertices. A ``"capsule"`` encloses the mesh along whichever of
+        its principal axes makes the capsule smallest.
       pose: pose of the mesh's frame in the link's, [7].
       **material: material parameters of the geometry.
 
@@ -50,7 +54,9 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
     if not np.isfinite(points).all():
         raise ValueError("some vertices of the mesh are not finite")
     directions = _directions()
-    farthest = np.concatenate([np.argmax(part @ points.T, axis=1) for part in np.split(directions, 40)])
+    farthest = np.concatenate(
+        [np.argmax(part @ points.T, axis=1) for part in np.split(directions, 40)]
+    )
     reach = np.sum(directions * points[farthest], axis=1)
     if meshes == "capsule":
         center, axis, radius, half_length = _bounding_capsule(points, points[np.unique(farthest)])
@@ -66,11 +72,15 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
         gap = reach - support
         worst = int(np.argmax(gap))
         if len(chosen) == MAX_HULL_POINTS or gap[worst] <= 1e-9 * size:
-            return MeshShape(Geometry.hull(points[chosen], pose=pose, **material), float(max(gap[worst], 0)))
+            return MeshShape(
+                Geometry.hull(points[chosen], pose=pose, **material), float(max(gap[worst], 0))
+            )
         chosen.append(int(farthest[worst]))
 
 
-def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[str, float]) -> None:
+def summarize_errors(
+    report: Report, place: Place, meshes: Meshes, errors: dict[str, float]
+) -> None:
     """Summarizes in one warning how far the shapes are from the meshes that they replace.
 
     Args:
@@ -82,13 +92,21 @@ def summarize_errors(report: Report, place: Place, meshes: Meshes, errors: dict[
     if not errors:
         return
     worst = max(errors, key=lambda name: errors[name])
-    kind = f"hulls of at most {MAX_HULL_POINTS} points" if meshes == "hull" else "the capsules around them"
+    kind = (
+        f"hulls of at most {MAX_HULL_POINTS} points"
+        if meshes == "hull"
+        else "the capsules around them"
+    )
     message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
     difference = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
-    report.note(place, f"{message}; {difference}", "if that matters, describe the shape by primitives")
+    report.note(
+        place, f"{message}; {difference}", "if that matters, describe the shape by primitives"
+    )
 
 
-def report_missing_meshes(report: Report, place: Place, links: Collection[str], others: Collection[str]) -> None:
+def report_missing_meshes(
+    report: Report, place: Place, links: Collection[str], others: Collection[str]
+) -> None:
     """Warns of links whose collision meshes are left out.
 
     Args:
@@ -99,7 +117,9 @@ def report_missing_meshes(report: Report, place: Place, links: Collection[str], 
     """
     if not links:
         return
-    message = f"collision meshes are left out, and links touch nothing without them: {listed(links)}"
+    message = (
+        f"collision meshes are left out, and links touch nothing without them: {listed(links)}"
+    )
     message += f"; only these keep shapes: {listed(others)}" if others else ""
     report.warning(place, message, "read the meshes with meshes='hull' or meshes='capsule'")
 
@@ -111,14 +131,22 @@ def _directions() -> np.ndarray:
     return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)
 
 
-def _bounding_capsule(points: np.ndarray, outermost: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """Centre [3], axis [3], radius and half length of the smallest capsule along a principal axis of ``outermost``."""
+def _bounding_capsule(
+    points: np.ndarray, outermost: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Centre [3], axis [3], radius and half length of the smallest capsule along a principal axis
+    of ``outermost``.
+    """
     axes = np.linalg.svd(outermost - outermost.mean(axis=0))[2]
     return min((_capsule_along(points, np.roll(axes, k, axis=0)) for k in range(3)), key=_volume)
 
 
-def _capsule_along(points: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """The enclosing capsule along the first of three axes, centred on the extent of the points in the other two."""
+def _capsule_along(
+    points: np.ndarray, axes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """The enclosing capsule along the first of three axes, centred on the extent of the points in
+    the other two.
+    """
     along, across = points @ axes[0], points @ axes[1:].T
     middle = 0.5 * (across.min(axis=0) + across.max(axis=0))
     distance = np.linalg.norm(across - middle, axis=1)
@@ -141,7 +169,7 @@ def _turn_from_z(axis: np.ndarray) -> np.ndarray:
     return turn / np.linalg.norm(turn) if x or y else IDENTITY[3:]
 
 
-# --- files ---------------------------------------------------------------------------------------
+# --- files --------------------------------------------------------------------------------------
 
 #: What is said of a file that is only a pointer to its content.
 LFS_POINTER = "this is a pointer of Git LFS, not the file itself"
@@ -152,7 +180,9 @@ Packages = Mapping[str, str | os.PathLike[str]]
 
 
 def is_lfs_pointer(data: bytes) -> bool:
-    """Whether a file's content is a pointer of Git LFS, which stands for a large file that was not fetched."""
+    """Whether a file's content is a pointer of Git LFS, which stands for a large file that was not
+    fetched.
+    """
     return data.startswith(b"version https://git-lfs.github.com/")
 
 
@@ -165,8 +195,8 @@ def _folders_of_packages(package_dirs: Sequence[str | os.PathLike[str]] = ()) ->
 def find_package(name: str, base: Path) -> Path | None:
     """Finds the folder of a ROS package; ``None`` if there is none.
 
-    It is ``base`` or a folder above it of that name, or lies in one of them, in ``package_dirs`` or in
-    ``ROS_PACKAGE_PATH``.
+    It is ``base`` or a folder above it of that name, or lies in one of them, in ``package_dirs`` or
+    in ``ROS_PACKAGE_PATH``.
     """
     above = [base.resolve(), *base.resolve().parents]
     places = [folder for folder in above if folder.name == name]
@@ -175,15 +205,19 @@ def find_package(name: str, base: Path) -> Path | None:
 
 
 def find_file(
-    name: str, base: Path, package_dirs: Sequence[str | os.PathLike[str]] = (), packages: Packages | None = None
+    name: str,
+    base: Path,
+    package_dirs: Sequence[str | os.PathLike[str]] = (),
+    packages: Packages | None = None,
 ) -> Path | None:
     """Finds a file that a description refers to; ``None`` if it does not exist.
 
     Args:
-      name: a path, relative to ``base`` or absolute, or ``package://PACKAGE/...``, or ``file://...``.
+      name: a path, relative to ``base`` or absolute, or ``package://PACKAGE/...``, or
+        ``file://...``.
       base: the folder of the description.
-      package_dirs: folders that contain packages. Those in ``ROS_PACKAGE_PATH`` and those above ``base`` are searched
-        as well.
+      package_dirs: folders that contain packages. Those in ``ROS_PACKAGE_PATH`` and those above
+        ``base`` are searched as well.
       packages: folders of packages by name; they come first.
     """
     plain = name.removeprefix("file://")
@@ -197,7 +231,8 @@ def find_file(
     roots = _folders_of_packages(package_dirs)
     above = [base, *base.resolve().parents]
     places = [root / inside for root in [*roots, *above]]
-    # The package's folder may have another name: also look for the path inside the package in folders above the file.
+    # The package's folder may have another name: also look for the path inside the package in
+    # folders above the file.
     places += [folder / Path(*inside.parts[1:]) for folder in [*roots, *above[:3]]]
     return next((place for place in places if place.is_file()), None)
 
@@ -210,15 +245,20 @@ def read_vertices(path: Path) -> np.ndarray:
       ValueError: the file cannot be read, or a vertex is not finite.
     """
     parts = read_meshes(path, "meshes")
-    points = np.concatenate([np.zeros((0, 3)), *(np.asarray(part.vertices, float) for part in parts)])
+    points = np.concatenate(
+        [np.zeros((0, 3)), *(np.asarray(part.vertices, float) for part in parts)]
+    )
     if not len(points):
         raise ValueError(f"{path}: it has no vertices")
-    _, first = np.unique(points, axis=0, return_index=True)  # STL repeats a vertex for each of its triangles.
+    _, first = np.unique(
+        points, axis=0, return_index=True
+    )  # STL repeats a vertex for each of its triangles.
     return points[np.sort(first)]
 
 
 def read_meshes(path: Path, extra: str) -> list[Any]:
-    """Reads all meshes in a file, as trimesh's objects in the frame of the file, with the vertices that are in it.
+    """Reads all meshes in a file, as trimesh's objects in the frame of the file, with the vertices
+    that are in it.
 
     Args:
       path: the file.
@@ -231,7 +271,9 @@ def read_meshes(path: Path, extra: str) -> list[Any]:
     try:
         import trimesh
     except ImportError as error:
-        raise ImportError(f"reading mesh files requires trimesh: pip install 'artix[{extra}]'") from error
+        raise ImportError(
+            f"reading mesh files requires trimesh: pip install 'artix[{extra}]'"
+        ) from error
     try:
         with path.open("rb") as file:
             is_pointer = is_lfs_pointer(file.read(64))
@@ -244,8 +286,12 @@ def read_meshes(path: Path, extra: str) -> list[Any]:
         parts: list[Any] = list(trimesh.load_scene(path, process=False).dump())
         finite = all(np.isfinite(part.vertices).all() for part in parts)
     except ImportError as error:
-        raise ImportError(f"{path}: cannot be read: {error}; pip install 'artix[{extra}]'") from error
-    except Exception as error:  # The parsers of trimesh's formats raise exceptions of any type on a broken file.
+        raise ImportError(
+            f"{path}: cannot be read: {error}; pip install 'artix[{extra}]'"
+        ) from error
+    except (
+        Exception
+    ) as error:  # The parsers of trimesh's formats raise exceptions of any type on a broken file.
         raise ValueError(f"{path}: cannot be read as a mesh: {error}") from error
     if not finite:
         raise ValueError(f"{path}: some of its vertices are not finite; export the mesh again")

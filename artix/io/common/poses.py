@@ -1,6 +1,7 @@
 """Poses and inertias in NumPy, for the readers: position [m] and quaternion xyzw, shape [7].
 
-Readers compute in double precision whatever JAX's x64 mode is, so they cannot use :mod:`artix.math.spatial`.
+Readers compute in double precision whatever JAX's x64 mode is, so they cannot use
+:mod:`artix.math.spatial`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ IDENTITY = np.array(IDENTITY_POSE)
 
 
 def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
-    """Quaternion xyzw of URDF's roll, pitch and yaw [rad]: rotations about the fixed x, then y, then z axis."""
+    """Quaternion xyzw of URDF's roll, pitch and yaw [rad]: rotations about the fixed x, then y,
+    then z axis.
+    """
     turns = [np.array([0.0, 0.0, 0.0, np.cos(0.5 * angle)]) for angle in (roll, pitch, yaw)]
     for axis, angle in enumerate((roll, pitch, yaw)):
         turns[axis][axis] = np.sin(0.5 * angle)
@@ -24,7 +27,9 @@ def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> np.ndarray:
 
 
 def rpy_from_quaternion(quaternion: np.ndarray) -> np.ndarray:
-    """URDF's roll, pitch and yaw [rad] of a unit quaternion xyzw, exact even where pitch is a right angle."""
+    """URDF's roll, pitch and yaw [rad] of a unit quaternion xyzw, exact even where pitch is a right
+    angle.
+    """
     matrix = rotation_matrix(quaternion)
     yaw = np.arctan2(matrix[1, 0], matrix[0, 0])
     # Undo the yaw first: near the singularity, the roll then absorbs its error.
@@ -76,12 +81,16 @@ def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
         table[k, i] = table[i, k] = matrix[k, i] + matrix[i, k]
         table[k, 3] = table[3, k] = matrix[j, i] - matrix[i, j]
     table[3, 3] = 1.0 + trace
-    row = table[int(np.argmax(np.diag(table)))]  # The row of the largest component has no cancellation.
+    row = table[
+        int(np.argmax(np.diag(table)))
+    ]  # The row of the largest component has no cancellation.
     return row / np.linalg.norm(row)
 
 
 def principal_axes(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal moments [3] and axes of an inertia in axes of a given orientation; quaternions xyzw."""
+    """Principal moments [3] and axes of an inertia in axes of a given orientation; quaternions
+    xyzw.
+    """
     if not np.any(inertia - np.diag(np.diag(inertia))):
         return np.diag(inertia).copy(), axes
     moments, vectors = np.linalg.eigh(inertia)
@@ -90,7 +99,9 @@ def principal_axes(inertia: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, n
 
 
 def compose(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """The product of two poses: ``inner`` relative to ``outer``, expressed in the frame that ``outer`` refers to."""
+    """The product of two poses: ``inner`` relative to ``outer``, expressed in the frame that
+    ``outer`` refers to.
+    """
     quaternion = quaternion_product(outer[3:], inner[3:])
     position = outer[:3] + rotation_matrix(outer[3:]) @ inner[:3]
     return np.concatenate([position, quaternion / np.linalg.norm(quaternion)])
@@ -118,7 +129,9 @@ def joint_motion(axes: Sequence[Axis], position: npt.ArrayLike) -> np.ndarray:
 
 
 def point_inertia(mass: float, arm: np.ndarray) -> np.ndarray:
-    """The inertia of a point mass at ``arm`` [m] from the reference point, shape [3, 3]: the parallel axis theorem."""
+    """The inertia of a point mass at ``arm`` [m] from the reference point, shape [3, 3]: the
+    parallel axis theorem.
+    """
     return mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
 
 
@@ -128,12 +141,12 @@ def combine_inertias(
     """Mass, mass frame and inertia of several rigidly connected bodies.
 
     Args:
-      parts: for each body, its mass [kg], its mass frame in a common frame, shape [7], and its inertia about the centre
-        of mass in the axes of the mass frame [kg m^2], shape [3, 3].
+      parts: for each body, its mass [kg], its mass frame in a common frame, shape [7], and its
+        inertia about the centre of mass in the axes of the mass frame [kg m^2], shape [3, 3].
 
     Returns:
-      The same three quantities of the composite body. If only one part has mass or inertia, its mass frame is kept;
-      otherwise the mass frame has the axes of the common frame.
+      The same three quantities of the composite body. If only one part has mass or inertia, its
+      mass frame is kept; otherwise the mass frame has the axes of the common frame.
     """
     parts = [part for part in parts if part[0] > 0.0 or np.any(part[2])]
     if not parts:
@@ -143,7 +156,9 @@ def combine_inertias(
     total = sum(mass for mass, _, _ in parts)
     # Without mass, any point can serve as the centre.
     weights = [mass / total if total > 0.0 else 1.0 / len(parts) for mass, _, _ in parts]
-    center = np.sum([weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0)
+    center = np.sum(
+        [weight * pose[:3] for weight, (_, pose, _) in zip(weights, parts, strict=True)], axis=0
+    )
     inertia = np.zeros((3, 3))
     for mass, pose, part_inertia in parts:
         rotation, arm = rotation_matrix(pose[3:]), pose[:3] - center

@@ -1,4 +1,6 @@
-"""The numbers of an articulation: what a builder accepts, how files write them, what a format cannot express."""
+"""The numbers of an articulation: what a builder accepts, how files write them, what a format
+cannot express.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from artix.model.topology import Topology
 #: Arrays by the rule that they must satisfy; all others must be finite.
 _NOT_NEGATIVE = (
     *("link_mass", "armature", "link_linear_damping", "link_angular_damping", "link_cfm_scale"),
-    *("drive.stiffness", "drive.damping", "friction.static", "friction.dynamic", "friction.viscous"),
+    *(
+        "drive.stiffness",
+        "drive.damping",
+        "friction.static",
+        "friction.dynamic",
+        "friction.viscous",
+    ),
     *("envelope.velocity_dependent_resistance", "envelope.speed_effort_gradient"),
     *("mimic.natural_frequency", "mimic.damping_ratio", "loop_joints.min_distance"),
     *("geometry.size", "geometry.friction", "geometry.damping"),
@@ -25,8 +33,18 @@ _NOT_NEGATIVE = (
     *("spatial_tendons.stiffness", "spatial_tendons.damping", "spatial_tendons.limit_stiffness"),
 )
 _BOUNDS = (
-    *("max_joint_velocity", "max_joint_force", "max_link_linear_velocity", "max_link_angular_velocity"),
-    *("drive.max_force", "envelope.max_effort", "envelope.max_actuator_velocity", "loop_joints.max_distance"),
+    *(
+        "max_joint_velocity",
+        "max_joint_force",
+        "max_link_linear_velocity",
+        "max_link_angular_velocity",
+    ),
+    *(
+        "drive.max_force",
+        "envelope.max_effort",
+        "envelope.max_actuator_velocity",
+        "loop_joints.max_distance",
+    ),
 )
 _POSES = (
     *("link_com_pose", "joint_parent_pose", "joint_child_pose", "frame_local_pose"),
@@ -39,26 +57,37 @@ _INTERVALS = {
 }
 
 _RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
-    **dict.fromkeys(_NOT_NEGATIVE, (lambda x: (x >= 0.0) & np.isfinite(x), "must be finite and not negative")),
+    **dict.fromkeys(
+        _NOT_NEGATIVE, (lambda x: (x >= 0.0) & np.isfinite(x), "must be finite and not negative")
+    ),
     **dict.fromkeys(_BOUNDS, (lambda x: x >= 0.0, "must not be negative (inf for none)")),
-    **dict.fromkeys((*_INTERVALS, *_INTERVALS.values()), (lambda x: ~np.isnan(x), "must not be NaN")),
+    **dict.fromkeys(
+        (*_INTERVALS, *_INTERVALS.values()), (lambda x: ~np.isnan(x), "must not be NaN")
+    ),
     **dict.fromkeys(_POSES, (lambda x: _is_pose(x), "must be finite, its quaternions of length 1")),
     "geometry.restitution": (lambda x: (x >= 0.0) & (x <= 1.0), "must lie in [0, 1]"),
     "geometry.stiffness": (lambda x: x > 0.0, "must be positive (inf for rigid)"),
-    "link_inertia": (lambda x: _is_inertia(x), "must be symmetric, without negative moments of inertia"),
+    "link_inertia": (
+        lambda x: _is_inertia(x),
+        "must be symmetric, without negative moments of inertia",
+    ),
 }
 
 
 def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
-    """All arrays of an articulation by names such as ``"drive.stiffness"``, with those that it lacks."""
+    """All arrays of an articulation by names such as ``"drive.stiffness"``, with those that it
+    lacks.
+    """
     (every,) = with_equal_parts([articulation], articulation.absent)
     return {
-        name: np.ascontiguousarray(unmasked(array)).reshape(np.shape(array)) for name, array in every.arrays.items()
+        name: np.ascontiguousarray(unmasked(array)).reshape(np.shape(array))
+        for name, array in every.arrays.items()
     }
 
 
 def shortest(numbers: npt.ArrayLike) -> np.ndarray:
-    """Numbers for a file, in float64: the fewest decimals that read back as the same numbers in their dtype.
+    """Numbers for a file, in float64: the fewest decimals that read back as the same numbers in
+    their dtype.
 
     Examples:
       >>> from artix.io.common.values import shortest
@@ -68,7 +97,9 @@ def shortest(numbers: npt.ArrayLike) -> np.ndarray:
     array = np.asarray(numbers)
     if array.dtype == np.float64:
         return array
-    return np.array([float(str(value)) for value in array.astype(np.float32).ravel()], float).reshape(array.shape)
+    return np.array(
+        [float(str(value)) for value in array.astype(np.float32).ravel()], float
+    ).reshape(array.shape)
 
 
 def check_values(arrays: dict[str, np.ndarray]) -> None:
@@ -94,7 +125,9 @@ def check_values(arrays: dict[str, np.ndarray]) -> None:
 
 
 def _is_pose(poses: np.ndarray) -> np.ndarray:
-    return np.isfinite(poses).all(axis=-1) & (np.abs(np.linalg.norm(poses[..., 3:], axis=-1) - 1.0) <= 1e-5)
+    return np.isfinite(poses).all(axis=-1) & (
+        np.abs(np.linalg.norm(poses[..., 3:], axis=-1) - 1.0) <= 1e-5
+    )
 
 
 def _is_inertia(inertia: np.ndarray) -> np.ndarray:
@@ -102,33 +135,48 @@ def _is_inertia(inertia: np.ndarray) -> np.ndarray:
     if not np.all(np.isfinite(size)):
         return np.zeros(1, bool)
     # Float32 rounding is tolerated in both checks, as in the builder.
-    symmetric = np.abs(inertia - np.swapaxes(inertia, -1, -2)).max(axis=(-2, -1), initial=0.0) <= 1e-6 * size
+    symmetric = (
+        np.abs(inertia - np.swapaxes(inertia, -1, -2)).max(axis=(-2, -1), initial=0.0)
+        <= 1e-6 * size
+    )
     return symmetric & (np.linalg.eigvalsh(inertia)[..., 0] >= -1e-6 * size)
 
 
-# --- what a format cannot express ----------------------------------------------------------------
+# --- what a format cannot express ---------------------------------------------------------------
 
 
 def writable_topology(articulation: Articulation) -> Topology:
     """Returns the topology of an articulation, which must not be batched, and checks its numbers.
 
     Raises:
-      ValueError: its arrays have leading axes, or a builder would refuse a number, as the readers would.
+      ValueError: its arrays have leading axes, or a builder would refuse a number, as the readers
+        would.
     """
     if articulation.link_mass.ndim != 1:
-        raise ValueError("only one articulation can be written; its arrays have leading axes: pick one of the batch")
+        raise ValueError(
+            "only one articulation can be written; its arrays have leading axes: pick one of the "
+            "batch"
+        )
     check_values(named_arrays(articulation))
     return articulation.topology
 
 
-def unsupported_features(articulation: Articulation, supported: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yields what an articulation uses and a format cannot describe: the element, and a phrase for messages.
+def unsupported_features(
+    articulation: Articulation, supported: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yields what an articulation uses and a format cannot describe: the element, and a phrase for
+    messages.
 
     Args:
       articulation: a single articulation.
-      supported: the features, by their names in :func:`_features`, that the format expresses or the writer handles.
+      supported: the features, by their names in :func:`_features`, that the format expresses or the
+        writer handles.
     """
-    return ((element, what) for feature, element, what in _features(articulation) if feature not in supported)
+    return (
+        (element, what)
+        for feature, element, what in _features(articulation)
+        if feature not in supported
+    )
 
 
 def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
@@ -145,16 +193,25 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
         "envelope": (envelope.max_effort < np.inf, "its performance envelope"),
         "viscous": (friction.viscous != 0.0, "viscous friction"),
         "friction": (friction.static != 0.0, "dry friction"),
-        "stiction": (friction.static != friction.dynamic, "static friction other than dynamic friction"),
+        "stiction": (
+            friction.static != friction.dynamic,
+            "static friction other than dynamic friction",
+        ),
     }
     for feature, (used, what) in per_dof.items():
         for dof in np.flatnonzero(np.asarray(used)):
             yield feature, f"joint {topology.dof_names[dof]!r}", what
     per_link: dict[str, tuple[Any, str]] = {
         "gravity_scale": (articulation.gravity_scale != 1.0, "its gravity scale"),
-        "link_damping": ((articulation.link_linear_damping + articulation.link_angular_damping) != 0.0, "its damping"),
+        "link_damping": (
+            (articulation.link_linear_damping + articulation.link_angular_damping) != 0.0,
+            "its damping",
+        ),
         "link_velocity": (
-            np.minimum(articulation.max_link_linear_velocity, articulation.max_link_angular_velocity) < np.inf,
+            np.minimum(
+                articulation.max_link_linear_velocity, articulation.max_link_angular_velocity
+            )
+            < np.inf,
             "its speed limits",
         ),
         "cfm_scale": (~np.isclose(articulation.link_cfm_scale, 0.025), "its cfm scale"),
@@ -167,15 +224,23 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
     for index, (follower, _) in enumerate(topology.mimic_dofs):
         yield "mimic", f"joint {topology.dof_names[follower]!r}", "its mimic relation"
         if articulation.mimic.natural_frequency[index] > 0:
-            yield "mimic_compliance", f"joint {topology.dof_names[follower]!r}", "the compliance of its mimic relation"
+            yield (
+                "mimic_compliance",
+                f"joint {topology.dof_names[follower]!r}",
+                "the compliance of its mimic relation",
+            )
     yield from _geometry_features(articulation, topology)
     for kind in ("fixed_tendon", "spatial_tendon", "loop_joint"):
         for coupling in getattr(topology, f"{kind}s"):
             yield kind, f"{kind.replace('_', ' ')} {coupling.name!r}", f"a {kind.replace('_', ' ')}"
 
 
-def _geometry_features(articulation: Articulation, topology: Topology) -> Iterator[tuple[str, str, str]]:
-    """The same for shapes: each shape itself, and each material parameter that differs from its default."""
+def _geometry_features(
+    articulation: Articulation, topology: Topology
+) -> Iterator[tuple[str, str, str]]:
+    """The same for shapes: each shape itself, and each material parameter that differs from its
+    default.
+    """
     arrays = articulation.geometry
     materials = {
         "friction": (arrays.friction != 0.0, "its friction"),
@@ -188,8 +253,14 @@ def _geometry_features(articulation: Articulation, topology: Topology) -> Iterat
     for k, shape in enumerate(topology.geometries):
         where = f"geometry {shape.name!r}"
         if shape.sensor or shape.type is GeometryType.HULL:
-            kind = ("paired_sensor" if shape.name in paired else "sensor") if shape.sensor else "hull"
-            yield f"geometry_{kind}", where, "a sensor shape" if shape.sensor else "a hull of points"
+            kind = (
+                ("paired_sensor" if shape.name in paired else "sensor") if shape.sensor else "hull"
+            )
+            yield (
+                f"geometry_{kind}",
+                where,
+                "a sensor shape" if shape.sensor else "a hull of points",
+            )
             continue
         yield "geometry", where, f"a {shape.type.value}"
         for feature, (used, what) in materials.items():

@@ -1,4 +1,6 @@
-"""XML: elements with their lines and typed attributes for readers, and what the writers of URDF and MJCF share."""
+"""XML: elements with their lines and typed attributes for readers, and what the writers of URDF and
+MJCF share.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,20 @@ class Element:
 
     @property
     def label(self) -> str:
-        """The element as messages show it: with its name, or with the nearest named element around it."""
+        """The element as messages show it: with its name, or with the nearest named element around
+        it.
+        """
         label = self._tag_and_name
         if "name" in self.attributes:
             return label
         around = self.parent
         while around is not None and "name" not in around.attributes:
             around = around.parent
-        return label if around is None or around.parent is None else f"{label} of {around._tag_and_name}"
+        return (
+            label
+            if around is None or around.parent is None
+            else f"{label} of {around._tag_and_name}"
+        )
 
     @property
     def _tag_and_name(self) -> str:
@@ -76,18 +84,23 @@ class _Refused(Exception):
 
 
 def is_text(path_or_text: str | Path) -> bool:
-    """Whether the argument is a description itself (a string whose first visible character is ``<``) or a path.
+    """Whether the argument is a description itself (a string whose first visible character is
+    ``<``) or a path.
 
     Raises:
       TypeError: it is neither a string nor a path.
     """
     if not isinstance(path_or_text, (str, Path)):
-        raise TypeError(f"expected a path or the text of a description, found {type(path_or_text).__name__}")
+        raise TypeError(
+            f"expected a path or the text of a description, found {type(path_or_text).__name__}"
+        )
     return isinstance(path_or_text, str) and path_or_text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
 class ExpandedText(str):
-    """The text that a file expands to; messages name the file, and paths in it are relative to the file's folder."""
+    """The text that a file expands to; messages name the file, and paths in it are relative to the
+    file's folder.
+    """
 
     file: Path
 
@@ -117,8 +130,8 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
 
     Args:
       path_or_text: a path, or the document itself; see :func:`is_text`.
-      report: receives an error if this is not XML or has a document type declaration, and a warning if it is XML for
-        lenient parsers only, such as MuJoCo's and Pinocchio's.
+      report: receives an error if this is not XML or has a document type declaration, and a warning
+        if it is XML for lenient parsers only, such as MuJoCo's and Pinocchio's.
 
     Returns:
       The outermost element, ``None`` if there was an error.
@@ -127,7 +140,8 @@ def read_xml(path_or_text: str | Path, report: Report) -> Element | None:
       OSError: the file cannot be read.
     """
     if is_text(path_or_text):
-        # An XML declaration must come first; the encoding it names does not apply to a Python string.
+        # An XML declaration must come first; the encoding it names does not apply to a Python
+        # string.
         text = str(path_or_text).lstrip("\ufeff \t\r\n")
         skipped = str(path_or_text)[: -len(text)].count("\n")
         return _parse(text.encode("utf-8", "surrogatepass"), "utf-8", skipped, report)
@@ -145,12 +159,20 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
         place = Location("XML", problem.lineno + skipped)
         message = f"not well-formed XML ({expat.ErrorString(problem.code)})"
     except (ValueError, LookupError) as problem:
-        report.error(Location("XML", 1 + skipped), f"unreadable encoding ({problem})", "save the file as UTF-8")
+        report.error(
+            Location("XML", 1 + skipped),
+            f"unreadable encoding ({problem})",
+            "save the file as UTF-8",
+        )
         return None
     mended = _mend(data)
     fix = "correct the XML at this line"
     try:
-        root = None if mended is None else _parse_strictly(mended.encode("utf-8"), "utf-8", skipped, report)
+        root = (
+            None
+            if mended is None
+            else _parse_strictly(mended.encode("utf-8"), "utf-8", skipped, report)
+        )
     except (expat.ExpatError, ValueError):
         mended = root = None
     if mended is None:
@@ -163,8 +185,9 @@ def _parse(data: bytes, encoding: str | None, skipped: int, report: Report) -> E
 def _mend(data: bytes) -> str | None:
     """A document as well-formed XML if lenient parsers accept it; every element stays on its line.
 
-    It may have blanks before its declaration and after ``<``, none between attributes, ``--`` in comments, ``&`` and
-    ``<`` in values, and characters that XML does not allow. ``None`` if there are other faults.
+    It may have blanks before its declaration and after ``<``, none between attributes, ``--`` in
+    comments, ``&`` and ``<`` in values, and characters that XML does not allow. ``None`` if there
+    are other faults.
     """
     text = NOT_XML.sub("\ufffd", data.decode("utf-8-sig", "replace"))
     parts = list[str]()
@@ -192,7 +215,9 @@ def _add_space(value: re.Match[str]) -> str:
     return _BARE_AMPERSAND.sub("&amp;", value[0]).replace("<", "&lt;") + " "
 
 
-def _parse_strictly(data: bytes, encoding: str | None, skipped: int, report: Report) -> Element | None:
+def _parse_strictly(
+    data: bytes, encoding: str | None, skipped: int, report: Report
+) -> Element | None:
     parser = expat.ParserCreate(encoding)
     outermost: list[Element] = []
     stack: list[Element] = []
@@ -209,12 +234,17 @@ def _parse_strictly(data: bytes, encoding: str | None, skipped: int, report: Rep
     def doctype(*_) -> None:
         report.error(
             Location("<!DOCTYPE>", parser.CurrentLineNumber + skipped),
-            "document type declarations and entities are refused, as they can make a small file arbitrarily large",
+            "document type declarations and entities are refused, as they can make a small file "
+            "arbitrarily large",
             "delete the <!DOCTYPE ...> declaration and write out what its entities stand for",
         )
         raise _Refused
 
-    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = start, end, doctype
+    parser.StartElementHandler, parser.EndElementHandler, parser.StartDoctypeDeclHandler = (
+        start,
+        end,
+        doctype,
+    )
     try:
         parser.Parse(data, True)
     except _Refused:
@@ -222,8 +252,11 @@ def _parse_strictly(data: bytes, encoding: str | None, skipped: int, report: Rep
     return outermost[0]
 
 
-def read_child(report: Report, element: Element, tag: str, *, required: bool = False) -> Element | None:
-    """The first child with the given tag; ``None`` if there is none, which is an error if it is ``required``.
+def read_child(
+    report: Report, element: Element, tag: str, *, required: bool = False
+) -> Element | None:
+    """The first child with the given tag; ``None`` if there is none, which is an error if it is
+    ``required``.
 
     Others of the same tag are ignored, as urdfdom ignores them, and reported.
     """
@@ -232,7 +265,9 @@ def read_child(report: Report, element: Element, tag: str, *, required: bool = F
         report.error(element, f"it has no <{tag}>", f"add a <{tag}> element")
     if len(children) > 1:
         message = f"a second <{tag}>; the first is on line {children[0].line}, and it alone is read"
-        report.changed(children[1], message, "keep one of them", f"a second <{tag}>; the first alone is read")
+        report.changed(
+            children[1], message, "keep one of them", f"a second <{tag}>; the first alone is read"
+        )
     return children[0] if children else None
 
 
@@ -240,55 +275,85 @@ def read_name(report: Report, element: Element, attribute: str = "name") -> str 
     """The attribute's text; ``None``, and an error, if it is missing or empty."""
     value = element.attributes.get(attribute, "")
     if not value.strip():
-        report.error(element, f"the attribute {attribute!r} is missing or empty", f'write {attribute}="..."')
+        report.error(
+            element, f"the attribute {attribute!r} is missing or empty", f'write {attribute}="..."'
+        )
         return None
     return value
 
 
 def read_numbers(
-    report: Report, element: Element | None, attribute: str, fallback: tuple[float, ...], *, required: bool = False
+    report: Report,
+    element: Element | None,
+    attribute: str,
+    fallback: tuple[float, ...],
+    *,
+    required: bool = False,
 ) -> tuple[float, ...]:
     """The finite numbers in an attribute, separated by white space.
 
     Args:
-      report: receives an error if they are malformed, not finite, of the wrong count, or missing though ``required``.
+      report: receives an error if they are malformed, not finite, of the wrong count, or missing
+        though ``required``.
       element: the element; ``None`` for an absent one, which has no attributes.
       attribute: the attribute's name.
-      fallback: the value of an absent attribute, also returned after an error; its length is the expected count.
+      fallback: the value of an absent attribute, also returned after an error; its length is the
+        expected count.
       required: whether the attribute must be present.
     """
     text = None if element is None else element.attributes.get(attribute)
     if element is None or text is None:
         if required and element is not None:
-            report.error(element, f"the attribute {attribute!r} is missing", f'write {attribute}="..."')
+            report.error(
+                element, f"the attribute {attribute!r} is missing", f'write {attribute}="..."'
+            )
         return fallback
     words = text.split()
     shown = f"{attribute}={text[:60]!r}"
-    expected = "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by spaces"
+    expected = (
+        "one number" if len(fallback) == 1 else f"{len(fallback)} numbers separated by spaces"
+    )
     for word in words:
         if _NOT_FINITE.fullmatch(word):
-            report.error(element, f"{shown} is not finite", "write a finite number, or leave out an optional attribute")
+            report.error(
+                element,
+                f"{shown} is not finite",
+                "write a finite number, or leave out an optional attribute",
+            )
             return fallback
         if not _NUMBER.fullmatch(word):
-            report.error(element, f"{shown} is malformed: {word[:30]!r} is not a number", f"write {expected}")
+            report.error(
+                element, f"{shown} is malformed: {word[:30]!r} is not a number", f"write {expected}"
+            )
             return fallback
         if not math.fabs(float(word)) <= LARGEST_NUMBER:
-            report.error(element, f"{shown} is beyond {LARGEST_NUMBER:g}, which no robot needs", "correct the number")
+            report.error(
+                element,
+                f"{shown} is beyond {LARGEST_NUMBER:g}, which no robot needs",
+                "correct the number",
+            )
             return fallback
     if len(words) != len(fallback):
-        report.error(element, f"{shown} is malformed: found {len(words)} numbers", f"write {expected}")
+        report.error(
+            element, f"{shown} is malformed: found {len(words)} numbers", f"write {expected}"
+        )
         return fallback
     return tuple(map(float, words))
 
 
 def read_number(
-    report: Report, element: Element | None, attribute: str, fallback: float, *, required: bool = False
+    report: Report,
+    element: Element | None,
+    attribute: str,
+    fallback: float,
+    *,
+    required: bool = False,
 ) -> float:
     """One finite number; see :func:`read_numbers`."""
     return read_numbers(report, element, attribute, (fallback,), required=required)[0]
 
 
-# --- writing -------------------------------------------------------------------------------------
+# --- writing ------------------------------------------------------------------------------------
 
 
 class XmlWriter:
@@ -298,7 +363,8 @@ class XmlWriter:
       articulation: a single articulation.
       format_name: the format's name in messages.
       path: the file being written.
-      supported: the features that the format expresses or the writer handles; see :func:`unsupported_features`.
+      supported: the features that the format expresses or the writer handles; see
+        :func:`unsupported_features`.
 
     Attributes:
       articulation: the articulation, with NumPy arrays.
@@ -307,7 +373,11 @@ class XmlWriter:
     """
 
     def __init__(
-        self, articulation: Articulation, format_name: str, path: str | Path, supported: Collection[str]
+        self,
+        articulation: Articulation,
+        format_name: str,
+        path: str | Path,
+        supported: Collection[str],
     ) -> None:
         self.articulation = host_arrays(articulation)
         self.topology = writable_topology(self.articulation)
@@ -320,7 +390,9 @@ class XmlWriter:
         """Reports what the format cannot express."""
         self.report.warning(Location(element), message, fix)
 
-    def refuse(self, element: str, message: str, fix: str = "write an .npz archive instead") -> None:
+    def refuse(
+        self, element: str, message: str, fix: str = "write an .npz archive instead"
+    ) -> None:
         """Reports why the articulation cannot be written."""
         self.report.error(Location(element), message, fix)
 
@@ -333,7 +405,9 @@ class XmlWriter:
         return " ".join(map(self.number, np.asarray(values, float)))
 
     def number(self, value: npt.ArrayLike) -> str:
-        """The shortest number that reads back as this one in the articulation's dtype; never ``-0.0``."""
+        """The shortest number that reads back as this one in the articulation's dtype; never
+        ``-0.0``.
+        """
         dtype = np.promote_types(self.articulation.dtype, np.float32)
         return repr(float(shortest(np.asarray(value, dtype))) + 0.0).removesuffix(".0")
 

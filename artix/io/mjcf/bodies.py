@@ -1,4 +1,6 @@
-"""Reads bodies, joints and the forces on joints of a compiled MJCF: actuators and springs become drives."""
+"""Reads bodies, joints and the forces on joints of a compiled MJCF: actuators and springs become
+drives.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     import mujoco
 
 #: How the torques of the springs of ball joints differ, for messages.
-BALL_SPRING = "MuJoCo's spring on a ball joint pulls by its angle a, artix's drive by 2 sin(a/2), as in PhysX"
+BALL_SPRING = (
+    "MuJoCo's spring on a ball joint pulls by its angle a, artix's drive by 2 sin(a/2), as in PhysX"
+)
 
 
 def describe_bodies(
@@ -42,8 +46,8 @@ def describe_bodies(
 ) -> list[LinkDescription]:
     """The links for the bodies of one articulation.
 
-    A body with several joints becomes a chain of links; all but the last are massless and called ``<body>:<joint>``.
-    A free joint of the root does not count as a joint.
+    A body with several joints becomes a chain of links; all but the last are massless and called
+    ``<body>:<joint>``. A free joint of the root does not count as a joint.
 
     Args:
       source: the model.
@@ -56,7 +60,9 @@ def describe_bodies(
     fixed_names = Names(source.names.joints)
     links: list[LinkDescription] = []
     for body in bodies:
-        joints = [joint for joint in joints_of(source.model, body) if source.model.jnt_type[joint] != FREE]
+        joints = [
+            joint for joint in joints_of(source.model, body) if source.model.jnt_type[joint] != FREE
+        ]
         chain: list[Joint | None] = [_joint(source, joint, options[joint]) for joint in joints]
         if body == root:
             chain = [None]
@@ -75,14 +81,22 @@ def _links(
     names = source.names
     links = list[LinkDescription]()
     # MuJoCo applies gravity compensation as a force; scaling the link's gravity is equivalent.
-    options = {"gravity_scale": 1.0 - float(model.body_gravcomp[body])} if model.body_gravcomp[body] else {}
+    options = (
+        {"gravity_scale": 1.0 - float(model.body_gravcomp[body])}
+        if model.body_gravcomp[body]
+        else {}
+    )
     parent = None if body == root else names.bodies[model.body_parentid[body]]
     pose = pose_from_wxyz(model.body_pos[body], model.body_quat[body])
     for index, joint in enumerate(chain):
         if joint is not None:
-            joint = dataclasses.replace(joint, parent_pose=compose(pose, np.asarray(joint.parent_pose)))
+            joint = dataclasses.replace(
+                joint, parent_pose=compose(pose, np.asarray(joint.parent_pose))
+            )
         if index == len(chain) - 1:
-            links.append(LinkDescription(names.bodies[body], parent, joint, *_mass(model, body), options))
+            links.append(
+                LinkDescription(names.bodies[body], parent, joint, *_mass(model, body), options)
+            )
         else:
             assert joint is not None  # Only the root has no joint, and its chain has one entry.
             name = chain_names.new(f"{names.bodies[body]}:{joint.name}")
@@ -113,7 +127,10 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     limited = bool(model.jnt_limited[number]) and not source.disables("LIMIT")
     if kind == BALL:
         if limited:
-            message = "its range limits the angle of a ball joint; artix limits each component of the rotation vector"
+            message = (
+                "its range limits the angle of a ball joint; artix limits each component of the "
+                "rotation vector"
+            )
             source.report_unsupported("limit", source.place("jnt", number), message)
         return Joint.spherical(parent_pose=anchor, child_pose=anchor, **merged)
     coordinate, turn = joint_frame(np.asarray(model.jnt_axis[number]))
@@ -129,14 +146,16 @@ def _joint(source: MjcfSource, number: int, options: Mapping[str, Any]) -> Joint
     merged |= {
         "parent_pose": compose(frame, zero),
         "child_pose": frame,
-        "limits": merged.get("limits", [tuple(map(float, model.jnt_range[number])) if limited else None]),
+        "limits": merged.get(
+            "limits", [tuple(map(float, model.jnt_range[number])) if limited else None]
+        ),
     }
     if kind == SLIDE:
         return Joint.prismatic(TRANSLATIONS[coordinate], **merged)
     return Joint.revolute(ROTATIONS[coordinate], wrapped=False, **merged)
 
 
-# --- forces on joints -----------------------------------------------------------------------------
+# --- forces on joints ---------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -164,13 +183,15 @@ class _Actuation:
 
 @dataclasses.dataclass(frozen=True)
 class ActuatorLaw:
-    """An actuator's effort on its joint, ``control + constant - stiffness q - damping qd`` within a limit.
+    """An actuator's effort on its joint, ``control + constant - stiffness q - damping qd`` within a
+    limit.
 
     Attributes:
       constant: effort at zero [N m or N].
       stiffness: [N m/rad or N/m].
       damping: [N m s/rad or N s/m].
-      limit: largest effort at each DOF of the joint [N m or N], zero where it does not act, shape [n].
+      limit: largest effort at each DOF of the joint [N m or N], zero where it does not act, shape
+        [n].
     """
 
     constant: float
@@ -180,7 +201,9 @@ class ActuatorLaw:
 
     @classmethod
     def affine(cls, gear: float, bias: np.ndarray) -> ActuatorLaw:
-        """MuJoCo's law without a limit: the force ``control + bias[0] + bias[1] l + bias[2] l'`` at ``l = gear q``."""
+        """MuJoCo's law without a limit: the force ``control + bias[0] + bias[1] l + bias[2] l'`` at
+        ``l = gear q``.
+        """
         stiffness = -(gear**2) * bias[1]
         damping = -(gear**2) * bias[2]
         return cls(float(gear * bias[0]), float(stiffness), float(damping), np.full(1, np.inf))
@@ -202,7 +225,9 @@ class ActuatorLaw:
 
 
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
-    """Drive, friction, armature and commanded-force limits by joint, as options of :class:`~artix.Joint`."""
+    """Drive, friction, armature and commanded-force limits by joint, as options of
+    :class:`~artix.Joint`.
+    """
     model = source.model
     joints = list(joints)
     actuations: dict[int, _Actuation] = {joint: _Actuation() for joint in joints}
@@ -225,11 +250,20 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
     limit = _joint_limit(source, joint)
     motors = np.broadcast_to(actuation.motor_limit, 3 if model.jnt_type[joint] == BALL else 1)
     if model.jnt_actgravcomp[joint]:
-        message = "MuJoCo counts its gravity compensation as actuator effort, artix as reduced gravity"
-        source.report.warning(source.place("jnt", joint), message, "nothing, unless effort limits should include it")
+        message = (
+            "MuJoCo counts its gravity compensation as actuator effort, artix as reduced gravity"
+        )
+        source.report.warning(
+            source.place("jnt", joint), message, "nothing, unless effort limits should include it"
+        )
     if limit < np.inf and actuation.servos and np.any(motors):
-        message = "its actuatorfrcrange limits the sum of its servo and its motors; artix limits each of the two"
-        source.report.warning(source.place("jnt", joint), message, "leave some of the range to each")
+        message = (
+            "its actuatorfrcrange limits the sum of its servo and its motors; artix limits each "
+            "of the two"
+        )
+        source.report.warning(
+            source.place("jnt", joint), message, "leave some of the range to each"
+        )
     drive = Drive(
         stiffness=actuation.stiffness,
         damping=actuation.damping,
@@ -258,12 +292,17 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
         source.report_unsupported("spring", place, "its stiffness is negative")
         return drive
     if model.jnt_type[joint] == BALL:
-        source.report.warning(place, BALL_SPRING, "nothing, if the joint turns little: at 1 rad they differ by 4 %")
+        source.report.warning(
+            place, BALL_SPRING, "nothing, if the joint turns little: at 1 rad they differ by 4 %"
+        )
         return Drive(stiffness=stiffness)
     if drive.max_force < np.inf:
         return drive  # The limit is not one of the spring, which becomes a tendon.
     if driven:
-        message = "its drive combines its spring and its servo, whose target is only a part of the drive's"
+        message = (
+            "its drive combines its spring and its servo, whose target is only a part of the "
+            "drive's"
+        )
         fix = "command the target (kp target + stiffness springref) / (kp + stiffness)"
         source.report.warning(place, message, fix)
     rest = float(model.qpos_spring[model.jnt_qposadr[joint]])
@@ -275,7 +314,9 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
 def springs_beside_drives(
     source: MjcfSource, options: Mapping[int, Mapping[str, Any]]
 ) -> dict[int, tuple[float, float]]:
-    """Stiffness and reference position of the springs that are not part of their joint's drive, by joint."""
+    """Stiffness and reference position of the springs that are not part of their joint's drive, by
+    joint.
+    """
     model = source.model
     springs = dict[int, tuple[float, float]]()
     for joint, option in options.items():
@@ -290,32 +331,46 @@ def _refuse_nonlinear(source: MjcfSource, place: Location, index: int, *fields: 
     for field in fields:
         values = getattr(source.model, field, None)
         if values is not None and len(values) > index and np.any(values[index]):
-            source.report_unsupported("spring", place, f"{field}: artix has linear springs and dampers only")
+            source.report_unsupported(
+                "spring", place, f"{field}: artix has linear springs and dampers only"
+            )
 
 
 def _check_free_joint(source: MjcfSource, joint: int) -> None:
     dofs = slice(int(source.model.jnt_dofadr[joint]), int(source.model.jnt_dofadr[joint]) + 6)
     for field in ("armature", "damping", "frictionloss"):
         if np.any(getattr(source.model, f"dof_{field}")[dofs]):
-            source.report_unsupported("free_joint", source.place("jnt", joint), f"its {field}: a free root has none")
+            source.report_unsupported(
+                "free_joint", source.place("jnt", joint), f"its {field}: a free root has none"
+            )
     if source.model.jnt_stiffness[joint]:
-        source.report_unsupported("free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring")
+        source.report_unsupported(
+            "free_joint", source.place("jnt", joint), "its stiffness: a free root has no spring"
+        )
 
 
-# --- actuators -----------------------------------------------------------------------------------
+# --- actuators ----------------------------------------------------------------------------------
 
 
 def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
-    """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other joints."""
+    """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other
+    joints.
+    """
     model = source.model
     place = source.place("actuator", actuator)
-    if _is_off(source, actuator) or not acts_on_joint(source, actuator) or _is_plugin(source, actuator):
+    if (
+        _is_off(source, actuator)
+        or not acts_on_joint(source, actuator)
+        or _is_plugin(source, actuator)
+    ):
         return
     joint = int(model.actuator_trnid[actuator, 0])
     if joint not in actuations:
         return
     if int(model.jnt_type[joint]) in (FREE, BALL) and int(model.actuator_biastype[actuator]):
-        source.report_unsupported("actuator", place, "a servo on a ball or free joint does not act on one coordinate")
+        source.report_unsupported(
+            "actuator", place, "a servo on a ball or free joint does not act on one coordinate"
+        )
         return
     law = _law(source, actuator)
     if law is None:
@@ -329,9 +384,12 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             source.report.warning(place, message, "apply its force as wrenches on the root link")
         actuation.motor_limit = actuation.motor_limit + law.limit
     elif actuation.servos and (
-        min(law.stiffness, actuation.stiffness) or min(law.smallest_limit, actuation.drive_limit) < np.inf
+        min(law.stiffness, actuation.stiffness)
+        or min(law.smallest_limit, actuation.drive_limit) < np.inf
     ):
-        source.report_unsupported("actuator", place, "its joint has another servo already, but only one drive")
+        source.report_unsupported(
+            "actuator", place, "its joint has another servo already, but only one drive"
+        )
     else:
         actuation.servos += 1
         actuation.stiffness += law.stiffness
@@ -357,7 +415,10 @@ def _is_plugin(source: MjcfSource, actuator: int) -> bool:
 def acts_on_joint(source: MjcfSource, actuator: int) -> bool:
     """Whether an actuator acts on a joint, rather than on a tendon, site or body."""
     kinds = import_mujoco().mjtTrn
-    return int(source.model.actuator_trntype[actuator]) in (int(kinds.mjTRN_JOINT), int(kinds.mjTRN_JOINTINPARENT))
+    return int(source.model.actuator_trntype[actuator]) in (
+        int(kinds.mjTRN_JOINT),
+        int(kinds.mjTRN_JOINTINPARENT),
+    )
 
 
 def check_transmissions(source: MjcfSource) -> None:
@@ -370,23 +431,37 @@ def check_transmissions(source: MjcfSource) -> None:
     for actuator in range(len(model.actuator_trntype)):
         if _is_off(source, actuator):
             message = "it is disabled and not read"
-            source.report.warning(source.place("actuator", actuator), message, "enable it if it should act")
+            source.report.warning(
+                source.place("actuator", actuator), message, "enable it if it should act"
+            )
             continue
         if _is_plugin(source, actuator):
-            source.report_unsupported("actuator", source.place("actuator", actuator), "a plugin computes its force")
+            source.report_unsupported(
+                "actuator", source.place("actuator", actuator), "a plugin computes its force"
+            )
             continue
         if acts_on_joint(source, actuator):
             continue
         place = source.place("actuator", actuator)
         kind = mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
-        laws = [int(getattr(model, f"actuator_{field}")[actuator]) for field in ("dyntype", "gaintype", "biastype")]
+        laws = [
+            int(getattr(model, f"actuator_{field}")[actuator])
+            for field in ("dyntype", "gaintype", "biastype")
+        ]
         if any(laws):
             source.report_unsupported(
-                "actuator", place, f"it acts on a {kind.name[6:].lower()}, where drives are of joints"
+                "actuator",
+                place,
+                f"it acts on a {kind.name[6:].lower()}, where drives are of joints",
             )
         else:
-            message = f"a motor on a {kind.name[6:].lower()} is not read; it has no effect without a command"
-            source.report.warning(place, message, "apply its force as joint forces or as wrenches on links")
+            message = (
+                f"a motor on a {kind.name[6:].lower()} is not read; it has no effect without a "
+                "command"
+            )
+            source.report.warning(
+                place, message, "apply its force as joint forces or as wrenches on links"
+            )
 
 
 def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
@@ -411,15 +486,21 @@ def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
         if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
             source.report_unsupported("actuator", place, f"an actuator with {field}")
             return None
-    law = ActuatorLaw.affine(float(model.actuator_gear[actuator, 0]), bias if affine else np.zeros(3))
+    law = ActuatorLaw.affine(
+        float(model.actuator_gear[actuator, 0]), bias if affine else np.zeros(3)
+    )
     if law.is_negative:
         source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
-    return dataclasses.replace(law, limit=_effort_limit(source, actuator, abs(float(gain[0])), law.is_motor))
+    return dataclasses.replace(
+        law, limit=_effort_limit(source, actuator, abs(float(gain[0])), law.is_motor)
+    )
 
 
 def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
-    """The effort limits of an actuator at the DOFs of its joint; a motor's may follow from its control range."""
+    """The effort limits of an actuator at the DOFs of its joint; a motor's may follow from its
+    control range.
+    """
     model = source.model
     place = source.place("actuator", actuator)
     limit = np.inf
@@ -428,7 +509,10 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
         if low != -high and motor:
             _warn_of_range(source, place, "forcerange")
         elif low != -high:
-            message = "its forcerange is not symmetric; artix limits the drive to the larger side in both directions"
+            message = (
+                "its forcerange is not symmetric; artix limits the drive to the larger side in "
+                "both directions"
+            )
             source.report_unsupported("actuator", place, message, left_out=False)
         limit = max(-low, high, 0.0)
     if motor and model.actuator_ctrllimited[actuator] and not source.disables("CLAMPCTRL"):
@@ -438,7 +522,9 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
         limit = min(limit, gain * max(abs(low), abs(high)))
     kind = model.jnt_type[model.actuator_trnid[actuator, 0]]
     gears = np.abs(model.actuator_gear[actuator, : {BALL: 3, FREE: 6}.get(kind, 1)])
-    in_parent = int(model.actuator_trntype[actuator]) == int(import_mujoco().mjtTrn.mjTRN_JOINTINPARENT)
+    in_parent = int(model.actuator_trntype[actuator]) == int(
+        import_mujoco().mjtTrn.mjTRN_JOINTINPARENT
+    )
     if kind == BALL and limit < np.inf and (in_parent or np.count_nonzero(gears) > 1):
         message = "its limit is not one of a component of the ball joint's torque, and is not read"
         source.report.warning(place, message, "limit its command")
@@ -447,7 +533,10 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
 
 
 def _warn_of_range(source: MjcfSource, place: Location, field: str) -> None:
-    message = f"its {field} is not symmetric; artix limits the commanded force to the larger side in both directions"
+    message = (
+        f"its {field} is not symmetric; artix limits the commanded force to the larger side in "
+        "both directions"
+    )
     source.report.warning(place, message, "clip its command")
 
 
@@ -458,6 +547,9 @@ def _joint_limit(source: MjcfSource, joint: int) -> float:
         return np.inf
     low, high = map(float, model.jnt_actfrcrange[joint])
     if low != -high:
-        message = "its actuatorfrcrange is not symmetric; artix limits efforts to the larger side in both directions"
+        message = (
+            "its actuatorfrcrange is not symmetric; artix limits efforts to the larger side in "
+            "both directions"
+        )
         source.report_unsupported("limit", source.place("jnt", joint), message, left_out=False)
     return max(-low, high, 0.0)

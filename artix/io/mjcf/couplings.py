@@ -44,7 +44,11 @@ class Members:
 
     def link_of_joint(self, joint: str) -> str:
         """The name of the link that a joint moves."""
-        return next(name for name, link in self.links.items() if link.joint is not None and link.joint.name == joint)
+        return next(
+            name
+            for name, link in self.links.items()
+            if link.joint is not None and link.joint.name == joint
+        )
 
     def parent(self, link: str) -> str | None:
         """The parent of a link, or the link that the parent is merged into."""
@@ -74,7 +78,9 @@ def held_joints(source: MjcfSource) -> dict[int, float]:
     return held
 
 
-def read_couplings(source: MjcfSource, members: Members, springs: Mapping[int, tuple[float, float]]) -> list[Coupling]:
+def read_couplings(
+    source: MjcfSource, members: Members, springs: Mapping[int, tuple[float, float]]
+) -> list[Coupling]:
     """The equalities, tendons and springs of joints of one articulation.
 
     Equalities and tendons with other articulations are refused.
@@ -82,7 +88,8 @@ def read_couplings(source: MjcfSource, members: Members, springs: Mapping[int, t
     Args:
       source: the model.
       members: the articulation.
-      springs: stiffness and reference position of the springs that become tendons along one joint each, by joint.
+      springs: stiffness and reference position of the springs that become tendons along one joint
+        each, by joint.
     """
     couplings = [*_equalities(source, members), *_tendons(source, members)]
     names = Names(_name(source, tendon) for tendon in range(source.model.ntendon))
@@ -92,7 +99,9 @@ def read_couplings(source: MjcfSource, members: Members, springs: Mapping[int, t
         root = members.parent(members.link_of_joint(name))
         spring = names.new(f"{name}_spring")
         couplings.append(
-            FixedTendon(name=spring, joints=[alone], stiffness=stiffness, rest_length=rest, root_link=root)
+            FixedTendon(
+                name=spring, joints=[alone], stiffness=stiffness, rest_length=rest, root_link=root
+            )
         )
     return couplings
 
@@ -116,7 +125,9 @@ def check_equalities(source: MjcfSource) -> None:
     for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
         kind = _kind(source, equality)
         if kind not in ("connect", "weld") and _relation(source, equality) is None:
-            source.report_unsupported("equality", source.place("eq", equality), f"an equality of type {kind!r}")
+            source.report_unsupported(
+                "equality", source.place("eq", equality), f"an equality of type {kind!r}"
+            )
 
 
 def _kind(source: MjcfSource, equality: int) -> str:
@@ -124,10 +135,11 @@ def _kind(source: MjcfSource, equality: int) -> str:
 
 
 def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
-    """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it is one.
+    """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it is
+    one.
 
-    The polynomial maps the reference's displacement from its ``qpos0`` to the follower's. A fixed tendon
-    along one or two joints whose length is held constant is such a relation as well.
+    The polynomial maps the reference's displacement from its ``qpos0`` to the follower's. A fixed
+    tendon along one or two joints whose length is held constant is such a relation as well.
     """
     model = source.model
     kind = _kind(source, equality)
@@ -145,13 +157,17 @@ def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]]
 
 
 def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bool]) -> bool:
-    """Whether to read an equality into this articulation; ``inside`` flags which of its objects are members."""
+    """Whether to read an equality into this articulation; ``inside`` flags which of its objects are
+    members.
+    """
     active = bool(source.model.eq_active0[equality])
     if any(inside) and not (active and all(inside)) and source.first_report(place):
         if active:
             source.report_unsupported("equality", place, BEYOND)
         else:
-            source.report.warning(place, "it is not active and is not read", "activate it if it should hold")
+            source.report.warning(
+                place, "it is not active and is not read", "activate it if it should hold"
+            )
     return active and bool(inside) and all(inside)
 
 
@@ -162,76 +178,113 @@ def _mimic(
     relation: tuple[int, int, list[float]],
     followers: set[int],
 ) -> MimicJoint | None:
-    """An equality of two joints, whose first joint joins ``followers``, the joints that follow another one."""
+    """An equality of two joints, whose first joint joins ``followers``, the joints that follow
+    another one.
+    """
     model = source.model
     place = source.place("eq", equality)
     follower, reference, polynomial = relation
     if not np.all(np.abs(polynomial) <= LARGEST_NUMBER):
-        source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        source.report.error(
+            place,
+            f"its numbers are not finite or beyond {LARGEST_NUMBER:g}",
+            "write finite numbers",
+        )
         return None
     if reference < 0:
         if _is_read(source, equality, place, [follower in members.joints]):
             message = "it holds one joint at a position, by equal limits, which are hard"
             source.report.warning(place, message, "nothing; artix.lock_joints removes such a joint")
         return None
-    if not _is_read(source, equality, place, [joint in members.joints for joint in (follower, reference)]):
+    if not _is_read(
+        source, equality, place, [joint in members.joints for joint in (follower, reference)]
+    ):
         return None
     constant, slope, *higher = polynomial
     if any(higher):
         source.report_unsupported("equality", place, "its polynomial is not linear")
         return None
     if follower in followers:
-        source.report_unsupported("equality", place, "its first joint already follows another joint")
+        source.report_unsupported(
+            "equality", place, "its first joint already follows another joint"
+        )
         return None
     followers.add(follower)
-    start, start_of_reference = (float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference))
+    start, start_of_reference = (
+        float(model.qpos0[model.jnt_qposadr[joint]]) for joint in (follower, reference)
+    )
     offset = slope * start_of_reference - constant - start
     joints = source.names.joints
-    return MimicJoint(follower=joints[follower], reference=joints[reference], gear_ratio=-slope, offset=offset)
+    return MimicJoint(
+        follower=joints[follower], reference=joints[reference], gear_ratio=-slope, offset=offset
+    )
 
 
-def _loop_joint(source: MjcfSource, members: Members, equality: int, *, weld: bool) -> LoopJoint | None:
+def _loop_joint(
+    source: MjcfSource, members: Members, equality: int, *, weld: bool
+) -> LoopJoint | None:
     model = source.model
     place = source.place("eq", equality)
     data = model.eq_data[equality]
     if not np.all(np.abs(data) <= LARGEST_NUMBER):
-        source.report.error(place, f"its numbers are not finite or beyond {LARGEST_NUMBER:g}", "write finite numbers")
+        source.report.error(
+            place,
+            f"its numbers are not finite or beyond {LARGEST_NUMBER:g}",
+            "write finite numbers",
+        )
         return None
     first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
     if int(model.eq_objtype[equality]) == int(import_mujoco().mjtObj.mjOBJ_SITE):
-        poses = [pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)]
+        poses = [
+            pose_from_wxyz(model.site_pos[site], model.site_quat[site]) for site in (first, second)
+        ]
         first, second = (int(model.site_bodyid[site]) for site in (first, second))
     elif weld:
         poses = [pose_from_wxyz(data[3:6], data[6:10]), translation(data[:3])]
     else:
         poses = [translation(data[at : at + 3]) for at in (0, 3)]
-    # A body is coupled to the world by its own articulation, whichever articulation has the world for its root.
-    if not _is_read(source, equality, place, [body in members.bodies for body in (first, second) if body]):
+    # A body is coupled to the world by its own articulation, whichever articulation has the world
+    # for its root.
+    if not _is_read(
+        source, equality, place, [body in members.bodies for body in (first, second) if body]
+    ):
         return None
-    ends = [_end(source, members, body, pose) for body, pose in zip((first, second), poses, strict=True)]
+    ends = [
+        _end(source, members, body, pose) for body, pose in zip((first, second), poses, strict=True)
+    ]
     if ends[1][0] is None:
         ends.reverse()
     (link_a, pose_a), (link_b, pose_b) = ends
     if link_b is None or link_a == link_b:
         source.report.warning(
-            place, "it connects bodies that cannot move relative to each other; not read", "remove it"
+            place,
+            "it connects bodies that cannot move relative to each other; not read",
+            "remove it",
         )
         return None
-    holds_rotation = weld and data[10] != 0.0  # A weld whose torquescale is 0 leaves the rotation free.
+    holds_rotation = (
+        weld and data[10] != 0.0
+    )  # A weld whose torquescale is 0 leaves the rotation free.
     kind = LoopJointType.FIXED if holds_rotation else LoopJointType.SPHERICAL
     name = source.name("eq", equality) or f"equality{equality}"
-    return LoopJoint(name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind)
+    return LoopJoint(
+        name=name, link_a=link_a, link_b=link_b, pose_a=pose_a, pose_b=pose_b, type=kind
+    )
 
 
-def _end(source: MjcfSource, members: Members, body: int, pose: np.ndarray) -> tuple[str | None, np.ndarray]:
-    """The link of a body, ``None`` for the world, and a pose given in the body's frame expressed in the link's."""
+def _end(
+    source: MjcfSource, members: Members, body: int, pose: np.ndarray
+) -> tuple[str | None, np.ndarray]:
+    """The link of a body, ``None`` for the world, and a pose given in the body's frame expressed in
+    the link's.
+    """
     if body == 0:
         return None, pose
     place = members.places[source.names.bodies[body]]
     return place.link, compose(place.pose, pose)
 
 
-# --- tendons -------------------------------------------------------------------------------------
+# --- tendons ------------------------------------------------------------------------------------
 
 
 def _tendons(source: MjcfSource, members: Members) -> list[Coupling]:
@@ -240,7 +293,9 @@ def _tendons(source: MjcfSource, members: Members) -> list[Coupling]:
     for tendon in range(source.model.ntendon):
         path = source.tendon_path(tendon)
         inside = [
-            element in members.joints if kind == "joint" else int(source.model.site_bodyid[element]) in members.bodies
+            element in members.joints
+            if kind == "joint"
+            else int(source.model.site_bodyid[element]) in members.bodies
             for kind, element, _ in path
             if kind in ("joint", "site")
         ]
@@ -250,7 +305,9 @@ def _tendons(source: MjcfSource, members: Members) -> list[Coupling]:
             continue
         if kinds not in ({"joint"}, {"site"}):
             others = ", ".join(sorted(kinds - {"joint", "site"})) or "joint and site"
-            source.report_unsupported("tendon", place, f"artix does not support this element of its path: {others}")
+            source.report_unsupported(
+                "tendon", place, f"artix does not support this element of its path: {others}"
+            )
             continue
         numbers = _numbers(source, tendon)
         if numbers is None:
@@ -267,7 +324,9 @@ def _name(source: MjcfSource, tendon: int) -> str:
     return source.name("tendon", tendon) or f"tendon{tendon}"
 
 
-def _fixed_tendon(source: MjcfSource, members: Members, tendon: int, numbers: _Numbers) -> FixedTendon | None:
+def _fixed_tendon(
+    source: MjcfSource, members: Members, tendon: int, numbers: _Numbers
+) -> FixedTendon | None:
     """A tendon along joints; joints that it skips in between become members with coefficient 0."""
     coefficient: dict[str, float] = {}
     for _, element, factor in source.tendon_path(tendon):
@@ -276,12 +335,16 @@ def _fixed_tendon(source: MjcfSource, members: Members, tendon: int, numbers: _N
     paths = [[link, *members.ancestors(link)] for link in coefficient]
     root = next(link for link in paths[0][1:] if all(link in path[1:] for path in paths))
     # The links between the root and the tendon's joints, parents first, without duplicates.
-    order = list(dict.fromkeys(link for path in paths for link in reversed(path[: path.index(root)])))
+    order = list(
+        dict.fromkeys(link for path in paths for link in reversed(path[: path.index(root)]))
+    )
     joints = []
     for link in order:
         joint = members.links[link].joint
         if joint is None or len(joint.axes) != 1:
-            message = f"it passes link {link!r}, whose joint does not have exactly one degree of freedom"
+            message = (
+                f"it passes link {link!r}, whose joint does not have exactly one degree of freedom"
+            )
             source.report_unsupported("tendon", source.place("tendon", tendon), message)
             return None
         parent = members.parent(link)
@@ -296,20 +359,31 @@ def _fixed_tendon(source: MjcfSource, members: Members, tendon: int, numbers: _N
         )
     if any(joint.parent >= 0 for joint in joints):
         _warn_of_law(source, tendon)
-    # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to each.
-    gains = {gain: len(order) * getattr(numbers, gain) for gain in ("stiffness", "damping", "limit_stiffness")}
+    # PhysX divides the tension among the joints of the tendon; MuJoCo applies the full tension to
+    # each.
+    gains = {
+        gain: len(order) * getattr(numbers, gain)
+        for gain in ("stiffness", "damping", "limit_stiffness")
+    }
     law = dataclasses.asdict(numbers) | gains
     return FixedTendon(name=_name(source, tendon), joints=joints, root_link=root, **law)
 
 
 def _warn_of_law(source: MjcfSource, tendon: int) -> None:
-    """Warns of a tendon that pulls differently by PhysX's law, which steps follow unless told otherwise."""
-    message = "MuJoCo's tendons pull by virtual work, which for this one differs from PhysX's law, the default of steps"
+    """Warns of a tendon that pulls differently by PhysX's law, which steps follow unless told
+    otherwise.
+    """
+    message = (
+        "MuJoCo's tendons pull by virtual work, which for this one differs from PhysX's law, the "
+        "default of steps"
+    )
     fix = "simulate it with SolverOptions(tendon_law='virtual_work')"
     source.report.warning(source.place("tendon", tendon), message, fix)
 
 
-def _spatial_tendon(source: MjcfSource, members: Members, tendon: int, numbers: _Numbers) -> SpatialTendon:
+def _spatial_tendon(
+    source: MjcfSource, members: Members, tendon: int, numbers: _Numbers
+) -> SpatialTendon:
     """A tendon with straight segments from site to site."""
     model = source.model
     sites = [site for _, site, _ in source.tendon_path(tendon)]
@@ -320,7 +394,8 @@ def _spatial_tendon(source: MjcfSource, members: Members, tendon: int, numbers: 
         points.append(
             Attachment(
                 link=place.link,
-                position=place.pose[:3] + rotation_matrix(place.pose[3:]) @ np.asarray(model.site_pos[site]),
+                position=place.pose[:3]
+                + rotation_matrix(place.pose[3:]) @ np.asarray(model.site_pos[site]),
                 parent=index - 1,
                 rest_length=numbers.rest_length if leaf else None,
                 limits=numbers.limits if leaf else None,
@@ -340,7 +415,9 @@ def _spatial_tendon(source: MjcfSource, members: Members, tendon: int, numbers: 
 
 @dataclasses.dataclass(frozen=True)
 class _Numbers:
-    """Spring and damper of a tendon; a spring with a deadband has limits instead of a rest length."""
+    """Spring and damper of a tendon; a spring with a deadband has limits instead of a rest
+    length.
+    """
 
     stiffness: float
     damping: float
@@ -355,7 +432,9 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
     place = source.place("tendon", tendon)
     for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
-            source.report_unsupported("tendon", place, f"its {field}, which tendons of artix do not have")
+            source.report_unsupported(
+                "tendon", place, f"its {field}, which tendons of artix do not have"
+            )
     limited = bool(model.tendon_limited[tendon]) and not source.disables("LIMIT")
     if limited and model.tendon_invweight0[tendon] < 1e-9:
         source.report_unsupported("limit", place, "its range: no joint changes its length at qpos0")
@@ -371,7 +450,9 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
     low, high = map(float, model.tendon_lengthspring[tendon])
     if low < high and stiffness:
         if limited:
-            source.report_unsupported("limit", place, "its range, as its spring has limits of its own")
+            source.report_unsupported(
+                "limit", place, "its range, as its spring has limits of its own"
+            )
         return _Numbers(0.0, damping, stiffness, 0.0, (low, high))
     if not limited:
         return _Numbers(stiffness, damping, 0.0, low, None)
@@ -382,10 +463,11 @@ def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
 
 
 def _limit_stiffness(source: MjcfSource, tendon: int) -> float:
-    """The load on a tendon's limit divided by how far it gives way in MuJoCo, once the impedance is at its largest.
+    """The load on a tendon's limit divided by how far it gives way in MuJoCo, once the impedance is
+    at its largest.
 
-    At rest MuJoCo's constraint with impedance d, reference stiffness k and inverse inertia A gives way by
-    ``(1 - d) A / (d^2 k)`` for each newton (its documentation, "Solver parameters").
+    At rest MuJoCo's constraint with impedance d, reference stiffness k and inverse inertia A gives
+    way by ``(1 - d) A / (d^2 k)`` for each newton (its documentation, "Solver parameters").
     """
     model = source.model
     impedance = float(np.clip(model.tendon_solimp_lim[tendon, 1], 1e-4, 0.9999))

@@ -1,4 +1,6 @@
-"""Reads geoms of a compiled MJCF as shapes on links: which touch the ground and each other, with what friction."""
+"""Reads geoms of a compiled MJCF as shapes on links: which touch the ground and each other, with
+what friction.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ _READABLE_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
 
 
 def describe_geoms(
-    source: MjcfSource, body: int, touching: Mapping[int, float], paired: Mapping[int, str], others: Collection[int]
+    source: MjcfSource,
+    body: int,
+    touching: Mapping[int, float],
+    paired: Mapping[int, str],
+    others: Collection[int],
 ) -> list[tuple[str | None, Geometry]]:
     """The shapes of a body in its frame, with their names, ``None`` for unnamed geoms.
 
@@ -34,8 +40,8 @@ def describe_geoms(
       body: the body.
       touching: friction of the geoms that touch the ground.
       paired: names of the geoms that touch others of their articulation.
-      others: the geoms that touch other articulations. Those of these and of ``paired`` that do not touch the ground
-        become sensors.
+      others: the geoms that touch other articulations. Those of these and of ``paired`` that do not
+        touch the ground become sensors.
     """
     model = source.model
     shapes = list[tuple[str | None, Geometry]]()
@@ -47,7 +53,12 @@ def describe_geoms(
         if shape is not None:
             name = paired.get(geom) or source.name("geom", geom) or None
             sensor = geom not in touching
-            shapes.append((name, dataclasses.replace(shape.geometry, sensor=True) if sensor else shape.geometry))
+            shapes.append(
+                (
+                    name,
+                    dataclasses.replace(shape.geometry, sensor=True) if sensor else shape.geometry,
+                )
+            )
     return shapes
 
 
@@ -77,14 +88,18 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
         del missing["mesh"]
     for kind, names in missing.items():
         which = listed(sorted({*names}))
-        message = f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
+        message = (
+            f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
+        )
         fix = f"where contact matters, use a primitive, or a mesh of at most {SMALL_MESH} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(place, message, fix)
 
 
 def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
-    """The shape of a geom, with the error of a replaced mesh; ``None`` if artix has no such shape."""
+    """The shape of a geom, with the error of a replaced mesh; ``None`` if artix has no such
+    shape.
+    """
     model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     shape = primitive(model, geom, pose=pose, friction=friction)
@@ -97,7 +112,11 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     points = np.array(model.mesh_vert[first : first + count], float)
     if count <= SMALL_MESH:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
-    return None if source.options.meshes is None else mesh_shape(points, source.options.meshes, pose, friction=friction)
+    return (
+        None
+        if source.options.meshes is None
+        else mesh_shape(points, source.options.meshes, pose, friction=friction)
+    )
 
 
 def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | None:
@@ -106,10 +125,12 @@ def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | No
     if name not in _READABLE_TYPES:
         return None
     kind = GeometryType[name]
-    return Geometry(type=kind, size=tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist()), **options)
+    return Geometry(
+        type=kind, size=tuple(model.geom_size[geom, : SIZE_NUMBERS[kind]].tolist()), **options
+    )
 
 
-# --- friction and pairs --------------------------------------------------------------------------
+# --- friction and pairs -------------------------------------------------------------------------
 
 _PAIRED_TYPES = {kind.name for kind in PAIRED_TYPES}
 _PAIRED_KINDS = {name.lower() for name in _PAIRED_TYPES}
@@ -130,11 +151,16 @@ def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
 
 def excluded_bodies(model: mujoco.MjModel) -> set[frozenset[int]]:
     """The pairs of bodies that ``<exclude>`` keeps apart."""
-    return {frozenset((int(both) >> 16, int(both) & 0xFFFF)) for both in np.asarray(model.exclude_signature)}
+    return {
+        frozenset((int(both) >> 16, int(both) & 0xFFFF))
+        for both in np.asarray(model.exclude_signature)
+    }
 
 
 def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
-    """The friction of the geoms of each ``<pair>``; the mean of several, each of which has contacts of its own."""
+    """The friction of the geoms of each ``<pair>``; the mean of several, each of which has contacts
+    of its own.
+    """
     every: dict[frozenset[int], list[float]] = {}
     for pair in range(model.npair):
         friction = float(model.pair_friction[pair, 0]) if model.pair_dim[pair] > 1 else 0.0
@@ -144,7 +170,9 @@ def pair_frictions(model: mujoco.MjModel) -> dict[frozenset[int], float]:
 
 
 def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set[int]:
-    """The moving geoms on some bodies that MuJoCo lets touch the moving geoms of other articulations."""
+    """The moving geoms on some bodies that MuJoCo lets touch the moving geoms of other
+    articulations.
+    """
     excluded = excluded_bodies(model)
     body_of = np.asarray(model.geom_bodyid)
     moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of])
@@ -157,12 +185,15 @@ def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set
         others = body_of[outside[matches != 0]].tolist()
         return any(frozenset((int(body_of[geom]), other)) not in excluded for other in others)
 
-    across = [both for both in pair_frictions(model) if both & inside and both & set(outside.tolist())]
+    across = [
+        both for both in pair_frictions(model) if both & inside and both & set(outside.tolist())
+    ]
     return {geom for both in across for geom in both & inside} | set(filter(touches, inside))
 
 
 def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
-    """The friction of two geoms without a ``<pair>``: the one of higher ``priority``, else the larger.
+    """The friction of two geoms without a ``<pair>``: the one of higher ``priority``, else the
+    larger.
 
     The same holds for ``condim``, and contacts with a ``condim`` of 1 are frictionless.
     """
@@ -174,14 +205,16 @@ def mixed_friction(model: mujoco.MjModel, a: int, b: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class GroundFriction:
-    """Which geoms touch the ground, and coefficients of both surfaces whose combination is MuJoCo's friction.
+    """Which geoms touch the ground, and coefficients of both surfaces whose combination is MuJoCo's
+    friction.
 
     Attributes:
       combination: how the two coefficients combine, see :class:`artix.Ground`.
       shapes: coefficients by geom, of those that touch the ground.
       surfaces: coefficients by geom of the ground.
       outranks: whether a ``priority`` decides the friction of some of these contacts.
-      inexact: geoms of shapes and surfaces whose combination is not MuJoCo's friction, with both coefficients.
+      inexact: geoms of shapes and surfaces whose combination is not MuJoCo's friction, with both
+        coefficients.
       apart: geoms that MuJoCo keeps apart from some of the ground's surfaces, but not from all.
     """
 
@@ -196,8 +229,9 @@ class GroundFriction:
 def ground_friction(model: mujoco.MjModel) -> GroundFriction:
     """Friction between the geoms of a model and its ground.
 
-    As in MuJoCo, two geoms touch if ``contype`` and ``conaffinity`` match and no ``<exclude>`` names their bodies, or
-    if a ``<pair>`` names them. In a model without ground, all geoms that touch anything would touch it.
+    As in MuJoCo, two geoms touch if ``contype`` and ``conaffinity`` match and no ``<exclude>``
+    names their bodies, or if a ``<pair>`` names them. In a model without ground, all geoms that
+    touch anything would touch it.
     """
     ground = ground_geoms(model)
     pairs = pair_frictions(model)
@@ -212,13 +246,17 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
         for surface in ground:
             if (both := frozenset((geom, surface))) in pairs:
                 mine[geom, surface] = pairs[both]
-            elif frozenset((body, int(model.geom_bodyid[surface]))) not in excluded and may_touch(model, geom, surface):
+            elif frozenset((body, int(model.geom_bodyid[surface]))) not in excluded and may_touch(
+                model, geom, surface
+            ):
                 mine[geom, surface] = mixed_friction(model, geom, surface)
         frictions |= mine
         collides = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
         if mine or (not ground and collides and frozenset((0, body)) not in excluded):
             touching.append(geom)
-    moving = {pair: mu for pair, mu in frictions.items() if model.body_weldid[model.geom_bodyid[pair[0]]]}
+    moving = {
+        pair: mu for pair, mu in frictions.items() if model.body_weldid[model.geom_bodyid[pair[0]]]
+    }
     combination, shapes, surfaces = _coefficients(model, touching, ground, moving or frictions)
     inexact = {
         pair: (wanted, read)
@@ -226,21 +264,35 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
         if (read := _combine(combination, shapes[pair[0]], surfaces[pair[1]])) != wanted
     }
     ranks = {int(model.geom_priority[geom]) for geom in [*touching, *ground]}
-    apart = [geom for geom in touching if any((geom, surface) not in frictions for surface in ground)]
+    apart = [
+        geom for geom in touching if any((geom, surface) not in frictions for surface in ground)
+    ]
     return GroundFriction(combination, shapes, surfaces, len(ranks | {0}) > 1, inexact, apart)
 
 
 def _coefficients(
-    model: mujoco.MjModel, touching: list[int], ground: list[int], frictions: Mapping[tuple[int, int], float]
+    model: mujoco.MjModel,
+    touching: list[int],
+    ground: list[int],
+    frictions: Mapping[tuple[int, int], float],
 ) -> tuple[Combination, dict[int, float], dict[int, float]]:
-    """The combination and the coefficients of shapes and surfaces that come closest to the friction of all pairs.
+    """The combination and the coefficients of shapes and surfaces that come closest to the friction
+    of all pairs.
 
-    The coefficients of the file come first, as ``max`` or, where the ground has the higher priority, as ``ground``. A
-    single surface can leave everything to the shapes. Several surfaces need the smallest friction of each.
+    The coefficients of the file come first, as ``max`` or, where the ground has the higher
+    priority, as ``ground``. A single surface can leave everything to the shapes. Several surfaces
+    need the smallest friction of each.
     """
-    shapes, surfaces = ({geom: float(model.geom_friction[geom, 0]) for geom in geoms} for geoms in (touching, ground))
-    of_shape = {a: [mu for (one, _), mu in frictions.items() if one == a] or [shapes[a]] for a in touching}
-    of_surface = {b: [mu for (_, one), mu in frictions.items() if one == b] or [surfaces[b]] for b in ground}
+    shapes, surfaces = (
+        {geom: float(model.geom_friction[geom, 0]) for geom in geoms}
+        for geoms in (touching, ground)
+    )
+    of_shape = {
+        a: [mu for (one, _), mu in frictions.items() if one == a] or [shapes[a]] for a in touching
+    }
+    of_surface = {
+        b: [mu for (_, one), mu in frictions.items() if one == b] or [surfaces[b]] for b in ground
+    }
     largest = {geom: max(values) for geom, values in of_shape.items()}
     smallest = {geom: min(values) for geom, values in of_shape.items()}
     choices: tuple[tuple[Combination, dict[int, float], dict[int, float]], ...] = (
@@ -253,7 +305,10 @@ def _coefficients(
     def error(choice) -> float:
         combination, a, b = choice
         return max(
-            (abs(_combine(combination, a[shape], b[surface]) - mu) for (shape, surface), mu in frictions.items()),
+            (
+                abs(_combine(combination, a[shape], b[surface]) - mu)
+                for (shape, surface), mu in frictions.items()
+            ),
             default=0.0,
         )
 
@@ -276,53 +331,80 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
     if friction.combination != "max" or (friction.outranks and not friction.surfaces):
         rule = "ground" if friction.combination == "ground" else "robot"
         whose = "the ground's friction" if rule == "ground" else "their own friction"
-        message = f"by priority, condim or <pair>, contacts of its geoms with the ground have {whose} only"
-        fix = f"use the ground of artix.load_world, or another one with friction_combination={rule!r}"
+        message = (
+            f"by priority, condim or <pair>, contacts of its geoms with the ground have {whose} "
+            "only"
+        )
+        fix = (
+            f"use the ground of artix.load_world, or another one with friction_combination={rule!r}"
+        )
         source.report.warning(place, message, fix)
     if inexact:
-        (shape, surface), (wanted, read) = max(inexact.items(), key=lambda item: abs(item[1][0] - item[1][1]))
+        (shape, surface), (wanted, read) = max(
+            inexact.items(), key=lambda item: abs(item[1][0] - item[1][1])
+        )
         names = " and ".join(repr(source.name("geom", geom)) for geom in (shape, surface))
-        message = "artix has no rule that gives all of its geoms MuJoCo's friction with all surfaces of the ground: "
+        message = (
+            "artix has no rule that gives all of its geoms MuJoCo's friction with all surfaces of "
+            "the ground: "
+        )
         message += f"{len(inexact)} differ, {names} have {read:g} instead of {wanted:g}"
         fix = "nothing, unless it matters; else give the ground's geoms one priority"
         source.report.warning(place, message, fix)
     if apart:
-        message = f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep them from it"
+        message = (
+            f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep "
+            "them from it"
+        )
         fix = "nothing, if they do not get there; else remove that surface from the ground"
         source.report.warning(place, message, fix)
 
 
-# --- pairs of geoms ------------------------------------------------------------------------------
+# --- pairs of geoms -----------------------------------------------------------------------------
 
 
 def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
     """The pairs of geoms on the given bodies that touch each other.
 
-    These are the geoms of each ``<pair>`` and, with the option ``self_contact``, all pairs that the filters of
-    the model allow. They include geoms of the world if it is the root. Pairs that are left out are reported.
+    These are the geoms of each ``<pair>`` and, with the option ``self_contact``, all pairs that the
+    filters of the model allow. They include geoms of the world if it is the root. Pairs that are
+    left out are reported.
     """
     model = source.model
     ground = ground_geoms(model)
-    candidates = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in bodies and geom not in ground]
+    candidates = [
+        geom
+        for geom in range(model.ngeom)
+        if model.geom_bodyid[geom] in bodies and geom not in ground
+    ]
     pairs = _explicit_pairs(source, candidates)
     filtered = [pair for pair in _filtered_pairs(source, candidates) if pair not in pairs]
     if source.options.self_contact:
         pairs = pairs + filtered
     elif filtered:
-        message = f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are left out"
+        message = (
+            f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are "
+            "left out"
+        )
         fix = "write a <pair> for those that matter, or read all with self_contact=True"
         source.report.warning(Location("<contact>"), message, fix)
-    unsupported = [pair for pair in pairs if not all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)]
+    unsupported = [
+        pair for pair in pairs if not all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)
+    ]
     if unsupported:
         kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
-        message = f"{len(unsupported)} pairs of geoms of one articulation are left out (types {', '.join(kinds)})"
+        message = (
+            f"{len(unsupported)} pairs of geoms of one articulation are left out (types "
+            f"{', '.join(kinds)})"
+        )
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(Location("<contact>"), message, fix)
     return [pair for pair in pairs if pair not in unsupported]
 
 
 def pairs_across(source: MjcfSource, robots: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
-    """The pairs of geoms on different robots that touch each other in MuJoCo, except what artix cannot pair.
+    """The pairs of geoms on different robots that touch each other in MuJoCo, except what artix
+    cannot pair.
 
     Args:
       source: the model.
@@ -331,13 +413,28 @@ def pairs_across(source: MjcfSource, robots: Mapping[str, Sequence[int]]) -> lis
     model = source.model
     owner = {body: name for name, bodies in robots.items() for body in bodies}
     ground = ground_geoms(model)
-    candidates = [geom for geom in range(model.ngeom) if model.geom_bodyid[geom] in owner and geom not in ground]
-    pairs = dict.fromkeys([*_explicit_pairs(source, candidates), *_filtered_pairs(source, candidates)])
-    across = [(a, b) for a, b in pairs if owner[model.geom_bodyid[a]] != owner[model.geom_bodyid[b]]]
-    supported = [pair for pair in across if all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)]
+    candidates = [
+        geom
+        for geom in range(model.ngeom)
+        if model.geom_bodyid[geom] in owner and geom not in ground
+    ]
+    pairs = dict.fromkeys(
+        [*_explicit_pairs(source, candidates), *_filtered_pairs(source, candidates)]
+    )
+    across = [
+        (a, b) for a, b in pairs if owner[model.geom_bodyid[a]] != owner[model.geom_bodyid[b]]
+    ]
+    supported = [
+        pair for pair in across if all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)
+    ]
     if len(supported) < len(across):
-        kinds = sorted({geom_type(model, geom).lower() for pair in across for geom in pair} - _PAIRED_KINDS)
-        message = f"{len(across) - len(supported)} pairs of geoms of two robots are left out (types {', '.join(kinds)})"
+        kinds = sorted(
+            {geom_type(model, geom).lower() for pair in across for geom in pair} - _PAIRED_KINDS
+        )
+        message = (
+            f"{len(across) - len(supported)} pairs of geoms of two robots are left out (types "
+            f"{', '.join(kinds)})"
+        )
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(Location("<contact>"), message, fix)
     return supported
@@ -356,8 +453,12 @@ def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
     return unique_names
 
 
-def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]) -> None:
-    """Reports pairs whose friction is not the larger of their shapes', which contacts between links use."""
+def check_pair_friction(
+    source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]
+) -> None:
+    """Reports pairs whose friction is not the larger of their shapes', which contacts between links
+    use.
+    """
     model = source.model
     explicit = pair_frictions(model)
     differ = {}
@@ -372,21 +473,28 @@ def check_pair_friction(source: MjcfSource, pairs: Sequence[tuple[int, int]], to
         which = f"the <pair> of {names}" if frozenset(pair) in explicit else names
         message = f"the friction of {which}, {wanted:g}, is not the larger of its geoms', {read:g}"
         message += f"; the same of {len(differ) - 1} other pairs" if len(differ) > 1 else ""
-        fix = "give one of the geoms this friction; contacts between links use the larger of the two"
+        fix = (
+            "give one of the geoms this friction; contacts between links use the larger of the two"
+        )
         source.report.warning(Location("<contact>"), message, fix)
 
 
 def _explicit_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int, int]]:
     model = source.model
-    pairs = zip(np.asarray(model.pair_geom1).tolist(), np.asarray(model.pair_geom2).tolist(), strict=True)
+    pairs = zip(
+        np.asarray(model.pair_geom1).tolist(), np.asarray(model.pair_geom2).tolist(), strict=True
+    )
     unique = {frozenset(pair): pair for pair in pairs}
     return [
-        (a, b) for a, b in unique.values() if a in candidates and b in candidates and not _moves_as_one(model, a, b)
+        (a, b)
+        for a, b in unique.values()
+        if a in candidates and b in candidates and not _moves_as_one(model, a, b)
     ]
 
 
 def _filtered_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int, int]]:
-    """The pairs that pass MuJoCo's filters: bit masks, excluded bodies, and bodies adjacent in the tree.
+    """The pairs that pass MuJoCo's filters: bit masks, excluded bodies, and bodies adjacent in the
+    tree.
 
     Bodies adjacent to the world are not filtered.
     """
@@ -415,14 +523,15 @@ def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:
     return bool(weld[model.geom_bodyid[a]] == weld[model.geom_bodyid[b]])
 
 
-# --- visuals -------------------------------------------------------------------------------------
+# --- visuals ------------------------------------------------------------------------------------
 
 #: MuJoCo's own viewer shows geoms of groups 0 to 2; models keep collision shapes in group 3.
 SHOWN_GROUPS = 3
 
 
 def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
-    """The geoms that MuJoCo's viewer draws for moving bodies: groups 0 to 2, or all geoms of a body without these.
+    """The geoms that MuJoCo's viewer draws for moving bodies: groups 0 to 2, or all geoms of a body
+    without these.
 
     Raises:
       DescriptionError: MuJoCo's compiler refuses the file.
@@ -440,11 +549,17 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
     for body in range(1, model.nbody):
         first = int(model.body_geomadr[body])
         geoms = range(first, first + int(model.body_geomnum[body]))
-        shown = [geom for geom in geoms if model.geom_group[geom] < SHOWN_GROUPS and _rgba(model, geom)[3] > 0.0]
+        shown = [
+            geom
+            for geom in geoms
+            if model.geom_group[geom] < SHOWN_GROUPS and _rgba(model, geom)[3] > 0.0
+        ]
         for geom in shown or geoms:
             kind = geom_type(model, geom)
             scale: tuple[float, ...] = (1.0, 1.0, 1.0)
-            shape: Any = meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
+            shape: Any = (
+                meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
+            )
             if kind == "ELLIPSOID":
                 shape = Geometry.sphere(1.0)
                 scale = tuple(map(float, model.geom_size[geom]))
@@ -452,7 +567,9 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
                 pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
                 red, green, blue, opacity = _rgba(model, geom)
                 opacity = opacity if shown else 1.0
-                surfaces.append(Surface(names.bodies[body], shape, pose, (red, green, blue), opacity, scale))
+                surfaces.append(
+                    Surface(names.bodies[body], shape, pose, (red, green, blue), opacity, scale)
+                )
     return surfaces
 
 
@@ -460,7 +577,9 @@ def _triangles(model: mujoco.MjModel, mesh: int) -> tuple[np.ndarray, np.ndarray
     """Vertices and triangles of a mesh."""
     vertex, face = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
     vertices = model.mesh_vert[vertex : vertex + int(model.mesh_vertnum[mesh])]
-    return np.array(vertices), np.array(model.mesh_face[face : face + int(model.mesh_facenum[mesh])])
+    return np.array(vertices), np.array(
+        model.mesh_face[face : face + int(model.mesh_facenum[mesh])]
+    )
 
 
 def _rgba(model: mujoco.MjModel, geom: int) -> tuple[float, float, float, float]:

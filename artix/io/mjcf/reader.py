@@ -64,37 +64,43 @@ from artix.model.articulation import Articulation
 def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Articulation:
     """Reads one articulation of an MJCF model.
 
-    Each body with a free joint is the root of an articulation; everything else that moves forms another one, whose root
-    link is ``world``. The reader supports masses; hinge, slide and ball joints (several joints of one body become a
-    chain with massless links ``<body>:<joint>``) with reference position, range, armature, damping and friction loss;
-    gravity and gravity compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
-    bodies that may touch the ground; and named sites, which become frames. Joint positions are MuJoCo's ``qpos``, see
-    :class:`~artix.MujocoCoordinates`. :func:`artix.load_world` reads the ground and all articulations. Whatever
-    changes the motion and is left out or read otherwise is said in one :class:`~artix.DescriptionWarning` a kind;
-    :func:`check_mjcf` lists the same. Sensors, cameras, lights and simulation options are skipped. docs/formats.md
-    describes how each element is read.
+    Each body with a free joint is the root of an articulation; everything else that moves forms
+    another one, whose root link is ``world``. The reader supports masses; hinge, slide and ball
+    joints (several joints of one body become a chain with massless links ``<body>:<joint>``) with
+    reference position, range, armature, damping and friction loss; gravity and gravity
+    compensation; springs; actuators; joint, connect and weld equalities; tendons; the geoms of
+    bodies that may touch the ground; and named sites, which become frames. Joint positions are
+    MuJoCo's ``qpos``, see :class:`~artix.MujocoCoordinates`. :func:`artix.load_world` reads the
+    ground and all articulations. Whatever changes the motion and is left out or read otherwise is
+    said in one :class:`~artix.DescriptionWarning` a kind; :func:`check_mjcf` lists the same.
+    Sensors, cameras, lights and simulation options are skipped. docs/formats.md describes how each
+    element is read.
 
     Args:
-      path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``). MuJoCo opens the files
-        and meshes that it refers to.
-      **options: keywords that :func:`artix.load` describes, and two more. ``body`` is the root of the articulation:
-        ``"world"`` or a child of the world; it is optional if the model has only one. ``skip`` has the kinds of
-        elements that a strict reader leaves out with a warning instead of refusing the model: any of ``"actuator"``,
-        ``"equality"``, ``"flex"``, ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``, ``"tendon"``, or
-        ``"all"``. ``fixed_base=True`` fixes a body with a free joint at its pose in the file, ``False`` frees a body
-        that has no joint. The repair ``"inertia"`` drops the inertia of bodies without mass; MuJoCo uses such
-        inertias, and so does this reader by default. MuJoCo's compiler handles all other impossible inertias, see its
-        ``balanceinertia``. ``meshes`` replace geoms with more than 16 vertices. ``self_contact`` follows ``contype``,
-        ``conaffinity`` and ``<exclude>``; without it only the geoms of a ``<pair>`` touch each other.
+      path_or_text: a path, or the MJCF itself (a string whose first visible character is ``<``).
+        MuJoCo opens the files and meshes that it refers to.
+      **options: keywords that :func:`artix.load` describes, and two more. ``body`` is the root of
+        the articulation: ``"world"`` or a child of the world; it is optional if the model has only
+        one. ``skip`` has the kinds of elements that a strict reader leaves out with a warning
+        instead of refusing the model: any of ``"actuator"``, ``"equality"``, ``"flex"``,
+        ``"fluid"``, ``"free_joint"``, ``"limit"``, ``"spring"``, ``"tendon"``, or ``"all"``.
+        ``fixed_base=True`` fixes a body with a free joint at its pose in the file, ``False`` frees
+        a body that has no joint. The repair ``"inertia"`` drops the inertia of bodies without mass;
+        MuJoCo uses such inertias, and so does this reader by default. MuJoCo's compiler handles all
+        other impossible inertias, see its ``balanceinertia``. ``meshes`` replace geoms with more
+        than 16 vertices. ``self_contact`` follows ``contype``, ``conaffinity`` and ``<exclude>``;
+        without it only the geoms of a ``<pair>`` touch each other.
 
     Returns:
       The articulation.
 
     Raises:
-      DescriptionError: the model is refused; its ``issues`` list all errors with file, line, element and fix.
+      DescriptionError: the model is refused; its ``issues`` list all errors with file, line,
+        element and fix.
       OSError: the file cannot be read.
       ImportError: ``mujoco`` (extra ``mjcf``) is not installed.
-      ValueError: a kind to skip or a repair is unknown; the body is unknown, or missing although there are several.
+      ValueError: a kind to skip or a repair is unknown; the body is unknown, or missing although
+        there are several.
       TypeError: ``path_or_text`` is neither a string nor a path, or a keyword is unknown.
 
     Examples:
@@ -119,7 +125,9 @@ def load_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> Artic
 
 
 @takes(MjcfOptions)
-def load_mjcf_all(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> dict[str, Articulation]:
+def load_mjcf_all(
+    path_or_text: str | Path, **options: Unpack[MjcfOptions]
+) -> dict[str, Articulation]:
     """All articulations of an MJCF by the names of their roots, as former releases read them."""
     report, robots = read_mjcf(path_or_text, _read_options(options))
     report.finish()
@@ -154,7 +162,9 @@ def check_mjcf(path_or_text: str | Path, **options: Unpack[MjcfOptions]) -> list
     return sorted(report.issues, key=lambda issue: issue.line)
 
 
-def read_mjcf(path_or_text: str | Path, options: ReadOptions, *, one: bool = False) -> tuple[Report, dict[str, Robot]]:
+def read_mjcf(
+    path_or_text: str | Path, options: ReadOptions, *, one: bool = False
+) -> tuple[Report, dict[str, Robot]]:
     """Reads an MJCF: what there is to say of it, and its articulations by the names of their roots.
 
     Articulations with errors are missing.
@@ -208,12 +218,16 @@ def load_mjcf_world(path_or_text: str | Path, **options: Unpack[MjcfOptions]) ->
     described = next(iter(robots.values())).description.ground
     ground = None if described is None else build_ground(described, chosen.dtype)
     states = {name: build_state(*robot) for name, robot in robots.items()}
-    return build_world({name: robot.articulation for name, robot in robots.items()}, states, ground, pairs)
+    return build_world(
+        {name: robot.articulation for name, robot in robots.items()}, states, ground, pairs
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Root:
-    """One articulation of a model: its root body (the world, 0, for a fixed base) and its children of the world."""
+    """One articulation of a model: its root body (the world, 0, for a fixed base) and its children
+    of the world.
+    """
 
     name: str
     body: int
@@ -232,7 +246,9 @@ def _read_options(keywords: MjcfOptions) -> ReadOptions:
     for kind in kinds:
         if kind not in (*SKIPPABLE, "all"):
             known = ", ".join(SKIPPABLE)
-            raise ValueError(f"nothing called {kind!r} can be skipped; choose from: {known}, or 'all'")
+            raise ValueError(
+                f"nothing called {kind!r} can be skipped; choose from: {known}, or 'all'"
+            )
     others = {name: value for name, value in keywords.items() if name != "body"}
     others["skip"] = frozenset(SKIPPABLE if "all" in kinds else kinds)
     return ReadOptions.of(MjcfOptions, others, root=keywords.get("body"))
@@ -262,18 +278,24 @@ def _chosen_roots(source: MjcfSource, *, one: bool) -> dict[str, _Root]:
         if one and len(roots) > 1:
             listed = ", ".join(map(repr, roots))
             raise ValueError(
-                f"{source.report.file}: the model has {len(roots)} articulations ({listed}); choose one with "
-                "body=..., or read all with artix.load_world"
+                f"{source.report.file}: the model has {len(roots)} articulations ({listed}); "
+                "choose one with body=..., or read all with artix.load_world"
             )
         return roots
     tops = {source.names.bodies[top]: top for top in top_bodies(source.model)}
     if body in roots:
         return {body: roots[body]}
     if body == WORLD:
-        return {body: _Root(WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top)))}
+        return {
+            body: _Root(
+                WORLD, 0, tuple(top for top in tops.values() if not is_free(source.model, top))
+            )
+        }
     if body not in tops:
         known = ", ".join(map(repr, [WORLD, *tops]))
-        raise ValueError(f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}")
+        raise ValueError(
+            f"{source.report.file}: no child of the world is called {body!r}; choose from: {known}"
+        )
     return {body: _Root(body, 0, (tops[body],))}
 
 
@@ -288,8 +310,8 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
     if fixed_base is False and root.body == 0:
         if len(root.tops) != 1 or source.model.body_jntnum[root.tops[0]]:
             raise ValueError(
-                f"{source.report.file}: {root.name!r} cannot float: only a single body without a joint to the world "
-                "can; choose it with body=..."
+                f"{source.report.file}: {root.name!r} cannot float: only a single body without a "
+                "joint to the world can; choose it with body=..."
             )
         return dataclasses.replace(root, body=root.tops[0])
     return root
@@ -298,7 +320,11 @@ def _with_base(source: MjcfSource, root: _Root, fixed_base: bool | None) -> _Roo
 def _bodies(source: MjcfSource, root: _Root) -> list[int]:
     """The bodies of one articulation."""
     model = source.model
-    return [body for body in range(model.nbody) if body == root.body or model.body_rootid[body] in root.tops]
+    return [
+        body
+        for body in range(model.nbody)
+        if body == root.body or model.body_rootid[body] in root.tops
+    ]
 
 
 def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> Robot | None:
@@ -317,7 +343,9 @@ def _read_robot(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int
 
 
 def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]) -> Description:
-    """The description of one articulation; its pairs of shapes include those ``across`` articulations."""
+    """The description of one articulation; its pairs of shapes include those ``across``
+    articulations.
+    """
     model = source.model
     names = source.names
     bodies = _bodies(source, root)
@@ -333,18 +361,29 @@ def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]
     pairs = geometries.self_contact_pairs(source, bodies)
     geometries.check_pair_friction(source, pairs, friction.shapes)
     paired = geometries.geom_names(source, {geom for pair in [*pairs, *across] for geom in pair})
-    shapes = {body: geometries.describe_geoms(source, body, friction.shapes, paired, others) for body in bodies}
+    shapes = {
+        body: geometries.describe_geoms(source, body, friction.shapes, paired, others)
+        for body in bodies
+    }
     described = describe_bodies(source, bodies, root.body, options, shapes)
     files: dict[str, Place] = {names.bodies[body]: source.place("body", body) for body in bodies}
-    links = check_inertias(described, files, source.report, repair="inertia" in source.options.repair)
-    merged, frames, places = merge_links(links, merge_fixed_joints=source.options.merge_fixed_joints)
+    links = check_inertias(
+        described, files, source.report, repair="inertia" in source.options.repair
+    )
+    merged, frames, places = merge_links(
+        links, merge_fixed_joints=source.options.merge_fixed_joints
+    )
     unique = Names(places)
     for site in np.flatnonzero(np.isin(model.site_bodyid, bodies)).tolist():
         if source.name("site", site):
             place = places[names.bodies[model.site_bodyid[site]]]
             pose = pose_from_wxyz(model.site_pos[site], model.site_quat[site])
-            frames.append(Frame(unique.new(source.name("site", site)), place.link, compose(place.pose, pose)))
-    members = Members(frozenset(bodies), frozenset(options), places, {link.name: link for link in links})
+            frames.append(
+                Frame(unique.new(source.name("site", site)), place.link, compose(place.pose, pose))
+            )
+    members = Members(
+        frozenset(bodies), frozenset(options), places, {link.name: link for link in links}
+    )
     return Description(
         name=_articulation_name(source, root),
         fixed_base=root.body == 0,
@@ -359,11 +398,18 @@ def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]
 
 
 def _initial_state(source: MjcfSource, root: int, joints: Mapping[int, Any]) -> InitialState:
-    """The state at MuJoCo's ``qpos0``: the root where the file puts it, the joints at their reference positions."""
+    """The state at MuJoCo's ``qpos0``: the root where the file puts it, the joints at their
+    reference positions.
+    """
     model = source.model
     scalars = [joint for joint in joints if model.jnt_type[joint] != BALL]
-    position = {source.names.joints[joint]: float(model.qpos0[model.jnt_qposadr[joint]]) for joint in scalars}
-    return InitialState(pose_from_wxyz(model.body_pos[root], model.body_quat[root]), position=position)
+    position = {
+        source.names.joints[joint]: float(model.qpos0[model.jnt_qposadr[joint]])
+        for joint in scalars
+    }
+    return InitialState(
+        pose_from_wxyz(model.body_pos[root], model.body_quat[root]), position=position
+    )
 
 
 def _articulation_name(source: MjcfSource, root: _Root) -> str:
@@ -372,35 +418,48 @@ def _articulation_name(source: MjcfSource, root: _Root) -> str:
     return model_name or "articulation" if len(_roots(source)) == 1 else root.name
 
 
-# --- what an articulation does not have ----------------------------------------------------------
+# --- what an articulation does not have ---------------------------------------------------------
 
-#: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say nothing. Contacts
-#: with a ``condim`` of 1 are read as frictionless; 4 and 6 add torsional and rolling friction.
+#: Attributes of geoms and pairs that artix's contacts do not have, with the largest values that say
+#: nothing. Contacts with a ``condim`` of 1 are read as frictionless; 4 and 6 add torsional and
+#: rolling friction.
 _CONTACT_PARAMETERS = {"condim": 3, "margin": 0.0, "gap": 0.0, "adhesion": 0.0, "surfacevel": 0.0}
 
 
 def check_world(source: MjcfSource) -> None:
-    """Reports features of the whole model that an articulation cannot represent or does not need."""
+    """Reports features of the whole model that an articulation cannot represent or does not
+    need.
+    """
     model = source.model
     place = Location("<mujoco>")
     if model.opt.density > 0.0 or model.opt.viscosity > 0.0:
-        source.report_unsupported("fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces")
+        source.report_unsupported(
+            "fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces"
+        )
     if model.nflex:
-        source.report_unsupported("flex", place, f"{model.nflex} flexible bodies: artix has rigid links only")
+        source.report_unsupported(
+            "flex", place, f"{model.nflex} flexible bodies: artix has rigid links only"
+        )
     if source.disables("CONTACT"):
         message = "its <flag> disables contacts; artix reads shapes all the same"
-        source.report.warning(Location("<option>"), message, "nothing; without a ground and pairs nothing touches")
+        source.report.warning(
+            Location("<option>"), message, "nothing; without a ground and pairs nothing touches"
+        )
     if np.any(model.body_plugin >= 0):
         source.report_unsupported("flex", place, "plugins that act on bodies")
     for body in np.flatnonzero(model.body_mocapid >= 0):
-        source.report.warning(source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing")
+        source.report.warning(
+            source.place("body", int(body)), "a mocap body is read as a fixed one", "nothing"
+        )
     check_transmissions(source)
     check_equalities(source)
     _check_obstacles(source)
     _check_contact_parameters(source)
     if model.nkey:
         message = f"{model.nkey} keyframes are states, which an articulation does not contain"
-        source.report.note(Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates")
+        source.report.note(
+            Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates"
+        )
 
 
 def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -> None:
@@ -408,11 +467,16 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
 
     Args:
       source: the model.
-      options: drive, limits and armature of the joints of one articulation, as for :class:`~artix.Joint`.
+      options: drive, limits and armature of the joints of one articulation, as for
+        :class:`~artix.Joint`.
     """
     model = source.model
     driven = _driven_joints(source)
-    if options and not driven.intersection(options) and not any(one["drive"].stiffness for one in options.values()):
+    if (
+        options
+        and not driven.intersection(options)
+        and not any(one["drive"].stiffness for one in options.values())
+    ):
         lacking = ["their drives have no gains"]
         if all(np.all(np.isinf(one["max_force"])) for one in options.values()):
             lacking += ["efforts are unlimited"]
@@ -420,13 +484,24 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
             lacking += ["armature is zero"]
         joints = "its joint" if len(options) == 1 else f"its {len(options)} joints"
         message = f"no actuator acts on {joints}: {', '.join(lacking)}"
-        fix = "nothing for passive joints; else set articulation.drive, max_joint_force and armature"
+        fix = (
+            "nothing for passive joints; else set articulation.drive, max_joint_force and armature"
+        )
         source.report.warning(Location("<actuator>"), message, fix)
-    moved = [joint for joint in options if model.jnt_type[joint] != BALL and model.qpos0[model.jnt_qposadr[joint]]]
+    moved = [
+        joint
+        for joint in options
+        if model.jnt_type[joint] != BALL and model.qpos0[model.jnt_qposadr[joint]]
+    ]
     if moved:
         names = listed(source.names.joints[joint] for joint in moved)
-        message = f"the neutral state, with all joints at zero, is not MuJoCo's qpos0 (ref of {names})"
-        fix = "start from MujocoCoordinates(articulation, model).state(model.qpos0, np.zeros(model.nv))"
+        message = (
+            f"the neutral state, with all joints at zero, is not MuJoCo's qpos0 (ref of {names})"
+        )
+        fix = (
+            "start from MujocoCoordinates(articulation, model).state(model.qpos0, "
+            "np.zeros(model.nv))"
+        )
         source.report.warning(Location("<joint>"), message, fix)
 
 
@@ -449,14 +524,22 @@ def _check_obstacles(source: MjcfSource) -> None:
     ground = geometries.ground_geoms(model)
     roots = np.asarray(model.body_rootid)[model.geom_bodyid]
     floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
-    types, affinities = (np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity))
+    types, affinities = (
+        np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity)
+    )
     types, affinities = np.bitwise_or.reduce(types), np.bitwise_or.reduce(affinities)
     static = np.asarray(model.body_weldid)[model.geom_bodyid] == 0
-    touching = (np.asarray(model.geom_contype) & affinities) | (np.asarray(model.geom_conaffinity) & types)
-    obstacles = [geom for geom in np.flatnonzero(static & (touching != 0)).tolist() if geom not in ground]
+    touching = (np.asarray(model.geom_contype) & affinities) | (
+        np.asarray(model.geom_conaffinity) & types
+    )
+    obstacles = [
+        geom for geom in np.flatnonzero(static & (touching != 0)).tolist() if geom not in ground
+    ]
     if obstacles:
         kinds = ", ".join(sorted({geom_type(model, geom).lower() for geom in obstacles}))
-        message = f"floating articulations do not touch the {len(obstacles)} static geoms of type {kinds}"
+        message = (
+            f"floating articulations do not touch the {len(obstacles)} static geoms of type {kinds}"
+        )
         fix = "nothing, unless they matter: only planes and height fields are ground"
         source.report.warning(source.place("geom", obstacles[0]), message, fix)
 
@@ -471,14 +554,21 @@ def _check_contact_parameters(source: MjcfSource) -> None:
         # Some of them do not exist in earlier versions of MuJoCo.
         of_geoms = np.asarray(getattr(model, f"geom_{name}", ()))
         of_pairs = np.asarray(getattr(model, f"pair_{'dim' if name == 'condim' else name}", ()))
-        if (of_geoms.size and np.any(np.abs(of_geoms[collides]) > largest)) or np.any(np.abs(of_pairs) > largest):
+        if (of_geoms.size and np.any(np.abs(of_geoms[collides]) > largest)) or np.any(
+            np.abs(of_pairs) > largest
+        ):
             used.append(name)
     if used:
-        message = f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they are not read"
-        source.report.warning(Location("<contact>"), message, "nothing, unless they matter; see docs/contact.md")
+        message = (
+            f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they "
+            "are not read"
+        )
+        source.report.warning(
+            Location("<contact>"), message, "nothing, unless they matter; see docs/contact.md"
+        )
 
 
-# --- ground --------------------------------------------------------------------------------------
+# --- ground -------------------------------------------------------------------------------------
 
 _TOLERANCE = 1e-9
 
@@ -490,7 +580,10 @@ def load_mjcf_ground(path_or_text: str | Path, *, dtype: Any = None) -> Ground:
     ground = None if source is None else describe_ground(source)
     report.raise_errors()
     if ground is None:
-        raise ValueError(f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level ground")
+        raise ValueError(
+            f"{report.file}: it has no plane and no height field; artix.Ground.flat() is level "
+            "ground"
+        )
     return build_ground(ground, dtype)
 
 
@@ -501,7 +594,9 @@ def describe_ground(source: MjcfSource) -> GroundDescription | None:
     return GroundDescription(surfaces, friction.combination) if surfaces else None
 
 
-def _surface(source: MjcfSource, geom: int, friction: float) -> tuple[type[Plane] | type[HeightField], dict[str, Any]]:
+def _surface(
+    source: MjcfSource, geom: int, friction: float
+) -> tuple[type[Plane] | type[HeightField], dict[str, Any]]:
     model = source.model
     pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
     body = int(model.geom_bodyid[geom])
@@ -514,13 +609,18 @@ def _surface(source: MjcfSource, geom: int, friction: float) -> tuple[type[Plane
     if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
         message = "the height field is not aligned with the world axes"
         source.report.error(
-            source.place("geom", geom), message, "write its heights along x and y, without euler or quat"
+            source.place("geom", geom),
+            message,
+            "write its heights along x and y, without euler or quat",
         )
     field = int(model.geom_dataid[geom])
     rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
     first = int(model.hfield_adr[field])
     size = model.hfield_size[field]
-    heights = np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T * size[2]
+    heights = (
+        np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T
+        * size[2]
+    )
     return HeightField, {
         "heights": heights,
         "spacing": 2.0 * size[:2] / (np.array(heights.shape) - 1),

@@ -1,4 +1,6 @@
-"""Compiles an MJCF with MuJoCo: checks the file first, and keeps the lines of its elements for messages."""
+"""Compiles an MJCF with MuJoCo: checks the file first, and keeps the lines of its elements for
+messages.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ NOT_SAME, SAME_AS_BODY = 0, 1  # mjtSameFrame
 #: Kinds of unsupported elements, which a strict reader leaves out on request only.
 SKIPPABLE = ("actuator", "equality", "flex", "fluid", "free_joint", "limit", "spring", "tendon")
 
-#: Attributes by which a few bytes of XML make MuJoCo allocate arbitrary memory, and the largest values allowed.
+#: Attributes by which a few bytes of XML make MuJoCo allocate arbitrary memory, and the largest
+#: values allowed.
 MEMORY_ATTRIBUTES = {
     **dict.fromkeys(("count", "cellcount", "params", "dim", "nsample"), 10_000),
     **dict.fromkeys(("nrow", "ncol", "width", "height"), 20_000),
@@ -43,7 +46,10 @@ _NUMBERS = {
 }
 _DOF_NUMBERS = ("dof_armature", "dof_damping", "dof_frictionloss")
 #: Tags of elements by the kinds that MuJoCo's names of fields begin with, and the kinds by tag.
-_TAGS = {kind: kind for kind in ("body", "site", "geom", "tendon", "actuator")} | {"jnt": "joint", "eq": "equality"}
+_TAGS = {kind: kind for kind in ("body", "site", "geom", "tendon", "actuator")} | {
+    "jnt": "joint",
+    "eq": "equality",
+}
 _KINDS = {tag: kind for kind, tag in _TAGS.items()} | {"freejoint": "jnt"}
 #: Tags of sections, all elements in which are of one kind.
 _SECTIONS = ("actuator", "tendon", "equality")
@@ -53,7 +59,8 @@ _CONSTRAINTS = ("CONTACT", "EQUALITY", "FRICTIONLOSS", "LIMIT")
 
 @dataclasses.dataclass(frozen=True)
 class MjcfNames:
-    """Unique names for all bodies and joints of a model, generated for those without one in the file.
+    """Unique names for all bodies and joints of a model, generated for those without one in the
+    file.
 
     Attributes:
       bodies: names by body; the last link of the chain for a body has the body's name.
@@ -65,14 +72,18 @@ class MjcfNames:
 
     @classmethod
     def of(cls, model: mujoco.MjModel) -> MjcfNames:
-        """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``, ``body3_joint_2``, ..."""
+        """Names of the elements of a model; unnamed ones are ``body3``, ``body3_joint``,
+        ``body3_joint_2``, ...
+        """
         of_bodies = [model.body(k).name for k in range(model.nbody)]
         unused = Names(of_bodies)
         bodies = [name or unused.new(f"body{k}") for k, name in enumerate(of_bodies)]
         of_joints = [model.joint(k).name for k in range(model.njnt)]
         unused = Names(of_joints)
         links = [bodies[body] for body in model.jnt_bodyid]
-        joints = [name or unused.new(f"{link}_joint") for name, link in zip(of_joints, links, strict=True)]
+        joints = [
+            name or unused.new(f"{link}_joint") for name, link in zip(of_joints, links, strict=True)
+        ]
         return cls(tuple(bodies), tuple(joints))
 
 
@@ -85,7 +96,8 @@ class MjcfSource:
       elements: the places of named elements by kind (``"body"``, ``"jnt"``, ...) and name.
       report: receives the issues.
       options: of the reader; ``skip`` is out of :data:`SKIPPABLE`.
-      reported: places of couplings beyond one articulation, which each of their articulations would report.
+      reported: places of couplings beyond one articulation, which each of their articulations would
+        report.
     """
 
     model: mujoco.MjModel
@@ -100,17 +112,27 @@ class MjcfSource:
         return MjcfNames.of(self.model)
 
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
-        """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...), number, parameter."""
+        """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...),
+        number, parameter.
+        """
         model = self.model
         wraps = import_mujoco().mjtWrap
         first = int(model.tendon_adr[tendon])
         return [
-            (wraps(int(model.wrap_type[at])).name[7:].lower(), int(model.wrap_objid[at]), float(model.wrap_prm[at]))
+            (
+                wraps(int(model.wrap_type[at])).name[7:].lower(),
+                int(model.wrap_objid[at]),
+                float(model.wrap_prm[at]),
+            )
             for at in range(first, first + int(model.tendon_num[tendon]))
         ]
 
-    def report_unsupported(self, kind: str, place: Location, message: str, *, left_out: bool = True) -> None:
-        """Reports what is left out or read otherwise: an error if the reader is strict and does not skip its kind."""
+    def report_unsupported(
+        self, kind: str, place: Location, message: str, *, left_out: bool = True
+    ) -> None:
+        """Reports what is left out or read otherwise: an error if the reader is strict and does not
+        skip its kind.
+        """
         if self.options.strict and kind not in self.options.skip:
             self.report.error(place, message, f"change it, or read the rest with skip=({kind!r},)")
             return
@@ -118,7 +140,9 @@ class MjcfSource:
         report(place, message, "nothing, unless the articulation needs it; strict=True refuses it")
 
     def first_report(self, place: Location) -> bool:
-        """Whether the coupling at a place has not been reported by another articulation; it counts as reported then."""
+        """Whether the coupling at a place has not been reported by another articulation; it counts
+        as reported then.
+        """
         is_first = place not in self.reported
         self.reported.add(place)
         return is_first
@@ -129,20 +153,28 @@ class MjcfSource:
         if flag in _CONSTRAINTS and self.disables("CONSTRAINT"):
             return True
         if not hasattr(bits, f"mjDSBL_{flag}"):
-            flag = "PASSIVE"  # In earlier versions of MuJoCo, one flag disables springs and dampers.
+            flag = (
+                "PASSIVE"  # In earlier versions of MuJoCo, one flag disables springs and dampers.
+            )
         return bool(self.model.opt.disableflags & getattr(bits, f"mjDSBL_{flag}"))
 
     def name(self, kind: str, index: int) -> str:
-        """The name of an element, empty if it has none; ``kind`` is the prefix of MuJoCo's field names."""
+        """The name of an element, empty if it has none; ``kind`` is the prefix of MuJoCo's field
+        names.
+        """
         address = int(getattr(self.model, f"name_{kind}adr")[index])
-        return self.model.names[address : self.model.names.index(b"\0", address)].decode("utf-8", "replace")
+        return self.model.names[address : self.model.names.index(b"\0", address)].decode(
+            "utf-8", "replace"
+        )
 
     def place(self, kind: str, index: int) -> Location:
         """Where the file defines an element; line 1 for elements generated by the compiler."""
         name = self.name(kind, index)
         if (kind, name) in self.elements:
             return self.elements[kind, name]
-        return Location(f'<{_TAGS[kind]} name="{name}">' if name else f"<{_TAGS[kind]}> number {index}")
+        return Location(
+            f'<{_TAGS[kind]} name="{name}">' if name else f"<{_TAGS[kind]}> number {index}"
+        )
 
 
 def import_mujoco() -> Any:
@@ -154,11 +186,15 @@ def import_mujoco() -> Any:
     try:
         import mujoco
     except ImportError as error:
-        raise ImportError("reading MJCF requires MuJoCo's compiler: pip install 'artix[mjcf]'") from error
+        raise ImportError(
+            "reading MJCF requires MuJoCo's compiler: pip install 'artix[mjcf]'"
+        ) from error
     return mujoco
 
 
-def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions | None = None) -> MjcfSource | None:
+def compile_mjcf(
+    path_or_text: str | Path, report: Report, options: ReadOptions | None = None
+) -> MjcfSource | None:
     """Checks the XML of an MJCF and of the files that it includes, then compiles it.
 
     Args:
@@ -178,11 +214,18 @@ def compile_mjcf(path_or_text: str | Path, report: Report, options: ReadOptions 
     if document is None:
         return None
     if document.tag != "mujoco":
-        fix = "read it with load_urdf" if document.tag == "robot" else "check that this file is an MJCF"
+        fix = (
+            "read it with load_urdf"
+            if document.tag == "robot"
+            else "check that this file is an MJCF"
+        )
         report.error(document, "the outermost element of an MJCF is <mujoco>", fix)
         return None
     elements: dict[tuple[str, str], Location] = {}
-    for file, root in [(None, document), *_read_includes(document, origin(path_or_text)[1], report)]:
+    for file, root in [
+        (None, document),
+        *_read_includes(document, origin(path_or_text)[1], report),
+    ]:
         _index(root, file, elements)
         _check_sizes(root, file, report)
     if report.num_errors:
@@ -240,11 +283,18 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
             is_count = bool(prefixes) and attribute.startswith(prefixes)
             limit = LARGEST_COUNT if is_count else MEMORY_ATTRIBUTES.get(attribute)
             largest = max(
-                (abs(float(number)) for number in re.findall(r"\d+(?:\.\d*)?(?:[eE]\+?\d+)?", value)), default=0.0
+                (
+                    abs(float(number))
+                    for number in re.findall(r"\d+(?:\.\d*)?(?:[eE]\+?\d+)?", value)
+                ),
+                default=0.0,
             )
             if limit is not None and largest > limit:
                 place = Location(element.label, element.line, file)
-                message = f"{attribute}={value[:60]!r} is beyond {limit:,}, which would take much memory or time"
+                message = (
+                    f"{attribute}={value[:60]!r} is beyond {limit:,}, which would take much "
+                    "memory or time"
+                )
                 report.error(place, message, "write a smaller number")
             if attribute == "count":
                 copies *= max(largest, 1.0)
@@ -256,7 +306,9 @@ def _check_sizes(root: Element, file: str | None, report: Report) -> None:
 
 
 def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.MjModel | None:
-    """Runs MuJoCo's compiler and reports its warnings, which it would otherwise write to a log file."""
+    """Runs MuJoCo's compiler and reports its warnings, which it would otherwise write to a log
+    file.
+    """
     place = Location("<mujoco>")
     warned = list[str]()
     before = mujoco.get_mju_user_warning()
@@ -265,18 +317,28 @@ def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.Mj
         if is_text(path_or_text):
             # Lines before the document count in messages; a byte order mark is refused.
             text = str(path_or_text).lstrip("\ufeff \t\r\n")
-            return mujoco.MjModel.from_xml_string("\n" * str(path_or_text)[: -len(text)].count("\n") + text)
+            return mujoco.MjModel.from_xml_string(
+                "\n" * str(path_or_text)[: -len(text)].count("\n") + text
+            )
         return mujoco.MjModel.from_xml_path(str(path_or_text))
     except (ValueError, mujoco.FatalError) as error:
         message = " ".join(str(error).split())
         line = re.search(r"line(?: number=)? ?(\d+)", message)
         place = Location("<mujoco>", int(line[1]) if line else 1)
-        report.error(place, f"MuJoCo's compiler refuses it: {message}", "correct the element named in the message")
+        report.error(
+            place,
+            f"MuJoCo's compiler refuses it: {message}",
+            "correct the element named in the message",
+        )
         return None
     finally:
         mujoco.set_mju_user_warning(before)
         for message in warned:
-            report.warning(place, f"MuJoCo's compiler warns: {' '.join(str(message).split())}", "see MuJoCo's manual")
+            report.warning(
+                place,
+                f"MuJoCo's compiler warns: {' '.join(str(message).split())}",
+                "see MuJoCo's manual",
+            )
 
 
 def _check_numbers(source: MjcfSource) -> None:
@@ -287,10 +349,16 @@ def _check_numbers(source: MjcfSource) -> None:
             _check_field(source, f"{kind}_{field}", kind, None)
     for field in _DOF_NUMBERS:
         _check_field(source, field, "jnt", model.dof_jntid)
-    for label, values in (("gravity", model.opt.gravity), ("ref", model.qpos0), ("springref", model.qpos_spring)):
+    for label, values in (
+        ("gravity", model.opt.gravity),
+        ("ref", model.qpos0),
+        ("springref", model.qpos_spring),
+    ):
         if not np.all(np.abs(values) <= LARGEST_NUMBER):
             source.report.error(
-                Location("<mujoco>"), f"{label} is not finite or beyond {LARGEST_NUMBER:g}", "correct the number"
+                Location("<mujoco>"),
+                f"{label} is not finite or beyond {LARGEST_NUMBER:g}",
+                "correct the number",
             )
 
 
@@ -303,10 +371,12 @@ def _check_field(source: MjcfSource, field: str, kind: str, owner: np.ndarray | 
         wrong = ~(np.abs(values.reshape(len(values), -1)) <= LARGEST_NUMBER).all(axis=1)
     for index in np.flatnonzero(wrong):
         place = source.place(kind, int(index if owner is None else owner[index]))
-        source.report.error(place, f"{field} is not finite or beyond {LARGEST_NUMBER:g}", "write a finite number")
+        source.report.error(
+            place, f"{field} is not finite or beyond {LARGEST_NUMBER:g}", "write a finite number"
+        )
 
 
-# --- parts of a model ----------------------------------------------------------------------------
+# --- parts of a model ---------------------------------------------------------------------------
 
 
 def top_bodies(model: mujoco.MjModel) -> list[int]:

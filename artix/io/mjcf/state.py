@@ -24,20 +24,23 @@ Array = jax.Array
 
 
 class MujocoCoordinates:
-    """Converts between the state of an articulation and the coordinates of the MuJoCo model that it was read from.
+    """Converts between the state of an articulation and the coordinates of the MuJoCo model that it
+    was read from.
 
-    Create it once; it matches joints by name. Its methods are pure functions of arrays and work under ``jax.jit`` and
-    ``jax.vmap``. Hinge and slide positions are the same in both. A ball joint has a quaternion wxyz in MuJoCo and a
-    rotation vector in artix; its velocity is the same. For a free joint, MuJoCo uses the velocity of the body's origin
-    in world axes and the angular velocity in body axes; artix uses the velocity of the centre of mass and the angular
-    velocity, both in world axes.
+    Create it once; it matches joints by name. Its methods are pure functions of arrays and work
+    under ``jax.jit`` and ``jax.vmap``. Hinge and slide positions are the same in both. A ball joint
+    has a quaternion wxyz in MuJoCo and a rotation vector in artix; its velocity is the same. For a
+    free joint, MuJoCo uses the velocity of the body's origin in world axes and the angular velocity
+    in body axes; artix uses the velocity of the centre of mass and the angular velocity, both in
+    world axes.
 
     Args:
       articulation: an articulation from :func:`~artix.load_mjcf` or :func:`~artix.load_world`.
       model: the compiled ``mujoco.MjModel`` of the same file.
 
     Raises:
-      ValueError: the model has no joint with the name of one of the articulation's joints, or one of another kind.
+      ValueError: the model has no joint with the name of one of the articulation's joints, or one
+        of another kind.
       TypeError: ``model`` is not a compiled model, or the articulation belongs to a mixed fleet.
 
     Examples:
@@ -73,19 +76,31 @@ class MujocoCoordinates:
                 continue
             if name not in known:
                 raise ValueError(
-                    f"the model has no joint called {name!r}; pass the model that the articulation is from"
+                    f"the model has no joint called {name!r}; pass the model that the "
+                    "articulation is from"
                 )
             joint = known[name]
             is_ball = bool(model.jnt_type[joint] == BALL)
             if is_ball != (len(topology.joint_axes[link]) == 3):
-                raise ValueError(f"the model's joint {name!r} is of another kind; pass the articulation's own model")
+                raise ValueError(
+                    f"the model's joint {name!r} is of another kind; pass the articulation's own "
+                    "model"
+                )
             of_kind = balls if is_ball else scalars
-            of_kind.append((topology.dofs(name).start, int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])))
+            of_kind.append(
+                (
+                    topology.dofs(name).start,
+                    int(model.jnt_qposadr[joint]),
+                    int(model.jnt_dofadr[joint]),
+                )
+            )
         root = self._free_joint(topology, names, model)
         self._places = _Places(topology.num_dofs, tuple(scalars), tuple(balls), root)
 
     @staticmethod
-    def _free_joint(topology: Topology, names: MjcfNames, model: mujoco.MjModel) -> tuple[int, int] | None:
+    def _free_joint(
+        topology: Topology, names: MjcfNames, model: mujoco.MjModel
+    ) -> tuple[int, int] | None:
         """Addresses in qpos and qvel of the root's free joint, if it has one."""
         if topology.fixed_base or topology.link_names[0] not in names.bodies:
             return None
@@ -105,8 +120,8 @@ class MujocoCoordinates:
           The state in the articulation's dtype, with the root of a fixed base at the origin.
 
         Raises:
-          ValueError: an array has another shape, or a quaternion in ``qpos`` is zero. JAX's arrays are not searched for
-            the latter, which gives NaN.
+          ValueError: an array has another shape, or a quaternion in ``qpos`` is zero. JAX's arrays
+            are not searched for the latter, which gives NaN.
         """
         argument = qpos
         qpos, qvel = self._arrays(qpos, qvel)
@@ -114,7 +129,9 @@ class MujocoCoordinates:
             self._check_quaternions(np.asarray(argument))
         return _state(self._places, self.articulation.link_com_pose, qpos, qvel)
 
-    def qpos_qvel(self, state: State, qpos: Array, qvel: Array | None = None) -> tuple[Array, Array]:
+    def qpos_qvel(
+        self, state: State, qpos: Array, qvel: Array | None = None
+    ) -> tuple[Array, Array]:
         """MuJoCo's coordinates of a state.
 
         Args:
@@ -143,10 +160,15 @@ class MujocoCoordinates:
 
     def _check_quaternions(self, qpos: np.ndarray) -> None:
         places = self._places
-        starts = [at for _, at, _ in places.balls] + ([] if places.root is None else [places.root[0] + 3])
+        starts = [at for _, at, _ in places.balls] + (
+            [] if places.root is None else [places.root[0] + 3]
+        )
         for at in starts:
             if not np.any(qpos[at : at + 4]):
-                raise ValueError(f"qpos[{at}:{at + 4}]: expected a quaternion, found zeros; no rotation is 1 0 0 0")
+                raise ValueError(
+                    f"qpos[{at}:{at + 4}]: expected a quaternion, found zeros; no rotation is 1 0 "
+                    "0 0"
+                )
 
 
 class _Places(NamedTuple):
@@ -165,7 +187,9 @@ class _Places(NamedTuple):
         return np.array(self.scalars, int).reshape(-1, 3).T
 
 
-@functools.partial(jax.jit, static_argnums=0, inline=True)  # Outside jit, 40 small programs would take seconds.
+@functools.partial(
+    jax.jit, static_argnums=0, inline=True
+)  # Outside jit, 40 small programs would take seconds.
 def _state(places: _Places, com_pose: Array, qpos: Array, qvel: Array) -> State:
     dofs, in_qpos, in_qvel = places.scalar_indices()
     zero = jnp.zeros(places.num_dofs, qpos.dtype)
@@ -185,7 +209,9 @@ def _state(places: _Places, com_pose: Array, qpos: Array, qvel: Array) -> State:
 
 
 @functools.partial(jax.jit, static_argnums=0, inline=True)
-def _qpos_qvel(places: _Places, com_pose: Array, state: State, qpos: Array, qvel: Array) -> tuple[Array, Array]:
+def _qpos_qvel(
+    places: _Places, com_pose: Array, state: State, qpos: Array, qvel: Array
+) -> tuple[Array, Array]:
     dofs, in_qpos, in_qvel = places.scalar_indices()
     qpos = qpos.at[in_qpos].set(state.joint_position[dofs])
     qvel = qvel.at[in_qvel].set(state.joint_velocity[dofs])
@@ -196,7 +222,9 @@ def _qpos_qvel(places: _Places, com_pose: Array, state: State, qpos: Array, qvel
         qvel = qvel.at[speed : speed + 3].set(state.joint_velocity[ball])
     if places.root is not None:
         at, speed = places.root
-        qpos = qpos.at[at : at + 7].set(jnp.concatenate([state.root_pose[:3], jnp.roll(state.root_pose[3:], 1)]))
+        qpos = qpos.at[at : at + 7].set(
+            jnp.concatenate([state.root_pose[:3], jnp.roll(state.root_pose[3:], 1)])
+        )
         angular = state.root_velocity[3:]
         linear = state.root_velocity[:3] - jnp.cross(angular, _arm(state.root_pose, com_pose))
         local = spatial.rotate_inverse(state.root_pose[3:, None], angular[:, None])[:, 0]

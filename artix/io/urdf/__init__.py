@@ -1,4 +1,6 @@
-"""URDF and xacro: ``parser`` reads elements, ``reader`` checks them and builds the robot, ``writer`` writes it."""
+"""URDF and xacro: ``parser`` reads elements, ``reader`` checks them and builds the robot,
+``writer`` writes it.
+"""
 
 from artix.io.urdf.reader import check_urdf as check_urdf
 from artix.io.urdf.reader import load_urdf as load_urdf

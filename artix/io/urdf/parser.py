@@ -14,9 +14,25 @@ import numpy as np
 
 from artix.io.common.description import LinkDescription, ReadOptions, Surface
 from artix.io.common.diagnostics import Location, Report
-from artix.io.common.meshes import Meshes, MeshShape, Packages, find_file, mesh_shape, read_vertices, summarize_errors
+from artix.io.common.meshes import (
+    Meshes,
+    MeshShape,
+    Packages,
+    find_file,
+    mesh_shape,
+    read_vertices,
+    summarize_errors,
+)
 from artix.io.common.poses import quaternion_from_rpy
-from artix.io.common.xml_tree import Element, origin, read_child, read_name, read_number, read_numbers, read_xml
+from artix.io.common.xml_tree import (
+    Element,
+    origin,
+    read_child,
+    read_name,
+    read_number,
+    read_numbers,
+    read_xml,
+)
 from artix.model.geometry import Geometry
 
 #: Joints with one degree of freedom.
@@ -46,7 +62,9 @@ class UrdfLink:
 
 @dataclasses.dataclass(frozen=True)
 class UrdfMimic:
-    """A ``<mimic>``: the position is ``multiplier`` times the position of ``joint``, plus ``offset``."""
+    """A ``<mimic>``: the position is ``multiplier`` times the position of ``joint``, plus
+    ``offset``.
+    """
 
     element: Element
     joint: str
@@ -56,7 +74,9 @@ class UrdfMimic:
 
 @dataclasses.dataclass(frozen=True)
 class UrdfJoint:
-    """A ``<joint>``; units are metres or radians, the origin is a pose in the parent link's frame, shape [7]."""
+    """A ``<joint>``; units are metres or radians, the origin is a pose in the parent link's frame,
+    shape [7].
+    """
 
     name: str
     element: Element
@@ -84,7 +104,9 @@ class UrdfRobot:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every link and joint of the file has a unique name, and every joint a parent and a child."""
+        """Whether every link and joint of the file has a unique name, and every joint a parent and
+        a child.
+        """
         elements = self.element.all("link"), self.element.all("joint")
         return (len(self.links), len(self.joints)) == tuple(map(len, elements))
 
@@ -100,7 +122,8 @@ def parse_urdf(path_or_text: str | Path, report: Report, options: ReadOptions) -
       options: of the reader.
 
     Returns:
-      The robot, ``None`` if the document is not a URDF. Values that could not be read are placeholders.
+      The robot, ``None`` if the document is not a URDF. Values that could not be read are
+      placeholders.
     """
     element = read_xml(path_or_text, report)
     if element is None or not _is_urdf(element, report):
@@ -128,19 +151,27 @@ def _is_urdf(robot: Element, report: Report) -> bool:
     xacro = _find_xacro(robot)
     if xacro is not None:
         message = "this is a xacro file, which must be expanded to a URDF first"
-        report.error(xacro, message, "read it with load_xacro, or run `xacro robot.urdf.xacro > robot.urdf`")
+        report.error(
+            xacro, message, "read it with load_xacro, or run `xacro robot.urdf.xacro > robot.urdf`"
+        )
         return False
     if robot.tag != "robot":
-        fix = "read it with load_mjcf" if robot.tag == "mujoco" else "check that this file is a URDF"
+        fix = (
+            "read it with load_mjcf" if robot.tag == "mujoco" else "check that this file is a URDF"
+        )
         report.error(robot, "the outermost element of a URDF is <robot>", fix)
         return False
     if not robot.attributes.get("name", "").strip():
-        report.warning(robot, "the robot has no name; it will be called 'robot'", 'write <robot name="...">')
+        report.warning(
+            robot, "the robot has no name; it will be called 'robot'", 'write <robot name="...">'
+        )
     return True
 
 
 def _find_xacro(robot: Element) -> Element | None:
-    """The first element that uses xacro, not counting the namespace declaration, which expanded files keep."""
+    """The first element that uses xacro, not counting the namespace declaration, which expanded
+    files keep.
+    """
     pending = [robot]
     while pending:
         element = pending.pop()
@@ -162,7 +193,7 @@ def _unique_name(element: Element, known: dict, report: Report) -> str | None:
     return name
 
 
-# --- links ---------------------------------------------------------------------------------------
+# --- links --------------------------------------------------------------------------------------
 
 
 def _link(name: str, element: Element, report: Report, folder: MeshFolder) -> UrdfLink:
@@ -173,7 +204,9 @@ def _link(name: str, element: Element, report: Report, folder: MeshFolder) -> Ur
 
 
 def _inertial(element: Element, report: Report) -> tuple[dict[str, Any], Element | None]:
-    """The mass properties of a link, as arguments of its description, and the ``<inertial>`` that has them."""
+    """The mass properties of a link, as arguments of its description, and the ``<inertial>`` that
+    has them.
+    """
     inertial = read_child(report, element, "inertial")
     if inertial is None:
         return {}, None
@@ -184,15 +217,23 @@ def _inertial(element: Element, report: Report) -> tuple[dict[str, Any], Element
     xx, yy, zz = (read_number(report, moments, key, 0.0) for key in ("ixx", "iyy", "izz"))
     xy, xz, yz = (read_number(report, moments, key, 0.0) for key in ("ixy", "ixz", "iyz"))
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
-    if report.num_errors > before or _lacks(inertial, "mass", ("value",), "read as massless", report):
+    if report.num_errors > before or _lacks(
+        inertial, "mass", ("value",), "read as massless", report
+    ):
         return {}, None
-    if _lacks(inertial, "inertia", ("ixx", "iyy", "izz"), "read without rotational inertia", report):
+    if _lacks(
+        inertial, "inertia", ("ixx", "iyy", "izz"), "read without rotational inertia", report
+    ):
         return {"mass": mass, "com_pose": com_pose}, inertial if mass < 0.0 else None
     return {"mass": mass, "com_pose": com_pose, "inertia": inertia}, inertial
 
 
-def _lacks(inertial: Element, tag: str, attributes: tuple[str, ...], reading: str, report: Report) -> bool:
-    """Whether an ``<inertial>`` lacks an element or one of its attributes; if so, what it is read as is reported."""
+def _lacks(
+    inertial: Element, tag: str, attributes: tuple[str, ...], reading: str, report: Report
+) -> bool:
+    """Whether an ``<inertial>`` lacks an element or one of its attributes; if so, what it is read
+    as is reported.
+    """
     present = inertial.all(tag)
     missing = [name for name in attributes if present and name not in present[0].attributes]
     if present and not missing:
@@ -204,7 +245,7 @@ def _lacks(inertial: Element, tag: str, attributes: tuple[str, ...], reading: st
     return True
 
 
-# --- joints --------------------------------------------------------------------------------------
+# --- joints -------------------------------------------------------------------------------------
 
 
 def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
@@ -214,14 +255,25 @@ def _joint(name: str, element: Element, report: Report) -> UrdfJoint | None:
     parent, child = (None if end is None else read_name(report, end, "link") for end in ends)
     origin = read_origin(element, report)
     mimic = _mimic(element, report)
-    joint = UrdfJoint(name, element, kind, parent or "", child or "", origin, np.array([1.0, 0.0, 0.0]), mimic=mimic)
+    joint = UrdfJoint(
+        name,
+        element,
+        kind,
+        parent or "",
+        child or "",
+        origin,
+        np.array([1.0, 0.0, 0.0]),
+        mimic=mimic,
+    )
     if kind == "planar":
         joint = dataclasses.replace(joint, axis=_axis(element, report))
     if kind in COMPOSITE_TYPES:
         for tag in ("limit", "dynamics"):
             ignored = read_child(report, element, tag)
             if ignored is not None:
-                report.warning(ignored, f"URDF defines no <{tag}> for a {kind} joint; ignored", "remove it")
+                report.warning(
+                    ignored, f"URDF defines no <{tag}> for a {kind} joint; ignored", "remove it"
+                )
     if kind in MOVING_TYPES:
         limits, max_force, max_velocity = _limit(element, kind, report)
         dynamics = read_child(report, element, "dynamics")
@@ -251,20 +303,30 @@ def _axis(element: Element, report: Report) -> np.ndarray:
     axis_element = read_child(report, element, "axis")
     axis = np.array(read_numbers(report, axis_element, "xyz", (1.0, 0.0, 0.0)))
     if axis_element is not None and "xyz" not in axis_element.attributes:
-        report.changed(axis_element, "the attribute 'xyz' is missing: read as the x axis", 'write xyz="..."')
+        report.changed(
+            axis_element, "the attribute 'xyz' is missing: read as the x axis", 'write xyz="..."'
+        )
     length = float(np.linalg.norm(axis))
     if axis_element is not None and length < 1e-9:
-        report.error(axis_element, "the joint axis has length zero", 'give the axis a direction, such as xyz="0 0 1"')
+        report.error(
+            axis_element,
+            "the joint axis has length zero",
+            'give the axis a direction, such as xyz="0 0 1"',
+        )
         return np.array([1.0, 0.0, 0.0])
     return axis / length
 
 
-def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, float] | None, float, float]:
+def _limit(
+    element: Element, kind: str, report: Report
+) -> tuple[tuple[float, float] | None, float, float]:
     """Position limits, effort limit and velocity limit."""
     limit = read_child(report, element, "limit")
     if limit is None:
         if kind != "continuous":
-            report.changed(element, f"a {kind} joint without <limit> is read as unlimited", "add its <limit>")
+            report.changed(
+                element, f"a {kind} joint without <limit> is read as unlimited", "add its <limit>"
+            )
         return None, np.inf, np.inf
     max_force, max_velocity = _bounds(limit, report)
     if kind == "continuous":
@@ -274,7 +336,8 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
         return None, max_force, max_velocity
     if "lower" not in limit.attributes and "upper" not in limit.attributes:
         message = (
-            "neither lower nor upper is given: read as unlimited, though URDF's defaults of 0 would lock the joint"
+            "neither lower nor upper is given: read as unlimited, though URDF's defaults of 0 "
+            "would lock the joint"
         )
         report.changed(limit, message, "give both, or make a revolute joint continuous")
         return None, max_force, max_velocity
@@ -283,7 +346,9 @@ def _limit(element: Element, kind: str, report: Report) -> tuple[tuple[float, fl
         unlimited = "read as unlimited, as in Bullet and MuJoCo"
         message = f"the lower limit {lower:g} exceeds the upper limit {upper:g}; {unlimited}"
         several = f"the lower limit exceeds the upper one; {unlimited}"
-        report.changed(limit, message, "swap or correct them, or make a revolute joint continuous", several)
+        report.changed(
+            limit, message, "swap or correct them, or make a revolute joint continuous", several
+        )
         return None, max_force, max_velocity
     if lower == upper:
         message = f"both limits are {lower:g}, which locks the joint"
@@ -297,21 +362,35 @@ def _bounds(limit: Element, report: Report) -> tuple[float, float]:
 
     With a velocity, an effort of zero makes sense: the joint is passive.
     """
-    effort, velocity = (_not_negative(report, limit, name, np.inf) for name in ("effort", "velocity"))
+    effort, velocity = (
+        _not_negative(report, limit, name, np.inf) for name in ("effort", "velocity")
+    )
     if velocity == 0.0:
         fix = "write the joint's velocity, or remove the attribute"
-        report.changed(limit, "velocity is 0, which would lock the joint; read as no limit, as in MuJoCo", fix)
+        report.changed(
+            limit, "velocity is 0, which would lock the joint; read as no limit, as in MuJoCo", fix
+        )
     if effort == 0.0 and velocity in (0.0, np.inf):
         fix = "write the joint's effort, or remove the attribute"
-        report.changed(limit, "effort is 0, and so is velocity or it is missing; read as no limit, as in MuJoCo", fix)
+        report.changed(
+            limit,
+            "effort is 0, and so is velocity or it is missing; read as no limit, as in MuJoCo",
+            fix,
+        )
         effort = np.inf
     return effort, velocity or np.inf
 
 
-def _not_negative(report: Report, element: Element | None, attribute: str, fallback: float) -> float:
+def _not_negative(
+    report: Report, element: Element | None, attribute: str, fallback: float
+) -> float:
     value = read_number(report, element, attribute, fallback)
     if element is not None and value < 0.0:
-        report.error(element, f"{attribute} is {value:g}, but must not be negative", "remove the sign or the attribute")
+        report.error(
+            element,
+            f"{attribute} is {value:g}, but must not be negative",
+            "remove the sign or the attribute",
+        )
         return fallback
     return value
 
@@ -325,7 +404,7 @@ def _mimic(element: Element, report: Report) -> UrdfMimic | None:
     return UrdfMimic(mimic, reference, multiplier, read_number(report, mimic, "offset", 0.0))
 
 
-# --- shapes --------------------------------------------------------------------------------------
+# --- shapes -------------------------------------------------------------------------------------
 
 KINDS = ("sphere", "capsule", "box", "cylinder", "mesh")
 
@@ -347,7 +426,9 @@ class MeshFolder:
     errors: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[tuple[str | None, Geometry], ...]:
+def read_collisions(
+    link: Element, report: Report, folder: MeshFolder
+) -> tuple[tuple[str | None, Geometry], ...]:
     """The shapes of a link with their names, ``None`` for unnamed ones.
 
     Args:
@@ -376,17 +457,26 @@ def read_collisions(link: Element, report: Report, folder: MeshFolder) -> tuple[
     return tuple(shapes)
 
 
-def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes) -> MeshShape | None:
-    """The shape that replaces the mesh of a ``<collision>``; ``None``, and an error, if the mesh cannot be read."""
+def _mesh(
+    collision: Element, report: Report, folder: MeshFolder, meshes: Meshes
+) -> MeshShape | None:
+    """The shape that replaces the mesh of a ``<collision>``; ``None``, and an error, if the mesh
+    cannot be read.
+    """
     (geometry,) = collision.all("geometry")
     (element,) = geometry.all("mesh")
     name = element.attributes.get("filename", "")
     fix = "correct the file, or leave meshes out (meshes=None)"
     path = find_file(name, folder.base, packages=folder.packages) if name else None
     if path is None:
-        fix = "paths are relative to the folder of the URDF; package:// is searched above it and in ROS_PACKAGE_PATH, "
+        fix = (
+            "paths are relative to the folder of the URDF; package:// is searched above it and in "
+            "ROS_PACKAGE_PATH, "
+        )
         fix += "and packages={name: folder} says where a package is"
-        report.error(element, f"there is no file {name!r}", f"{fix}; or leave meshes out (meshes=None)")
+        report.error(
+            element, f"there is no file {name!r}", f"{fix}; or leave meshes out (meshes=None)"
+        )
         return None
     scale = read_numbers(report, element, "scale", (1.0, 1.0, 1.0))
     try:
@@ -399,26 +489,39 @@ def _mesh(collision: Element, report: Report, folder: MeshFolder, meshes: Meshes
 
 def has_mesh(link: Element) -> bool:
     """Whether a ``<collision>`` of a link is a mesh."""
-    return any(geometry.all("mesh") for collision in link.all("collision") for geometry in collision.all("geometry"))
+    return any(
+        geometry.all("mesh")
+        for collision in link.all("collision")
+        for geometry in collision.all("geometry")
+    )
 
 
 def read_shape(collision: Element, report: Report) -> Geometry | None:
     """The shape of a ``<collision>`` or ``<visual>``; ``None`` for a mesh or after an error."""
     geometry = read_child(report, collision, "geometry", required=True)
-    shapes = [child for child in geometry.children if child.tag in KINDS] if geometry is not None else []
+    shapes = (
+        [child for child in geometry.children if child.tag in KINDS] if geometry is not None else []
+    )
     if geometry is None or len(shapes) != 1:
-        report.error(collision, f"its <geometry> must be one of {', '.join(KINDS)}", "write exactly one")
+        report.error(
+            collision, f"its <geometry> must be one of {', '.join(KINDS)}", "write exactly one"
+        )
         return None
     (shape,) = shapes
     if shape.tag == "mesh":
         return None
     pose = read_origin(collision, report)
     if shape.tag == "box":
-        size = tuple(0.5 * edge for edge in read_numbers(report, shape, "size", (0.0, 0.0, 0.0), required=True))
+        size = tuple(
+            0.5 * edge
+            for edge in read_numbers(report, shape, "size", (0.0, 0.0, 0.0), required=True)
+        )
     elif shape.tag == "sphere":
         size = (read_number(report, shape, "radius", 0.0, required=True),)
     else:
-        radius, length = (read_number(report, shape, key, 0.0, required=True) for key in ("radius", "length"))
+        radius, length = (
+            read_number(report, shape, key, 0.0, required=True) for key in ("radius", "length")
+        )
         size = (radius, 0.5 * length)
     if min(size) < 0.0:
         report.error(shape, "a size is negative", "drop the sign")
@@ -434,13 +537,14 @@ def read_origin(element: Element, report: Report) -> np.ndarray:
     return np.concatenate([position, quaternion_from_rpy(*angles)])
 
 
-# --- visuals -------------------------------------------------------------------------------------
+# --- visuals ------------------------------------------------------------------------------------
 
 Color = tuple[float, float, float]
 
 
 def urdf_visuals(path_or_text: str | Path) -> list[Surface]:
-    """The visuals of a URDF, and the collision shapes that replace those whose meshes cannot be read.
+    """The visuals of a URDF, and the collision shapes that replace those whose meshes cannot be
+    read.
 
     A URDF without visuals is drawn by its collision shapes.
 
@@ -452,7 +556,10 @@ def urdf_visuals(path_or_text: str | Path) -> list[Surface]:
     robot = read_xml(path_or_text, report)
     report.raise_errors()
     assert robot is not None  # Otherwise there are errors.
-    materials = {element.attributes.get("name", ""): _color(element, report) for element in robot.all("material")}
+    materials = {
+        element.attributes.get("name", ""): _color(element, report)
+        for element in robot.all("material")
+    }
     bare = not any(link.all("visual") for link in robot.all("link"))
     surfaces: list[Surface] = []
     for link in robot.all("link"):
@@ -465,7 +572,9 @@ def urdf_visuals(path_or_text: str | Path) -> list[Surface]:
     return surfaces
 
 
-def _surface(link: Element, visual: Element, materials: dict[str, Color | None], report: Report) -> Surface | None:
+def _surface(
+    link: Element, visual: Element, materials: dict[str, Color | None], report: Report
+) -> Surface | None:
     """The surface of a ``<visual>`` or ``<collision>``; ``None`` if it is malformed."""
     name = link.attributes.get("name", "")
     pose = read_origin(visual, report)

@@ -1,7 +1,8 @@
-"""Reads URDF, the Unified Robot Description Format, and its macro language xacro with the package ``xacrodoc``.
+"""Reads URDF, the Unified Robot Description Format, and its macro language xacro with the package
+``xacrodoc``.
 
-It checks consistency: links form one tree, joints move mass, mimic joints follow another joint. Reading URDF opens no
-other file unless meshes are asked for.
+It checks consistency: links form one tree, joints move mass, mimic joints follow another joint.
+Reading URDF opens no other file unless meshes are asked for.
 """
 
 from __future__ import annotations
@@ -30,22 +31,35 @@ from artix.io.common.diagnostics import DescriptionError, Issue, Place, Report, 
 from artix.io.common.meshes import Packages, find_package, report_missing_meshes
 from artix.io.common.poses import compose, quaternion_from_x_to, rotation_pose
 from artix.io.common.xml_tree import Element, ExpandedText, origin
-from artix.io.urdf.parser import COMPOSITE_TYPES, MOVING_TYPES, UrdfJoint, UrdfMimic, UrdfRobot, parse_urdf
+from artix.io.urdf.parser import (
+    COMPOSITE_TYPES,
+    MOVING_TYPES,
+    UrdfJoint,
+    UrdfMimic,
+    UrdfRobot,
+    parse_urdf,
+)
 from artix.model.articulation import Articulation
 from artix.model.builder import STANDARD_GRAVITY
 from artix.model.couplings import MimicJoint
 from artix.model.joints import ROTATIONS, TRANSLATIONS, CompositeJoint, Joint, JointFriction
 
-#: By tag, the attributes and the child elements that are read, or have no effect on the motion. The content of elements
-#: without an entry is not checked here.
+#: By tag, the attributes and the child elements that are read, or have no effect on the motion. The
+#: content of elements without an entry is not checked here.
 _KNOWN = {
-    "robot": (("name", "version"), ("link", "joint", "material", "transmission", "gazebo", "sensor", "ros2_control")),
+    "robot": (
+        ("name", "version"),
+        ("link", "joint", "material", "transmission", "gazebo", "sensor", "ros2_control"),
+    ),
     "link": (("name", "type"), ("inertial", "visual", "collision")),
     "inertial": ((), ("origin", "mass", "inertia")),
     "mass": (("value",), ()),
     "inertia": (("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), ()),
     "collision": (("name",), ("origin", "geometry", "material", "verbose")),
-    "joint": (("name", "type"), ("origin", "parent", "child", "axis", "limit", "dynamics", "mimic", "calibration")),
+    "joint": (
+        ("name", "type"),
+        ("origin", "parent", "child", "axis", "limit", "dynamics", "mimic", "calibration"),
+    ),
     "origin": (("xyz", "rpy"), ()),
     "parent": (("link",), ()),
     "child": (("link",), ()),
@@ -56,12 +70,15 @@ _KNOWN = {
 }
 
 
-#: A floating base from which a chain of so many joints leaves, and nothing else, is probably an arm's.
+#: A floating base from which a chain of so many joints leaves, and nothing else, is probably an
+#: arm's.
 _ARM_JOINTS = 4
 
 
 def check_unread(robot: Element, report: Report) -> None:
-    """Warns of elements and attributes that URDF does not define or artix does not read, all in one warning."""
+    """Warns of elements and attributes that URDF does not define or artix does not read, all in one
+    warning.
+    """
     unread: dict[str, list[Element]] = {}
     pending = [robot]
     for element in pending:
@@ -76,30 +93,42 @@ def check_unread(robot: Element, report: Report) -> None:
                 pending.append(child)
     if unread:
         first = min((elements[0] for elements in unread.values()), key=lambda element: element.line)
-        counts = [f"{what} ({len(of)} times)" if len(of) > 1 else what for what, of in unread.items()]
+        counts = [
+            f"{what} ({len(of)} times)" if len(of) > 1 else what for what, of in unread.items()
+        ]
         report.warning(
-            first, f"not read: {listed(counts)}", "correct what is misspelt; else nothing, unless it matters"
+            first,
+            f"not read: {listed(counts)}",
+            "correct what is misspelt; else nothing, unless it matters",
         )
 
 
 def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
     """The names of the links, breadth-first, siblings in the order of their joints in the file.
 
-    Reports unknown links, links with two parents, several roots and cycles; the list is complete if there are none.
+    Reports unknown links, links with two parents, several roots and cycles; the list is complete if
+    there are none.
     """
     before = report.num_errors
     inbound: dict[str, UrdfJoint] = {}
     children: dict[str, list[str]] = {name: [] for name in robot.links}
     for joint in robot.joints.values():
         unknown = [
-            (end, link) for end, link in (("parent", joint.parent), ("child", joint.child)) if link not in children
+            (end, link)
+            for end, link in (("parent", joint.parent), ("child", joint.child))
+            if link not in children
         ]
         for end, link in unknown:
             report.error(
-                joint.element, f"there is no link called {link!r}, its {end}", "correct the name or add the link"
+                joint.element,
+                f"there is no link called {link!r}, its {end}",
+                "correct the name or add the link",
             )
         if joint.child in inbound:
-            message = f"link {joint.child!r} has a second parent; the first is by joint {inbound[joint.child].name!r}"
+            message = (
+                f"link {joint.child!r} has a second parent; the first is by joint "
+                f"{inbound[joint.child].name!r}"
+            )
             report.error(joint.element, message, "a URDF is a tree: remove one of the joints")
         elif not unknown:
             inbound[joint.child] = joint
@@ -115,11 +144,19 @@ def check_tree(robot: UrdfRobot, report: Report) -> list[str]:
 
 
 def _check_connected(
-    robot: UrdfRobot, roots: list[str], order: list[str], inbound: dict[str, UrdfJoint], report: Report
+    robot: UrdfRobot,
+    roots: list[str],
+    order: list[str],
+    inbound: dict[str, UrdfJoint],
+    report: Report,
 ) -> None:
     if len(roots) > 1:
         message = f"there are {len(roots)} root links ({listed(map(repr, roots))}); a robot has one"
-        report.error(robot.links[roots[1]].element, message, "connect the other roots to the tree with (fixed) joints")
+        report.error(
+            robot.links[roots[1]].element,
+            message,
+            "connect the other roots to the tree with (fixed) joints",
+        )
     reached = set(order)
     stray = [name for name in robot.links if name not in reached]
     if stray:
@@ -129,16 +166,24 @@ def _check_connected(
             visited[link] = None
             link = inbound[link].parent
         cycle = list(visited)[list(visited).index(link) :][::-1]
-        names = " -> ".join(map(repr, [*cycle[:10], *(["..."] if len(cycle) > 10 else []), cycle[0]]))
+        names = " -> ".join(
+            map(repr, [*cycle[:10], *(["..."] if len(cycle) > 10 else []), cycle[0]])
+        )
         message = f"the joints close a cycle of links: {names}"
-        report.error(inbound[cycle[0]].element, message, "a URDF is a tree: remove one of the joints")
+        report.error(
+            inbound[cycle[0]].element, message, "a URDF is a tree: remove one of the joints"
+        )
 
 
 def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
-    """Warns of joints that move neither mass nor inertia; links attached by fixed joints count as one body."""
+    """Warns of joints that move neither mass nor inertia; links attached by fixed joints count as
+    one body.
+    """
     inbound = {joint.child: joint for joint in robot.joints.values()}
     bodies = {name: robot.links[name].body for name in order}
-    has_mass = {name: bool(body.mass > 0.0 or np.any(body.inertia)) for name, body in bodies.items()}
+    has_mass = {
+        name: bool(body.mass > 0.0 or np.any(body.inertia)) for name, body in bodies.items()
+    }
     carries_mass = dict(has_mass)
     for name in reversed(order[1:]):
         joint = inbound[name]
@@ -151,13 +196,25 @@ def check_masses(robot: UrdfRobot, order: list[str], report: Report) -> None:
             fix = "give the link an <inertial>, or the joint armature after reading"
             report.warning(joint.element, message, fix, f"no mass moves; {singular}")
         elif not has_mass[name]:
-            message = f"link {name!r} has no mass of its own; it moves only the mass of links on further joints"
-            several = "the link has no mass of its own, and moves only that of links on further joints"
-            report.note(joint.element, message, "nothing, if it represents one axis of a compound joint", several)
+            message = (
+                f"link {name!r} has no mass of its own; it moves only the mass of links on "
+                "further joints"
+            )
+            several = (
+                "the link has no mass of its own, and moves only that of links on further joints"
+            )
+            report.note(
+                joint.element,
+                message,
+                "nothing, if it represents one axis of a compound joint",
+                several,
+            )
 
 
 def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None:
-    """Reports names that clash with parts of planar and floating joints, and joints that only make the base float."""
+    """Reports names that clash with parts of planar and floating joints, and joints that only make
+    the base float.
+    """
     for joint in robot.joints.values():
         if joint.type not in COMPOSITE_TYPES:
             continue
@@ -165,10 +222,16 @@ def check_composites(robot: UrdfRobot, order: list[str], report: Report) -> None
             message = "it is read as a joint within a tree; a floating base costs less"
             fix = f"delete the joint and the link {joint.parent!r}, and read with fixed_base=False"
             report.note(joint.element, message, fix)
-        for name, part in ((f"{joint.name}:", robot.joints), (f"{joint.child}:{joint.name}:", robot.links)):
+        for name, part in (
+            (f"{joint.name}:", robot.joints),
+            (f"{joint.child}:{joint.name}:", robot.links),
+        ):
             for taken in part:
                 if taken.startswith(name):
-                    message = f"its name clashes with the parts of the {joint.type} joint {joint.name!r} ({name}x, ...)"
+                    message = (
+                        f"its name clashes with the parts of the {joint.type} joint "
+                        f"{joint.name!r} ({name}x, ...)"
+                    )
                     report.error(part[taken].element, message, "rename it")
 
 
@@ -189,16 +252,22 @@ def check_base(robot: UrdfRobot, order: list[str], report: Report) -> None:
         length += len(moving) == 1
         ends = moving
     if length >= _ARM_JOINTS:
-        message = f"the base floats, though a single chain of {length} joints leaves it, as of an arm on a table"
+        message = (
+            f"the base floats, though a single chain of {length} joints leaves it, as of an arm "
+            "on a table"
+        )
         fix = "read with fixed_base=True if it is fixed, or fixed_base=False to say that it floats"
         report.warning(robot.links[order[0]].element, message, fix)
 
 
-def check_meshes_left_out(robot: UrdfRobot, order: list[str], report: Report, *, fixed_base: bool) -> None:
+def check_meshes_left_out(
+    robot: UrdfRobot, order: list[str], report: Report, *, fixed_base: bool
+) -> None:
     """Reports that the meshes of ``<collision>`` are left out.
 
-    This is a warning if a floating robot would sink into the ground without a word: if some links keep shapes, or if a
-    link at an end, such as a foot, has none without its mesh. Otherwise it is only a note.
+    This is a warning if a floating robot would sink into the ground without a word: if some links
+    keep shapes, or if a link at an end, such as a foot, has none without its mesh. Otherwise it is
+    only a note.
     """
     lost = [name for name in order if robot.links[name].lost]
     bare = [name for name in lost if not robot.links[name].body.geometries]
@@ -208,24 +277,32 @@ def check_meshes_left_out(robot: UrdfRobot, order: list[str], report: Report, *,
         report_missing_meshes(report, robot.element, bare, others)
     elif lost:
         message = f"the meshes of <collision> are left out (links {listed(lost)})"
-        fix = "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
+        fix = (
+            "where contact matters, read them with meshes='hull' or 'capsule', or write a primitive"
+        )
         report.note(robot.element, message, fix)
 
 
 def check_mimics(robot: UrdfRobot, report: Report, repair: Collection[str]) -> dict[str, UrdfMimic]:
     """The mimic relations by the name of the follower.
 
-    Reports joints that follow no movable joint, themselves, or each other in a loop; the repair ``"mimic"`` drops
-    relations of the first two kinds.
+    Reports joints that follow no movable joint, themselves, or each other in a loop; the repair
+    ``"mimic"`` drops relations of the first two kinds.
     """
-    unread = {child.attributes.get("name") for child in robot.element.all("joint")} - set(robot.joints)
+    unread = {child.attributes.get("name") for child in robot.element.all("joint")} - set(
+        robot.joints
+    )
     mimics: dict[str, UrdfMimic] = {}
     for joint in robot.joints.values():
         mimic = joint.mimic
         if mimic is None or mimic.joint in unread:
             continue
         if joint.type not in MOVING_TYPES:
-            report.changed(mimic.element, f"a {joint.type} joint cannot follow another; ignored", "remove the <mimic>")
+            report.changed(
+                mimic.element,
+                f"a {joint.type} joint cannot follow another; ignored",
+                "remove the <mimic>",
+            )
             continue
         followed = robot.joints.get(mimic.joint)
         if followed is None:
@@ -259,14 +336,18 @@ def _check_mimic_loops(mimics: dict[str, UrdfMimic], report: Report) -> None:
         if joint in chain:
             names = list(chain)
             loop = names[names.index(joint) :]
-            shown = " -> ".join(map(repr, [*loop[:10], *(["..."] if len(loop) > 10 else []), joint]))
+            shown = " -> ".join(
+                map(repr, [*loop[:10], *(["..."] if len(loop) > 10 else []), joint])
+            )
             report.error(
-                mimics[joint].element, f"mimic joints follow each other in a loop: {shown}", "let one of them be free"
+                mimics[joint].element,
+                f"mimic joints follow each other in a loop: {shown}",
+                "let one of them be free",
             )
         finished.update(chain)
 
 
-# --- the reader -----------------------------------------------------------------------------------
+# --- the reader ---------------------------------------------------------------------------------
 
 
 WORLD_LINK = "world"
@@ -282,29 +363,33 @@ _X_TO_Z = np.array([0.0, 0.0, 0.0, 0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)])
 def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Articulation:
     """Reads a robot from a URDF.
 
-    The reader supports links, joints with limits, damping and friction, mimic joints, the shapes of ``<collision>``
-    and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, which may be wheels; ``revolute``
-    joints become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating`` joints become the joint sequences of
-    :class:`~artix.CompositeJoint`. ``<visual>``, materials, safety controllers, calibrations, transmissions and
-    extensions of simulators are skipped. URDF has no contact friction, so the ground's friction applies. Links are
-    numbered breadth-first and degrees of freedom in the order of their links, so address joints by name
-    (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists all warnings.
+    The reader supports links, joints with limits, damping and friction, mimic joints, the shapes of
+    ``<collision>`` and, on request, its meshes. ``continuous`` joints become ``REVOLUTE``, which
+    may be wheels; ``revolute`` joints become ``REVOLUTE_UNWRAPPED``; ``planar`` and ``floating``
+    joints become the joint sequences of :class:`~artix.CompositeJoint`. ``<visual>``, materials,
+    safety controllers, calibrations, transmissions and extensions of simulators are skipped. URDF
+    has no contact friction, so the ground's friction applies. Links are numbered breadth-first and
+    degrees of freedom in the order of their links, so address joints by name
+    (``topology.dofs(name)``) rather than by their order in the file. :func:`check_urdf` lists all
+    warnings.
 
     Args:
       path_or_text: a path, or the URDF itself (a string whose first visible character is ``<``).
-      **options: keywords that :func:`artix.load` describes. ``fixed_base=None`` fixes the root if and only if
-        its link is called ``world``, which is URDF's convention for a fixed base. The repair ``"mimic"``
-        frees joints that mimic a missing or fixed joint or themselves. ``strict`` refuses also an
-        ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or exchanged limits of position, limits of
-        effort and velocity that are zero, a second element where there may be one, and malformed shapes.
-        ``meshes`` are read with trimesh (extra ``meshes``). ``packages`` that are not given are searched for
-        above the file and in ``ROS_PACKAGE_PATH``.
+      **options: keywords that :func:`artix.load` describes. ``fixed_base=None`` fixes the root if
+        and only if its link is called ``world``, which is URDF's convention for a fixed base. The
+        repair ``"mimic"`` frees joints that mimic a missing or fixed joint or themselves.
+        ``strict`` refuses also an ``<inertial>`` without ``<mass>`` or ``<inertia>``, missing or
+        exchanged limits of position, limits of effort and velocity that are zero, a second element
+        where there may be one, and malformed shapes. ``meshes`` are read with trimesh (extra
+        ``meshes``). ``packages`` that are not given are searched for above the file and in
+        ``ROS_PACKAGE_PATH``.
 
     Returns:
       The articulation.
 
     Raises:
-      DescriptionError: the description is refused; its ``issues`` list all errors with file, line, element and fix.
+      DescriptionError: the description is refused; its ``issues`` list all errors with file, line,
+        element and fix.
       OSError: the file cannot be read.
       ImportError: there are meshes to read, and trimesh is not installed.
       ValueError: a repair or the replacement for meshes is unknown, or gravity is malformed.
@@ -324,7 +409,7 @@ def load_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> Artic
       >>> rod = artix.load_urdf(text)
       >>> print(rod.topology.fixed_base, rod.topology.dof_names)
       True ('hinge',)
-    """
+    """  # noqa: E501
     report, robots = read_urdf(path_or_text, _read_options(options))
     report.finish()
     (robot,) = robots.values()
@@ -348,7 +433,13 @@ def check_urdf(path_or_text: str | Path, **options: Unpack[UrdfOptions]) -> list
       ...   <link name="rod"/>
       ...   <joint name="hinge" type="hinged"><parent link="world"/><child link="rod"/></joint>
       ... </robot>'''
-      >>> print([(issue.line, issue.element) for issue in artix.io.check_urdf(text) if issue.severity == "error"])
+      >>> print(
+      ...     [
+      ...         (issue.line, issue.element)
+      ...         for issue in artix.io.check_urdf(text)
+      ...         if issue.severity == "error"
+      ...     ]
+      ... )
       [(5, '<joint name="hinge">')]
     """
     report, _ = read_urdf(path_or_text, _read_options(options))
@@ -366,7 +457,9 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
     if robot is None:
         return report, {}
     check_unread(robot.element, report)
-    places: dict[str, Place] = {name: link.inertial or link.element for name, link in robot.links.items()}
+    places: dict[str, Place] = {
+        name: link.inertial or link.element for name, link in robot.links.items()
+    }
     bodies = [link.body for link in robot.links.values()]
     bodies = check_inertias(bodies, places, report, repair="inertia" in options.repair)
     links = {body.name: dataclasses.replace(robot.links[body.name], body=body) for body in bodies}
@@ -384,11 +477,19 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
     if report.num_errors:
         return report, {}
     inbound = {joint.child: joint for joint in robot.joints.values()}
-    joined = [link for name in order for link in _with_joint(robot.links[name].body, inbound.get(name))]
+    joined = [
+        link for name in order for link in _with_joint(robot.links[name].body, inbound.get(name))
+    ]
     merged, frames, _ = merge_links(joined, merge_fixed_joints=options.merge_fixed_joints)
-    # URDF writes the follower's position as a function of the reference's; a mimic joint says that their sum is zero.
+    # URDF writes the follower's position as a function of the reference's; a mimic joint says that
+    # their sum is zero.
     couplings = [
-        MimicJoint(follower=follower, reference=mimic.joint, gear_ratio=-mimic.multiplier, offset=-mimic.offset)
+        MimicJoint(
+            follower=follower,
+            reference=mimic.joint,
+            gear_ratio=-mimic.multiplier,
+            offset=-mimic.offset,
+        )
         for follower, mimic in mimics.items()
     ]
     gravity = STANDARD_GRAVITY if options.gravity is None else options.gravity
@@ -397,10 +498,16 @@ def read_urdf(path_or_text: str | Path, options: ReadOptions) -> Reading:
 
 
 def _with_joint(body: LinkDescription, joint: UrdfJoint | None) -> list[LinkDescription]:
-    """A link with its joint, after the massless links of a joint with several degrees of freedom."""
+    """A link with its joint, after the massless links of a joint with several degrees of
+    freedom.
+    """
     if joint is None:
         return [body]
-    *above, last = _composite(joint).named_joints(body.name) if joint.type in COMPOSITE_TYPES else [_joint(joint)]
+    *above, last = (
+        _composite(joint).named_joints(body.name)
+        if joint.type in COMPOSITE_TYPES
+        else [_joint(joint)]
+    )
     links = list[LinkDescription]()
     parent = joint.parent
     for part in above:
@@ -416,7 +523,9 @@ def _composite(joint: UrdfJoint) -> CompositeJoint:
     coordinate, turn = joint_frame(joint.axis)
     if coordinate != 2:
         turn = compose(rotation_pose(quaternion_from_x_to(joint.axis)), _X_TO_Z)
-    return CompositeJoint.planar(name=joint.name, parent_pose=compose(joint.origin, turn), child_pose=turn)
+    return CompositeJoint.planar(
+        name=joint.name, parent_pose=compose(joint.origin, turn), child_pose=turn
+    )
 
 
 def _joint(joint: UrdfJoint) -> Joint:
@@ -430,14 +539,16 @@ def _joint(joint: UrdfJoint) -> Joint:
         "limits": [joint.limits],
         "max_velocity": joint.max_velocity,
         "max_force": joint.max_force,
-        "friction": JointFriction(static=joint.friction, dynamic=joint.friction, viscous=joint.damping),
+        "friction": JointFriction(
+            static=joint.friction, dynamic=joint.friction, viscous=joint.damping
+        ),
     }
     if joint.type == "prismatic":
         return Joint.prismatic(TRANSLATIONS[coordinate], **options)
     return Joint.revolute(ROTATIONS[coordinate], wrapped=joint.type == "continuous", **options)
 
 
-# --- xacro ---------------------------------------------------------------------------------------
+# --- xacro --------------------------------------------------------------------------------------
 
 
 def load_xacro(
@@ -449,15 +560,17 @@ def load_xacro(
 ) -> Articulation:
     """Expands a xacro file and reads the resulting URDF.
 
-    A xacro file is a program: it may include other files and evaluate Python expressions, so expand only files that
-    you trust. Line numbers in messages about the URDF refer to the expanded text. Relative names of included files are
-    looked up beside the file that includes them. ``$(find NAME)`` is one of ``packages``, a folder NAME above the file
-    or beside those, or in ``ROS_PACKAGE_PATH``, or a package that ROS knows.
+    A xacro file is a program: it may include other files and evaluate Python expressions, so expand
+    only files that you trust. Line numbers in messages about the URDF refer to the expanded text.
+    Relative names of included files are looked up beside the file that includes them.
+    ``$(find NAME)`` is one of ``packages``, a folder NAME above the file or beside those, or in
+    ``ROS_PACKAGE_PATH``, or a package that ROS knows.
 
     Args:
       path: the file.
       arguments: values of its ``<xacro:arg>``.
-      packages: folders of ROS packages by name, for ``$(find NAME)`` and for meshes ``package://NAME/...``.
+      packages: folders of ROS packages by name, for ``$(find NAME)`` and for meshes
+        ``package://NAME/...``.
       **options: passed to :func:`artix.load_urdf`.
 
     Returns:
@@ -483,7 +596,7 @@ def load_xacro(
       >>> _ = path.write_text(text)
       >>> print(artix.io.load_xacro(path, arguments={"mass": "2.5"}).link_mass)
       [2.5]
-    """
+    """  # noqa: E501
     return load_urdf(expand_xacro(path, arguments, packages), packages=packages, **options)
 
 
@@ -494,7 +607,8 @@ def check_xacro(
     packages: Packages | None = None,
     **options: Any,
 ) -> list[Issue]:
-    """Lists all errors and warnings of the URDF that a xacro file expands to; see :func:`load_xacro`.
+    """Lists all errors and warnings of the URDF that a xacro file expands to; see
+    :func:`load_xacro`.
 
     Args:
       path: the file.
@@ -530,9 +644,12 @@ def expand_xacro(
     try:
         import xacrodoc
     except ImportError as error:
-        raise ImportError("expanding xacro files requires xacrodoc: pip install 'artix[xacro]'") from error
+        raise ImportError(
+            "expanding xacro files requires xacrodoc: pip install 'artix[xacro]'"
+        ) from error
     path = Path(path)
-    path.read_bytes()  # Raises OSError here rather than a DescriptionError below if the file is unreadable.
+    # Raises OSError here rather than a DescriptionError below if the file cannot be read.
+    path.read_bytes()
     known = dict(packages or {})
     while True:
         try:
@@ -543,7 +660,9 @@ def expand_xacro(
             if name is not None and folder is not None:
                 known[name] = folder
                 continue
-            message = f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
+            message = (
+                f"xacro cannot expand it: {' '.join(str(error).split()) or type(error).__name__}"
+            )
             fix = "correct the file, or give the value of each <xacro:arg> in arguments"
             if name is not None:
                 fix = f"give the folder of the package: packages={{{name!r}: ...}}"
@@ -551,13 +670,17 @@ def expand_xacro(
 
 
 def _expand(xacrodoc: Any, path: Path, arguments: Mapping[str, str], packages: Packages) -> str:
-    """The text of the URDF. xacro keeps the packages that it has found and the file in hand in global variables."""
+    """The text of the URDF. xacro keeps the packages that it has found and the file in hand in
+    global variables.
+    """
     xacrodoc.packages.reset()
     xacrodoc.packages.update_package_cache(packages)
     xacro = xacrodoc.xacrodoc.xacro
     xacro.init_stacks(str(path))
     try:
-        document = xacrodoc.XacroDoc.from_file(path, subargs=dict(arguments), resolve_packages=False)
+        document = xacrodoc.XacroDoc.from_file(
+            path, subargs=dict(arguments), resolve_packages=False
+        )
     finally:
         xacro.init_stacks(None)
         xacrodoc.packages.reset()

@@ -9,7 +9,13 @@ import numpy as np
 
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
-from artix.io.common.poses import compose, inverse, rotation_matrix, rpy_from_quaternion, translation
+from artix.io.common.poses import (
+    compose,
+    inverse,
+    rotation_matrix,
+    rpy_from_quaternion,
+    translation,
+)
 from artix.io.common.xml_tree import XmlWriter
 from artix.io.urdf.reader import WORLD_LINK
 from artix.model.articulation import Articulation
@@ -26,9 +32,10 @@ _SUPPORTED = ("max_velocity", "max_force", "viscous", "friction", "mimic", "geom
 def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
     """Writes an articulation as URDF.
 
-    The file has links with inertials and shapes (except hulls and sensors), and joints with limits, damping, friction
-    and mimic relations. Frames become massless links on fixed joints. URDF requires a joint axis to pass through the
-    origin of the child link; where it does not, the link's frame is moved onto the axis.
+    The file has links with inertials and shapes (except hulls and sensors), and joints with limits,
+    damping, friction and mimic relations. Frames become massless links on fixed joints. URDF
+    requires a joint axis to pass through the origin of the child link; where it does not, the
+    link's frame is moved onto the axis.
 
     Args:
       articulation: a single articulation.
@@ -38,8 +45,10 @@ def save_urdf(articulation: Articulation, path: str | Path) -> list[Issue]:
       One warning for each thing that URDF cannot express.
 
     Raises:
-      DescriptionError: URDF has no such joint, as it has none with several axes, or XML does not allow a name.
-      TypeError, ValueError: the articulation is batched, or a builder would refuse one of its numbers.
+      DescriptionError: URDF has no such joint, as it has none with several axes, or XML does not
+        allow a name.
+      TypeError, ValueError: the articulation is batched, or a builder would refuse one of its
+        numbers.
       OSError: the file cannot be written.
 
     Examples:
@@ -87,7 +96,9 @@ class _Writer(XmlWriter):
         if np.linalg.norm(point) <= 1e-12:
             return translation(np.zeros(3))
         name = self.topology.link_names[link]
-        message = "its joint axis does not pass through its origin; its frame is moved onto the axis"
+        message = (
+            "its joint axis does not pass through its origin; its frame is moved onto the axis"
+        )
         self.warn(f"link {name!r}", message, "nothing")
         return translation(point)
 
@@ -95,7 +106,11 @@ class _Writer(XmlWriter):
         for link, name in enumerate(self.topology.joint_names, start=1):
             kind = _kind(self.topology, link)
             if kind not in ("fixed", "revolute", "prismatic"):
-                self.refuse(f"joint {name!r}", f"URDF has no {kind} joints", "write an MJCF or an .npz archive instead")
+                self.refuse(
+                    f"joint {name!r}",
+                    f"URDF has no {kind} joints",
+                    "write an MJCF or an .npz archive instead",
+                )
         self.report.raise_errors()
 
     def _check_base(self) -> None:
@@ -109,10 +124,21 @@ class _Writer(XmlWriter):
         mass = float(self.articulation.link_mass[link])
         inertia = np.asarray(self.articulation.link_inertia[link], float)
         geometries = self.topology.geometries
-        shapes = [line for index, shape in enumerate(geometries) if shape.link == link for line in self._shape(index)]
+        shapes = [
+            line
+            for index, shape in enumerate(geometries)
+            if shape.link == link
+            for line in self._shape(index)
+        ]
         if mass == 0.0 and not np.any(inertia):
-            return [f"  <link name={name}>", *shapes, "  </link>"] if shapes else [f"  <link name={name}/>"]
-        entries = zip(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True)
+            return (
+                [f"  <link name={name}>", *shapes, "  </link>"]
+                if shapes
+                else [f"  <link name={name}/>"]
+            )
+        entries = zip(
+            ("ixx", "ixy", "ixz", "iyy", "iyz", "izz"), inertia[np.triu_indices(3)], strict=True
+        )
         moments = " ".join(f'{key}="{self.number(value)}"' for key, value in entries)
         pose = compose(inverse(self.written_frame[link]), self.pose("link_com_pose", link))
         return [
@@ -140,8 +166,12 @@ class _Writer(XmlWriter):
         else:
             attributes = f'radius="{self.number(size[0])}" length="{self.number(2.0 * size[1])}"'
         if shape.type is GeometryType.CAPSULE:
-            self.warn(f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing")
-        pose = compose(inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float))
+            self.warn(
+                f"geometry {shape.name!r}", "not every URDF reader supports <capsule>", "nothing"
+            )
+        pose = compose(
+            inverse(self.written_frame[shape.link]), np.asarray(arrays.pose[index], float)
+        )
         return [
             f"    <collision name={quoteattr(shape.name)}>",
             f"      {self._origin(pose)}",
@@ -154,7 +184,9 @@ class _Writer(XmlWriter):
         parent = topology.parent[link]
         child = self.pose("joint_child_pose", link)
         at_zero = compose(self.pose("joint_parent_pose", link), inverse(child))
-        origin = compose(compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link])
+        origin = compose(
+            compose(inverse(self.written_frame[parent]), at_zero), self.written_frame[link]
+        )
         kind = "fixed"
         details = list[str]()
         if topology.joint_axes[link]:
@@ -180,11 +212,17 @@ class _Writer(XmlWriter):
         if limit:
             lines.append(f"    <limit {limit}/>")
         if damping or friction:
-            lines.append(f'    <dynamics damping="{self.number(damping)}" friction="{self.number(friction)}"/>')
+            numbers = self.number(damping), self.number(friction)
+            lines.append('    <dynamics damping="{}" friction="{}"/>'.format(*numbers))
         for index, (follower, reference) in enumerate(self.topology.mimic_dofs):
             if follower == dof:
-                multiplier, offset = -float(robot.mimic.gear_ratio[index]), -float(robot.mimic.offset[index])
-                followed = quoteattr(self.topology.joint_names[self.topology.dof_link[reference] - 1])
+                multiplier, offset = (
+                    -float(robot.mimic.gear_ratio[index]),
+                    -float(robot.mimic.offset[index]),
+                )
+                followed = quoteattr(
+                    self.topology.joint_names[self.topology.dof_link[reference] - 1]
+                )
                 factors = f'multiplier="{self.number(multiplier)}" offset="{self.number(offset)}"'
                 lines.append(f"    <mimic joint={followed} {factors}/>")
         return kind, lines
@@ -194,7 +232,10 @@ class _Writer(XmlWriter):
         robot = self.articulation
         element = f"joint {self.topology.joint_names[link - 1]!r}"
         low, high = float(robot.joint_lower_limit[dof]), float(robot.joint_upper_limit[dof])
-        bounds = {"effort": float(robot.max_joint_force[dof]), "velocity": float(robot.max_joint_velocity[dof])}
+        bounds = {
+            "effort": float(robot.max_joint_force[dof]),
+            "velocity": float(robot.max_joint_velocity[dof]),
+        }
         kind = _kind(self.topology, link)
         limited = np.isfinite(low) or np.isfinite(high)
         joint_type = self.topology.joint_types[link]
@@ -204,20 +245,32 @@ class _Writer(XmlWriter):
             limited = False
         limit = {"lower": low, "upper": high} if limited else {}
         if kind == "prismatic" and not limited:
-            self.warn(element, "URDF has no unlimited prismatic joint", "give it limits, or other readers may lock it")
+            self.warn(
+                element,
+                "URDF has no unlimited prismatic joint",
+                "give it limits, or other readers may lock it",
+            )
         if kind == "revolute" and (joint_type is not JointType.REVOLUTE_UNWRAPPED) == limited:
             read = "revolute_unwrapped" if limited else "revolute"
             having = "with limits" if limited else "without limits"
-            message = f"URDF has no {joint_type.name.lower()} joint {having}; it will be read as {read}"
+            message = (
+                f"URDF has no {joint_type.name.lower()} joint {having}; it will be read as {read}"
+            )
             self.warn(element, message, "nothing")
         if kind == "revolute" and not limited:
             kind = "continuous"
         missing = [key for key, value in bounds.items() if np.isinf(value)]
         if limit or kind == "prismatic" or len(missing) < 2:
-            limit |= {key: _UNLIMITED if np.isinf(value) else value for key, value in bounds.items()}
+            limit |= {
+                key: _UNLIMITED if np.isinf(value) else value for key, value in bounds.items()
+            }
             if missing:
                 what = " and ".join(missing)
-                self.warn(element, f"URDF requires a limit of {what}; written as {_UNLIMITED:g}", "give it one")
+                self.warn(
+                    element,
+                    f"URDF requires a limit of {what}; written as {_UNLIMITED:g}",
+                    "give it one",
+                )
         return kind, " ".join(f'{key}="{self.number(value)}"' for key, value in limit.items())
 
     def _origin(self, pose: np.ndarray) -> str:
@@ -240,11 +293,15 @@ class _Writer(XmlWriter):
 
 
 def _kind(topology: Topology, link: int) -> str:
-    """The kind of a joint in URDF's terms; ``"revolute"`` includes unlimited ones. URDF does not have all kinds."""
+    """The kind of a joint in URDF's terms; ``"revolute"`` includes unlimited ones. URDF does not
+    have all kinds.
+    """
     kind = topology.joint_types[link]
     if kind is JointType.SPHERICAL and len(topology.joint_axes[link]) == 1:
         return "revolute"
-    return {JointType.FIX: "fixed", JointType.REVOLUTE_UNWRAPPED: "revolute"}.get(kind, kind.name.lower())
+    return {JointType.FIX: "fixed", JointType.REVOLUTE_UNWRAPPED: "revolute"}.get(
+        kind, kind.name.lower()
+    )
 
 
 def _axis(topology: Topology, link: int, child_pose: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""One articulation of a stage: its tree, the names and descriptions of its links and joints, and gravity."""
+"""One articulation of a stage: its tree, the names and descriptions of its links and joints, and
+gravity.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,12 @@ class UsdArticulation:
       scene: the stage.
       root: the articulation's root prim.
       tree: its links and joints.
-      names: link names by the paths of their bodies; the key ``None`` is the world, if that is a link.
+      names: link names by the paths of their bodies; the key ``None`` is the world, if that is a
+        link.
       colliders: the colliders of each body, by path.
       actuators: MuJoCo's actuators of each joint, by path.
-      shapes: the colliders of each body that become shapes of its link, by path; filled by :meth:`links`.
+      shapes: the colliders of each body that become shapes of its link, by path; filled by
+        :meth:`links`.
     """
 
     scene: UsdScene
@@ -64,9 +68,14 @@ class UsdArticulation:
 
     @property
     def name(self) -> str:
-        """The name of the root, or of the nearest prim above it that is not a link, a joint or a scope."""
+        """The name of the root, or of the nearest prim above it that is not a link, a joint or a
+        scope.
+        """
         path = self.root.path
-        while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (*KINDS, "Scope"):
+        while path in self.names or str(self.scene.prims[path].prim.GetTypeName()) in (
+            *KINDS,
+            "Scope",
+        ):
             path = path.rpartition("/")[0]
             if path not in self.scene.prims:
                 return self.root.name
@@ -90,7 +99,8 @@ class UsdArticulation:
         bare = [
             self.names[path]
             for path, colliders in self.colliders.items()
-            if not self.shapes[path] and any(str(prim.prim.GetTypeName()) == "Mesh" for prim in colliders)
+            if not self.shapes[path]
+            and any(str(prim.prim.GetTypeName()) == "Mesh" for prim in colliders)
         ]
         kept = [self.names[path] for path, shapes in self.shapes.items() if shapes]
         report_missing_meshes(self.scene.report, self.root, bare, kept)
@@ -112,33 +122,50 @@ class UsdArticulation:
         return LinkDescription(name, parent_name, inbound, *mass, self._link_options(body), named)
 
     def _link_options(self, body: UsdPrim) -> dict[str, float]:
-        """The properties of ``PhysxRigidBodyAPI``; PhysX's defaults apply only if the schema is applied."""
+        """The properties of ``PhysxRigidBodyAPI``; PhysX's defaults apply only if the schema is
+        applied.
+        """
         applied = body.has("PhysxRigidBodyAPI")
 
         def number(name: str, fallback: float, **options: Any) -> float:
             return body.read_number(f"physxRigidBody:{name}", fallback, low=0.0, **options)
 
-        fastest = number("maxAngularVelocity", PHYSX_MAX_ANGULAR_VELOCITY if applied else np.inf, infinite=True)
+        fastest = number(
+            "maxAngularVelocity", PHYSX_MAX_ANGULAR_VELOCITY if applied else np.inf, infinite=True
+        )
         return {
             "gravity_scale": 0.0 if body.read_bool("physxRigidBody:disableGravity", False) else 1.0,
             "linear_damping": number("linearDamping", 0.0),
             "angular_damping": number("angularDamping", PHYSX_ANGULAR_DAMPING if applied else 0.0),
-            "max_linear_velocity": number("maxLinearVelocity", np.inf, infinite=True) * self.scene.units.length,
+            "max_linear_velocity": number("maxLinearVelocity", np.inf, infinite=True)
+            * self.scene.units.length,
             "max_angular_velocity": fastest * DEGREE,
             "cfm_scale": number("cfmScale", PHYSX_CFM_SCALE, high=1.0),
         }
 
     def frames(self) -> list[tuple[str, str, np.ndarray]]:
         """The additional frames: name, path of the body, and pose in its frame [7]."""
-        marked = [prim for prim in self.scene.prims.values() if prim.prim.GetCustomDataByKey(FRAME_KEY) is True]
+        marked = [
+            prim
+            for prim in self.scene.prims.values()
+            if prim.prim.GetCustomDataByKey(FRAME_KEY) is True
+        ]
         places = [(prim, enclosing(prim.path, self.colliders)) for prim in marked]
         return [
-            (prim.name, body, self.scene.relative_pose(prim.path, body)) for prim, body in places if body is not None
+            (prim.name, body, self.scene.relative_pose(prim.path, body))
+            for prim, body in places
+            if body is not None
         ]
 
     def gravity(self) -> np.ndarray:
-        """Gravity of the root body's scene, or of the first scene, in world axes [m/s^2], shape [3]."""
-        prims = [prim for prim in self.scene.prims.values() if str(prim.prim.GetTypeName()) == "PhysicsScene"]
+        """Gravity of the root body's scene, or of the first scene, in world axes [m/s^2], shape
+        [3].
+        """
+        prims = [
+            prim
+            for prim in self.scene.prims.values()
+            if str(prim.prim.GetTypeName()) == "PhysicsScene"
+        ]
         owner = self.scene.prims[self.tree.bodies[0]].read_target("physics:simulationOwner")
         owned = [prim for prim in prims if prim.path == owner] or prims
         down = np.array([0.0, 0.0, -1.0])
@@ -147,10 +174,14 @@ class UsdArticulation:
         scene = owned[0]
         if len(owned) > 1:
             message = f"there are {len(owned)} scenes; gravity is taken from this one"
-            self.scene.report.warning(scene, message, "name one in physics:simulationOwner of the root body")
+            self.scene.report.warning(
+                scene, message, "name one in physics:simulationOwner of the root body"
+            )
         mujoco.note_scene(scene)
         off = scene.has("MjcSceneAPI") and not scene.read_bool("mjc:flag:gravity", True)
-        if off or (scene.has("NewtonSceneAPI") and not scene.read_bool("newton:gravityEnabled", True)):
+        if off or (
+            scene.has("NewtonSceneAPI") and not scene.read_bool("newton:gravityEnabled", True)
+        ):
             return 0.0 * down
         magnitude = scene.read_number("physics:gravityMagnitude", -np.inf, infinite=True)
         direction = scene.read_array("physics:gravityDirection", 3)
@@ -164,18 +195,28 @@ class UsdArticulation:
         return size * in_world / np.linalg.norm(in_world)
 
     def note_unread(self) -> None:
-        """Reports properties of the prims that the reader does not use, at once for all prims of a kind."""
+        """Reports properties of the prims that the reader does not use, at once for all prims of a
+        kind.
+        """
         bodies = [self.scene.prims[path] for path in self.tree.bodies]
-        joints = [joint.prim for _, joint, _ in self.tree.edges] + [joint.prim for joint in self.tree.loops]
+        joints = [joint.prim for _, joint, _ in self.tree.edges] + [
+            joint.prim for joint in self.tree.loops
+        ]
         for prims in ([self.root], bodies, joints):
             self._note_unread({prim.path: prim for prim in prims}, "")
         shapes = [prim for prims in self.shapes.values() for prim in prims]
-        materials = [material for prim in shapes if (material := physics_material(self.scene, prim)) is not None]
+        materials = [
+            material
+            for prim in shapes
+            if (material := physics_material(self.scene, prim)) is not None
+        ]
         for prims in (shapes, materials):
             self._note_unread({prim.path: prim for prim in prims}, "mjc:")
 
     def _note_unread(self, prims: dict[str, UsdPrim], space: str) -> None:
-        """Reports unread properties in a namespace: those that affect the motion as left out, others as notes."""
+        """Reports unread properties in a namespace: those that affect the motion as left out,
+        others as notes.
+        """
         settings: dict[str, list[UsdPrim]] = {}
         others: dict[str, list[UsdPrim]] = {}
         for prim in prims.values():
@@ -190,17 +231,27 @@ class UsdArticulation:
             self.scene.left_out(prim, ", ".join(sorted(others)), "nothing, if they do not matter")
 
 
-def read_articulation(scene: UsdScene, root: str | None, fixed_base: bool | None) -> UsdArticulation | None:
-    """Finds the articulation with the given root, or the only one; ``None``, and an error, if there is none."""
+def read_articulation(
+    scene: UsdScene, root: str | None, fixed_base: bool | None
+) -> UsdArticulation | None:
+    """Finds the articulation with the given root, or the only one; ``None``, and an error, if there
+    is none.
+    """
     bodies, kinematic = _rigid_bodies(scene)
-    joints = [joint for prim in scene.prims.values() if (joint := read_joint(scene, prim, bodies)) is not None]
+    joints = [
+        joint
+        for prim in scene.prims.values()
+        if (joint := read_joint(scene, prim, bodies)) is not None
+    ]
     prim = find_root(scene, root)
     tree = None if prim is None else find_tree(scene, prim, bodies, joints, fixed_base)
     if prim is None or tree is None:
         return None
     _note_other_joints(scene, tree)
     names = _names(scene, tree)
-    colliders = colliders_by_body(scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *kinematic})
+    colliders = colliders_by_body(
+        scene, {path: bodies[path] for path in tree.bodies}, {*bodies, *kinematic}
+    )
     joint_paths = {joint.prim.path for _, joint, _ in tree.edges}
     mujoco.note_tendons(scene, joint_paths, tree.bodies)
     actuators = mujoco.joint_actuators(scene, joint_paths, tree.bodies)
@@ -221,21 +272,29 @@ def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
 
 
 def _note_other_joints(scene: UsdScene, tree: UsdTree) -> None:
-    """Reports prims that act on the articulation but are not read: other and disabled joints, actuators, forces."""
+    """Reports prims that act on the articulation but are not read: other and disabled joints,
+    actuators, forces.
+    """
     bodies = set(tree.bodies)
     joints = {joint.prim.path for _, joint, _ in tree.edges}
     for prim in scene.prims.values():
-        if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool("physics:jointEnabled", True):
+        if str(prim.prim.GetTypeName()) in KINDS and not prim.read_bool(
+            "physics:jointEnabled", True
+        ):
             _note_disabled_joint(prim, bodies)
         for schema in filter(prim.has, _FORCES):
             if enclosing(prim.path, bodies) and prim.read_bool(_FORCES[schema], True):
                 message = f"its {schema} acts on the articulation and is not supported"
-                scene.left_out(prim, message, "nothing, unless it matters; wrenches are part of artix.Control")
+                scene.left_out(
+                    prim, message, "nothing, unless it matters; wrenches are part of artix.Control"
+                )
         kind = str(prim.prim.GetTypeName())
         if kind in (*KINDS, mujoco.ACTUATOR, mujoco.TENDON, "") or prim.path in bodies:
             continue
         ends = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
-        targets = {str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()}
+        targets = {
+            str(path) for relation in prim.prim.GetRelationships() for path in relation.GetTargets()
+        }
         if any(enclosing(end, bodies) for end in ends) or targets & joints:
             message = f"a prim of type {kind} acts on the articulation and is not supported"
             scene.left_out(prim, message, "use joints, drives, mimic joints and tendons")
@@ -271,7 +330,9 @@ def _names(scene: UsdScene, tree: UsdTree) -> dict[str | None, str]:
 
 
 def _disambiguate(prims: list[UsdPrim]) -> None:
-    """Renames prims that share a name to their paths, without the parents that all prims have in common."""
+    """Renames prims that share a name to their paths, without the parents that all prims have in
+    common.
+    """
     counts = collections.Counter(prim.name for prim in prims)
     ambiguous = [prim for prim in prims if counts[prim.name] > 1]
     if ambiguous:
@@ -280,7 +341,7 @@ def _disambiguate(prims: list[UsdPrim]) -> None:
             prim.name = posixpath.relpath(prim.path, shared)
 
 
-# --- joints with their limits, friction and drives -----------------------------------------------
+# --- joints with their limits, friction and drives ----------------------------------------------
 
 
 def make_joint(joint: UsdJoint, parent: str | None, actuators: Sequence[UsdPrim] = ()) -> Joint:
@@ -304,7 +365,9 @@ def make_joint(joint: UsdJoint, parent: str | None, actuators: Sequence[UsdPrim]
     )
 
 
-def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]) -> dict[str, Any]:
+def _axis_options(
+    joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequence[UsdPrim]
+) -> dict[str, Any]:
     """The options of a :class:`~artix.Joint` for one of its axes."""
     units = joint.scene.units.axis(axis.angular)
     offset = mujoco.reference(joint, axis)
@@ -320,15 +383,24 @@ def _axis_options(joint: UsdJoint, axis: UsdAxis, sign: float, actuators: Sequen
 
 
 #: Attributes of static, dynamic and viscous friction, and of the largest velocity.
-_PHYSX_RESISTANCE = ("staticFrictionEffort", "dynamicFrictionEffort", "viscousFrictionCoefficient", "maxJointVelocity")
+_PHYSX_RESISTANCE = (
+    "staticFrictionEffort",
+    "dynamicFrictionEffort",
+    "viscousFrictionCoefficient",
+    "maxJointVelocity",
+)
 _NEWTON_RESISTANCE = ("friction", "friction", "damping", "velocityLimit")
 
 
 def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any]:
-    """Armature, velocity limit and friction from PhysX's schema for axes or joints, or from Newton's for joints."""
+    """Armature, velocity limit and friction from PhysX's schema for axes or joints, or from
+    Newton's for joints.
+    """
     if prim.read_number("physxJoint:jointFriction"):
         message = "friction relative to the joint's constraint force is not supported"
-        prim.left_out("physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI")
+        prim.left_out(
+            "physxJoint:jointFriction", message, "author the friction efforts of PhysxJointAxisAPI"
+        )
     space = "physxJoint"
     names = _PHYSX_RESISTANCE
     if instance in prim.instances("PhysxJointAxisAPI"):
@@ -353,12 +425,16 @@ def _resistance(prim: UsdPrim, instance: str, units: AxisUnits) -> dict[str, Any
     }
 
 
-def _drive(prim: UsdPrim, instance: str, units: AxisUnits, sign: float) -> tuple[Drive | None, DriveEnvelope | None]:
+def _drive(
+    prim: UsdPrim, instance: str, units: AxisUnits, sign: float
+) -> tuple[Drive | None, DriveEnvelope | None]:
     """The drive of an axis, and the performance envelope that replaces its effort limit."""
     if instance not in prim.instances("PhysicsDriveAPI"):
         return None, None
     space = f"drive:{instance}:physics"
-    acceleration = prim.read_token(f"{space}:type", "force", ("force", "acceleration")) == "acceleration"
+    acceleration = (
+        prim.read_token(f"{space}:type", "force", ("force", "acceleration")) == "acceleration"
+    )
     gain = units.acceleration if acceleration else units.stiffness
     effort = prim.read_number(f"{space}:maxForce", np.inf, low=0.0, infinite=True) * units.effort
     envelope = _envelope(prim, instance, units, effort)
@@ -373,7 +449,9 @@ def _drive(prim: UsdPrim, instance: str, units: AxisUnits, sign: float) -> tuple
     return drive, envelope
 
 
-def _envelope(prim: UsdPrim, instance: str, units: AxisUnits, effort: float) -> DriveEnvelope | None:
+def _envelope(
+    prim: UsdPrim, instance: str, units: AxisUnits, effort: float
+) -> DriveEnvelope | None:
     if instance not in prim.instances("PhysxDrivePerformanceEnvelopeAPI"):
         return None
     space = f"physxDrivePerformanceEnvelope:{instance}"
@@ -387,5 +465,6 @@ def _envelope(prim: UsdPrim, instance: str, units: AxisUnits, effort: float) -> 
         max_effort=effort,
         max_actuator_velocity=fastest * units.position,
         velocity_dependent_resistance=resistance * units.stiffness,
-        speed_effort_gradient=prim.read_number(f"{space}:speedEffortGradient", low=0.0) * units.gradient,
+        speed_effort_gradient=prim.read_number(f"{space}:speedEffortGradient", low=0.0)
+        * units.gradient,
     )

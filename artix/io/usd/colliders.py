@@ -1,4 +1,6 @@
-"""Reads colliders as shapes on links. Those that cannot be read only cause a warning: dynamics does not need them."""
+"""Reads colliders as shapes on links. Those that cannot be read only cause a warning: dynamics does
+not need them.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,14 @@ _HALF = np.sqrt(0.5)
 _Z_TO = (0.0, _HALF, 0.0, _HALF), (-_HALF, 0.0, 0.0, _HALF)
 
 
-def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> list[tuple[UsdPrim, Geometry]]:
+def collider_shapes(
+    scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]
+) -> list[tuple[UsdPrim, Geometry]]:
     """The shapes of a body in its frame, with their prims.
 
-    Supported are cubes, spheres, capsules, cylinders, meshes whose ``physics:approximation`` is ``boundingCube`` or
-    ``boundingSphere``, and meshes with at most 16 vertices; ``scene.meshes`` chooses a replacement for larger ones.
-    Friction is the material's dynamic friction.
+    Supported are cubes, spheres, capsules, cylinders, meshes whose ``physics:approximation`` is
+    ``boundingCube`` or ``boundingSphere``, and meshes with at most 16 vertices; ``scene.meshes``
+    chooses a replacement for larger ones. Friction is the material's dynamic friction.
 
     Args:
       scene: the stage; receives a warning for each collider that is left out.
@@ -51,9 +55,13 @@ def collider_shapes(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
         if shape is None or problem is not None:
             kind = str(collider.prim.GetTypeName()) or "no type"
             message = problem or f"a collider of type {kind} is not supported"
-            fix = f"where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of {SMALL_MESH} points"
+            fix = (
+                "where contact matters, use a Cube, Sphere, Capsule, Cylinder, or a Mesh of "
+                f"{SMALL_MESH} points"
+            )
             fix += ", or read it with meshes='hull' or 'capsule'" if kind == "Mesh" else ""
-            # There are many meshes, and whether they matter depends on the robot: the links have a warning together.
+            # There are many meshes, and whether they matter depends on the robot: the links have a
+            # warning together.
             tell = scene.report.note if problem is None and kind == "Mesh" else scene.report.changed
             tell(collider, f"touches nothing: {message}", fix)
             continue
@@ -67,14 +75,21 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     pose = scene.relative_pose(collider.path, body.path)
     scale = np.abs(scene.scale(collider.path))
     kind = str(collider.prim.GetTypeName())
-    material: dict[str, Any] = {**_material(scene, collider), "sensor": collider.has(TRIGGER_SCHEMA)}
+    material: dict[str, Any] = {
+        **_material(scene, collider),
+        "sensor": collider.has(TRIGGER_SCHEMA),
+    }
     # Against a ground of MuJoCo's default condim 3, a shape of condim 1 has its friction.
     if collider.has("MjcCollisionAPI") and collider.read_number("mjc:condim", 3.0) > 3.0:
-        collider.left_out("mjc:condim", "contacts have no torsional and rolling friction", "use condim 3")
+        collider.left_out(
+            "mjc:condim", "contacts have no torsional and rolling friction", "use condim 3"
+        )
     if kind == "Mesh":
         return _mesh_shape(scene, collider, scale, pose, material)
     if kind == "Cube":
-        return Geometry.box((0.5 * length_of(collider, "size", 2.0) * scale).tolist(), pose=pose, **material)
+        return Geometry.box(
+            (0.5 * length_of(collider, "size", 2.0) * scale).tolist(), pose=pose, **material
+        )
     if kind == "Sphere":
         radius = length_of(collider, "radius", 1.0) * float(scale.max())
         return Geometry(type=GeometryType.SPHERE, size=(radius,), pose=pose, **material)
@@ -90,7 +105,9 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
 
 
 def read_ground(scene: UsdScene) -> Ground | None:
-    """The planes of a stage outside its bodies, with PhysX's average of coefficients; ``None`` without one."""
+    """The planes of a stage outside its bodies, with PhysX's average of coefficients; ``None``
+    without one.
+    """
     planes = []
     for prim in scene.prims.values():
         if str(prim.prim.GetTypeName()) != "Plane" or not prim.has("PhysicsCollisionAPI"):
@@ -124,7 +141,8 @@ class AxialSize(NamedTuple):
     height: float
 
 
-#: Defaults of radius and height, and the names of the radii at the lower and at the upper end; a cone has none there.
+#: Defaults of radius and height, and the names of the radii at the lower and at the upper end; a
+#: cone has none there.
 _AXIAL: dict[str, tuple[float, float, str, str | None]] = {
     "Capsule": (0.5, 1.0, "radius", "radius"),
     "Capsule_1": (0.5, 1.0, "radiusBottom", "radiusTop"),
@@ -135,14 +153,18 @@ _AXIAL: dict[str, tuple[float, float, str, str | None]] = {
 
 
 def axial_size(collider: UsdPrim, scale: np.ndarray, low: float = 0.0) -> AxialSize | None:
-    """The size of a capsule, cylinder or cone, ``None`` for other types; lengths below ``low`` are mistakes."""
+    """The size of a capsule, cylinder or cone, ``None`` for other types; lengths below ``low`` are
+    mistakes.
+    """
     kind = str(collider.prim.GetTypeName())
     if kind not in _AXIAL:
         return None
     radius, height, *names = _AXIAL[kind]
     axis = "XYZ".index(collider.read_token("axis", "Z", ("X", "Y", "Z")))
     across = float(np.delete(scale, axis).max())
-    bottom, top = (0.0 if name is None else across * length_of(collider, name, radius, low) for name in names)
+    bottom, top = (
+        0.0 if name is None else across * length_of(collider, name, radius, low) for name in names
+    )
     height = length_of(collider, "height", height, low) * float(scale[axis])
     return AxialSize(kind.startswith("Capsule"), axis, (bottom, top), height)
 
@@ -153,7 +175,11 @@ def length_of(collider: UsdPrim, name: str, fallback: float, low: float = 0.0) -
 
 
 def _mesh_shape(
-    scene: UsdScene, collider: UsdPrim, scale: np.ndarray, pose: np.ndarray, material: dict[str, Any]
+    scene: UsdScene,
+    collider: UsdPrim,
+    scale: np.ndarray,
+    pose: np.ndarray,
+    material: dict[str, Any],
 ) -> Geometry | None:
     value = collider.read("points")
     points = np.array([] if value is None else value, float).reshape(-1, 3) * scale
@@ -180,13 +206,17 @@ def _mesh_shape(
 
 def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:
     """The physics material bound to a collider."""
-    bound, _ = import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
+    bound, _ = (
+        import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
+    )
     prim = UsdPrim(bound.GetPrim(), scene.report) if bound else None
     return prim if prim is not None and prim.has("PhysicsMaterialAPI") else None
 
 
 def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
-    """The parameters of the physics material bound to a collider, in SI units; empty if there is none."""
+    """The parameters of the physics material bound to a collider, in SI units; empty if there is
+    none.
+    """
     prim = physics_material(scene, collider)
     if prim is None:
         return {}
@@ -194,9 +224,14 @@ def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
         "friction": prim.read_number("physics:dynamicFriction", low=0.0),
         "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),
     }
-    # In PhysX a stiffness of zero means rigid contact. Units are force per length and force per speed.
-    stiffness = prim.read_number("physxMaterial:compliantContactStiffness", low=0.0) * scene.units.mass
+    # In PhysX a stiffness of zero means rigid contact. Units are force per length and force per
+    # speed.
+    stiffness = (
+        prim.read_number("physxMaterial:compliantContactStiffness", low=0.0) * scene.units.mass
+    )
     if stiffness > 0.0:
-        damping = prim.read_number("physxMaterial:compliantContactDamping", low=0.0) * scene.units.mass
+        damping = (
+            prim.read_number("physxMaterial:compliantContactDamping", low=0.0) * scene.units.mass
+        )
         numbers |= {"stiffness": stiffness, "damping": damping}
     return numbers

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from artix.io.common.description import Coupling, LinkPlace
-from artix.io.common.poses import IDENTITY, compose, quaternion_from_x_to, rotation_matrix, rotation_pose, translation
+from artix.io.common.poses import (
+    IDENTITY,
+    compose,
+    quaternion_from_x_to,
+    rotation_matrix,
+    rotation_pose,
+    translation,
+)
 from artix.io.usd.articulation import UsdArticulation
 from artix.io.usd.joints import AXIS_INSTANCES, UsdAxis, UsdJoint
 from artix.io.usd.stage import UsdPrim
@@ -23,12 +30,15 @@ from artix.model.couplings import (
     TendonJoint,
 )
 
-#: One end of a coupling: name of the degree of freedom, its axis, and the sign of its positions relative to USD's.
+#: One end of a coupling: name of the degree of freedom, its axis, and the sign of its positions
+#: relative to USD's.
 _Dof = tuple[str, UsdAxis, float]
 
 
 def read_couplings(description: UsdArticulation, places: Mapping[str, LinkPlace]) -> list[Coupling]:
-    """The mimic joints, tendons and loop joints of an articulation, with the places of its links by name."""
+    """The mimic joints, tendons and loop joints of an articulation, with the places of its links by
+    name.
+    """
     return [
         *mimic_joints(description),
         *fixed_tendons(description),
@@ -38,8 +48,12 @@ def read_couplings(description: UsdArticulation, places: Mapping[str, LinkPlace]
 
 
 def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
-    """Reads the relations of ``PhysxMimicJointAPI`` and ``NewtonMimicAPI``, and reports mistakes in them."""
-    joints = {joint.prim.path: (joint, joint.sign(parent)) for parent, joint, _ in description.tree.edges}
+    """Reads the relations of ``PhysxMimicJointAPI`` and ``NewtonMimicAPI``, and reports mistakes in
+    them.
+    """
+    joints = {
+        joint.prim.path: (joint, joint.sign(parent)) for parent, joint, _ in description.tree.edges
+    }
     mimics = []
     for joint, sign in joints.values():
         for instance in joint.prim.instances("PhysxMimicJointAPI"):
@@ -54,16 +68,26 @@ def mimic_joints(description: UsdArticulation) -> list[MimicJoint]:
         applied = joint.prim.has("NewtonMimicAPI") or joint.prim.has("MjcEqualityJointAPI")
         if applied and joint.prim.read_bool("newton:mimicEnabled", True):
             follower = _dof(joint, sign, "rotX", "newton:mimicJoint")
-            target = joint.prim.read_target("mjc:target") or joint.prim.read_target("newton:mimicJoint")
+            target = joint.prim.read_target("mjc:target") or joint.prim.read_target(
+                "newton:mimicJoint"
+            )
             reference = _reference(joint.prim, joints, target, "rotX", "newton:mimicJoint")
             if follower and reference:
                 mimics.append(_newton_mimic(description, joint.prim, follower, reference))
     return [mimic for mimic in mimics if mimic is not None]
 
 
-def _dof(joint: UsdJoint, sign: float, instance: str, name: str, prim: UsdPrim | None = None) -> _Dof | None:
-    """The degree of freedom of a joint by instance name; a joint with a single one ignores the name."""
-    axes = joint.axes if len(joint.axes) == 1 else [axis for axis in joint.axes if axis.instance == instance]
+def _dof(
+    joint: UsdJoint, sign: float, instance: str, name: str, prim: UsdPrim | None = None
+) -> _Dof | None:
+    """The degree of freedom of a joint by instance name; a joint with a single one ignores the
+    name.
+    """
+    axes = (
+        joint.axes
+        if len(joint.axes) == 1
+        else [axis for axis in joint.axes if axis.instance == instance]
+    )
     if axes:
         return joint.dof(axes[0]), axes[0], sign
     message = f"joint <{joint.prim.path}> has no degree of freedom {instance}"
@@ -72,11 +96,19 @@ def _dof(joint: UsdJoint, sign: float, instance: str, name: str, prim: UsdPrim |
 
 
 def _reference(
-    prim: UsdPrim, joints: dict[str, tuple[UsdJoint, float]], target: str | None, axis: str, name: str
+    prim: UsdPrim,
+    joints: dict[str, tuple[UsdJoint, float]],
+    target: str | None,
+    axis: str,
+    name: str,
 ) -> _Dof | None:
     if target not in joints:
         what = "nothing" if target is None else f"<{target}>"
-        prim.error(name, f"points at {what}, which is not a joint of the articulation", "name one of its joints")
+        prim.error(
+            name,
+            f"points at {what}, which is not a joint of the articulation",
+            "name one of its joints",
+        )
         return None
     joint, sign = joints[target]
     return _dof(joint, sign, axis, name, prim)
@@ -100,8 +132,12 @@ def _physx_mimic(
     )
 
 
-def _newton_mimic(description: UsdArticulation, prim: UsdPrim, follower: _Dof, reference: _Dof) -> MimicJoint | None:
-    """``q_follower = coef0 + coef1 q_reference``: ``coef0`` in the stage's units, or in MuJoCo's if its is authored."""
+def _newton_mimic(
+    description: UsdArticulation, prim: UsdPrim, follower: _Dof, reference: _Dof
+) -> MimicJoint | None:
+    """``q_follower = coef0 + coef1 q_reference``: ``coef0`` in the stage's units, or in MuJoCo's if
+    its is authored.
+    """
     units = description.scene.units
     follower_unit = 1.0 if follower[1].angular else units.length
     reference_unit = 1.0 if reference[1].angular else units.length
@@ -111,12 +147,21 @@ def _newton_mimic(description: UsdArticulation, prim: UsdPrim, follower: _Dof, r
         offset = prim.read_number("mjc:coef0", offset / follower_unit) * follower_unit
         slope = prim.read_number("mjc:coef1", slope)
         if any(prim.read_number(f"mjc:coef{power}") for power in (2, 3, 4)):
-            prim.left_out("mjc:coef2", "a relation of joints is linear; higher powers are not read", "linearize it")
+            prim.left_out(
+                "mjc:coef2",
+                "a relation of joints is linear; higher powers are not read",
+                "linearize it",
+            )
     return _mimic(prim, follower, reference, -slope * follower_unit / reference_unit, -offset)
 
 
 def _mimic(
-    prim: UsdPrim, follower: _Dof, reference: _Dof, gear_ratio: float, offset: float, **compliance: float
+    prim: UsdPrim,
+    follower: _Dof,
+    reference: _Dof,
+    gear_ratio: float,
+    offset: float,
+    **compliance: float,
 ) -> MimicJoint | None:
     try:
         return MimicJoint(
@@ -136,7 +181,11 @@ def loop_joints(description: UsdArticulation, places: Mapping[str, LinkPlace]) -
     joints = []
     for joint in description.tree.loops:
         _note_loop_limits(joint)
-        bodies, poses = (joint.bodies, joint.poses) if joint.bodies[1] else (joint.bodies[::-1], joint.poses[::-1])
+        bodies, poses = (
+            (joint.bodies, joint.poses)
+            if joint.bodies[1]
+            else (joint.bodies[::-1], joint.poses[::-1])
+        )
         turn = _turn_to_x(joint)
         ends: list[tuple[str | None, np.ndarray]] = []
         for body, pose in zip(bodies, poses, strict=True):
@@ -157,7 +206,13 @@ def loop_joints(description: UsdArticulation, places: Mapping[str, LinkPlace]) -
         kind = LoopJointType(joint.kind)
         try:
             made = LoopJoint(
-                name=name, link_a=link_a, link_b=str(link_b), pose_a=pose_a, pose_b=pose_b, type=kind, **options
+                name=name,
+                link_a=link_a,
+                link_b=str(link_b),
+                pose_a=pose_a,
+                pose_b=pose_b,
+                type=kind,
+                **options,
             )
         except ValueError as error:
             description.scene.report.error(joint.prim, str(error), "correct the joint")
@@ -175,31 +230,43 @@ def _turn_to_x(joint: UsdJoint) -> np.ndarray:
 
 def _distances(description: UsdArticulation, prim: UsdPrim) -> dict[str, float]:
     """The bounds of a distance joint [m]; negative values mean unbounded."""
-    low, high = (prim.read_number(f"physics:{side}Distance", -1.0, infinite=True) for side in ("min", "max"))
+    low, high = (
+        prim.read_number(f"physics:{side}Distance", -1.0, infinite=True) for side in ("min", "max")
+    )
     unit = description.scene.units.length
-    return {"min_distance": max(low, 0.0) * unit, "max_distance": high * unit if high >= 0.0 else np.inf}
+    return {
+        "min_distance": max(low, 0.0) * unit,
+        "max_distance": high * unit if high >= 0.0 else np.inf,
+    }
 
 
 def _note_loop_limits(joint: UsdJoint) -> None:
     if any(np.isfinite(axis.limits).any() for axis in joint.axes):
-        joint.prim.left_out("limits", "loop joints have no limits", "move the limits to a joint of the tree")
+        joint.prim.left_out(
+            "limits", "loop joints have no limits", "move the limits to a joint of the tree"
+        )
     if joint.prim.instances("PhysicsDriveAPI"):
-        joint.prim.left_out("drives", "loop joints have no drives", "move the drives to a joint of the tree")
+        joint.prim.left_out(
+            "drives", "loop joints have no drives", "move the drives to a joint of the tree"
+        )
 
 
-# --- tendons -------------------------------------------------------------------------------------
+# --- tendons ------------------------------------------------------------------------------------
 
 AXIS_ROOT, AXIS = "PhysxTendonAxisRootAPI", "PhysxTendonAxisAPI"
 ATTACHMENT_ROOT, ATTACHMENT_LEAF = "PhysxTendonAttachmentRootAPI", "PhysxTendonAttachmentLeafAPI"
 ATTACHMENT = "PhysxTendonAttachmentAPI"
 
-#: Attributes of the root of a tendon, and of the places where one ends, by the names of artix's fields.
+#: Attributes of the root of a tendon, and of the places where one ends, by the names of artix's
+#: fields.
 GAINS = {"stiffness": "stiffness", "damping": "damping", "limit_stiffness": "limitStiffness"}
 LENGTHS = {"rest_length": "restLength", "lower_limit": "lowerLimit", "upper_limit": "upperLimit"}
 
 
 def fixed_tendons(description: UsdArticulation) -> list[FixedTendon]:
-    """Reads ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``; instances with the same name form one tendon."""
+    """Reads ``PhysxTendonAxisRootAPI`` and ``PhysxTendonAxisAPI``; instances with the same name
+    form one tendon.
+    """
     tendons: dict[str, list[tuple[str | None, UsdJoint, str]]] = {}
     for edge in description.tree.edges:
         prim = edge[1].prim
@@ -217,7 +284,11 @@ def _fixed_tendon(
     report = description.scene.report
     if len(roots) != 1:
         message = f"fixed tendon {name!r} has {len(roots)} axes with the {AXIS_ROOT}; it needs one"
-        report.error(edges[0][1].prim, message, f"apply {AXIS_ROOT}:{name} to the joint next to its root link only")
+        report.error(
+            edges[0][1].prim,
+            message,
+            f"apply {AXIS_ROOT}:{name} to the joint next to its root link only",
+        )
         return None
     root = roots[0][1].prim
     number_of: dict[str | None, int] = {}
@@ -226,16 +297,22 @@ def _fixed_tendon(
         above = number_of.get(parent, -1)
         if len(joint.axes) != 1 or (above < 0 and joints):
             what = (
-                "does not have one degree of freedom" if len(joint.axes) != 1 else "is not next to another of its axes"
+                "does not have one degree of freedom"
+                if len(joint.axes) != 1
+                else "is not next to another of its axes"
             )
             message = f"fixed tendon {name!r} has an axis here, but the joint {what}"
-            report.error(joint.prim, message, "lay the tendon along consecutive revolute or prismatic joints")
+            report.error(
+                joint.prim, message, "lay the tendon along consecutive revolute or prismatic joints"
+            )
             return None
         number_of[child] = len(joints)
         joints.append(_tendon_joint(description, name, joint, joint.sign(parent), above))
     space = f"physxTendon:{name}"
     unit = description.scene.units
-    limits = [root.read_number(f"{space}:{side}Limit", bound, infinite=True) for side, bound in _BOUNDS]
+    limits = [
+        root.read_number(f"{space}:{side}Limit", bound, infinite=True) for side, bound in _BOUNDS
+    ]
     try:
         return FixedTendon(
             name=name,
@@ -253,11 +330,16 @@ def _fixed_tendon(
 _BOUNDS = (("lower", -np.inf), ("upper", np.inf))
 
 
-def _tendon_joint(description: UsdArticulation, tendon: str, joint: UsdJoint, sign: float, above: int) -> TendonJoint:
+def _tendon_joint(
+    description: UsdArticulation, tendon: str, joint: UsdJoint, sign: float, above: int
+) -> TendonJoint:
     axis = joint.axes[0]
     units = description.scene.units.axis(axis.angular)
     joint.prim.read(f"physxTendon:{tendon}:jointAxis")
-    gearing, force = (_first(joint.prim, f"physxTendon:{tendon}:{name}") for name in ("gearing", "forceCoefficient"))
+    gearing, force = (
+        _first(joint.prim, f"physxTendon:{tendon}:{name}")
+        for name in ("gearing", "forceCoefficient")
+    )
     return TendonJoint(
         dof=joint.dof(axis),
         coefficient=sign * gearing * description.scene.units.length / units.position,
@@ -282,19 +364,28 @@ def _first(prim: UsdPrim, name: str) -> float:
 
 
 def _gains(description: UsdArticulation, root: UsdPrim, name: str) -> dict[str, float]:
-    """Gains and offset on the root of a tendon of either kind; the gains of a disabled tendon are zero."""
+    """Gains and offset on the root of a tendon of either kind; the gains of a disabled tendon are
+    zero.
+    """
     space = f"physxTendon:{name}"
     unit = description.scene.units
-    gains = {field: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass for field, attribute in GAINS.items()}
+    gains = {
+        field: root.read_number(f"{space}:{attribute}", low=0.0) * unit.mass
+        for field, attribute in GAINS.items()
+    }
     if not root.read_bool(f"{space}:tendonEnabled", True):
-        root.left_out(space, "the tendon is not enabled; its gains are zero", "nothing, or set tendonEnabled")
+        root.left_out(
+            space, "the tendon is not enabled; its gains are zero", "nothing, or set tendonEnabled"
+        )
         gains = dict.fromkeys(gains, 0.0)
     return gains | {"offset": root.read_number(f"{space}:offset") * unit.length}
 
 
 @dataclasses.dataclass(frozen=True)
 class _Point:
-    """An attachment: the prim of its body, its instance name, and the key of its parent attachment."""
+    """An attachment: the prim of its body, its instance name, and the key of its parent
+    attachment.
+    """
 
     body: UsdPrim
     name: str
@@ -309,7 +400,9 @@ class _Point:
         return f"physxTendon:{self.name}"
 
 
-def spatial_tendons(description: UsdArticulation, places: Mapping[str, LinkPlace]) -> list[SpatialTendon]:
+def spatial_tendons(
+    description: UsdArticulation, places: Mapping[str, LinkPlace]
+) -> list[SpatialTendon]:
     """Reads PhysX's attachment schemas, whose instances are named after the attachment."""
     points = _points(description)
     below: dict[tuple[str, str], list[_Point]] = {}
@@ -320,7 +413,9 @@ def spatial_tendons(description: UsdArticulation, places: Mapping[str, LinkPlace
             else:
                 named = f"{point.above[1] or 'nothing'!r} on <{point.above[0]}>"
                 message = f"the parent of attachment {point.name!r}, {named}, does not exist"
-                description.scene.report.error(point.body, message, "correct its parentLink and parentAttachment")
+                description.scene.report.error(
+                    point.body, message, "correct its parentLink and parentAttachment"
+                )
     roots = [point for point in points.values() if point.above is None]
     tendons: list[SpatialTendon] = []
     seen: set[tuple[str, str]] = set()
@@ -335,8 +430,13 @@ def spatial_tendons(description: UsdArticulation, places: Mapping[str, LinkPlace
         tendons += [tendon] if tendon is not None else []
     for key, point in points.items():
         if key not in seen and point.above in points:
-            message = f"attachment {point.name!r} belongs to no tendon: none above it has the {ATTACHMENT_ROOT}"
-            description.scene.report.error(point.body, message, f"apply {ATTACHMENT_ROOT} to the first attachment")
+            message = (
+                f"attachment {point.name!r} belongs to no tendon: none above it has the "
+                f"{ATTACHMENT_ROOT}"
+            )
+            description.scene.report.error(
+                point.body, message, f"apply {ATTACHMENT_ROOT} to the first attachment"
+            )
     return tendons
 
 
@@ -345,7 +445,9 @@ def _points(description: UsdArticulation) -> dict[tuple[str, str], _Point]:
     for path in description.tree.bodies:
         body = description.scene.prims[path]
         instances = [
-            name for schema in (ATTACHMENT_ROOT, ATTACHMENT, ATTACHMENT_LEAF) for name in body.instances(schema)
+            name
+            for schema in (ATTACHMENT_ROOT, ATTACHMENT, ATTACHMENT_LEAF)
+            for name in body.instances(schema)
         ]
         for name in dict.fromkeys(instances):
             above = None
@@ -363,15 +465,24 @@ def _spatial_tendon(
     scene = description.scene
     index = {point.key: number for number, point in enumerate(tree)}
     local = [_position(description, point) for point in tree]
-    world = [_world_point(description, point, position) for point, position in zip(tree, local, strict=True)]
+    world = [
+        _world_point(description, point, position)
+        for point, position in zip(tree, local, strict=True)
+    ]
     lengths: list[float] = []
     attachments = []
     try:
         for number, point in enumerate(tree):
             above = -1 if point.above is None else index[point.above]
             # PhysX's reader gives the root coefficient 1, whatever its gearing.
-            coefficient = 1.0 if above < 0 else point.body.read_number(f"{point.space}:gearing", 1.0)
-            segment = 0.0 if above < 0 else coefficient * float(np.linalg.norm(world[number] - world[above]))
+            coefficient = (
+                1.0 if above < 0 else point.body.read_number(f"{point.space}:gearing", 1.0)
+            )
+            segment = (
+                0.0
+                if above < 0
+                else coefficient * float(np.linalg.norm(world[number] - world[above]))
+            )
             lengths.append(segment + (lengths[above] if above >= 0 else 0.0))
             leaf = point.name in point.body.instances(ATTACHMENT_LEAF)
             place = places[description.names[point.body.path]]
@@ -385,9 +496,14 @@ def _spatial_tendon(
                 name=point.name,
             )
             attachments.append(attachment)
-        return SpatialTendon(name=name, attachments=attachments, **_gains(description, tree[0].body, tree[0].name))
+        return SpatialTendon(
+            name=name, attachments=attachments, **_gains(description, tree[0].body, tree[0].name)
+        )
     except ValueError as error:
-        fix = f"apply {ATTACHMENT_LEAF} to the last attachment of each path, and correct its attributes"
+        fix = (
+            f"apply {ATTACHMENT_LEAF} to the last attachment of each path, and correct its "
+            "attributes"
+        )
         scene.report.error(tree[0].body, str(error), fix)
         return None
 
@@ -404,12 +520,17 @@ def _world_point(description: UsdArticulation, point: _Point, position: np.ndarr
 
 
 def _rest_length(description: UsdArticulation, point: _Point, length: float) -> float:
-    """The authored rest length of a leaf; if that is negative or missing, the current length without offset."""
+    """The authored rest length of a leaf; if that is negative or missing, the current length
+    without offset.
+    """
     authored = point.body.read_number(f"{point.space}:restLength", -np.inf, infinite=True)
     return authored * description.scene.units.length if authored >= 0.0 else length
 
 
 def _leaf_limits(description: UsdArticulation, point: _Point) -> tuple[float, float]:
     unit = description.scene.units.length
-    low, high = (point.body.read_number(f"{point.space}:{side}Limit", bound, infinite=True) for side, bound in _BOUNDS)
+    low, high = (
+        point.body.read_number(f"{point.space}:{side}Limit", bound, infinite=True)
+        for side, bound in _BOUNDS
+    )
     return low * unit, high * unit

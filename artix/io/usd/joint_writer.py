@@ -1,4 +1,6 @@
-"""Writes prims to a stage: joints with limits, drives, friction and state, mimic joints, loop joints and tendons."""
+"""Writes prims to a stage: joints with limits, drives, friction and state, mimic joints, loop
+joints and tendons.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class Author:
-    """Writes an articulation below one prim of a new stage in metres, kilograms and degrees, with z up.
+    """Writes an articulation below one prim of a new stage in metres, kilograms and degrees, with z
+    up.
 
     Args:
       topology: the articulation's topology.
@@ -35,7 +38,9 @@ class Author:
       joints: the prims of the joints of links 1, 2, ...
     """
 
-    def __init__(self, topology: Topology, arrays: Articulation, state: State | None, report: Report) -> None:
+    def __init__(
+        self, topology: Topology, arrays: Articulation, state: State | None, report: Report
+    ) -> None:
         pxr = import_pxr()
         self.topology = topology
         self.arrays = arrays
@@ -55,11 +60,15 @@ class Author:
 
     @property
     def owner(self) -> Usd.Prim:
-        """The prim with the articulation's schemas: the root body if it floats, else the robot's prim."""
+        """The prim with the articulation's schemas: the root body if it floats, else the robot's
+        prim.
+        """
         return self.top if self.topology.fixed_base else self.bodies[0]
 
     def define(self, kind: str, name: str, parent: Usd.Prim | None = None) -> Usd.Prim:
-        """Creates a prim; a name that is taken or not a valid USD identifier is kept in the prim's custom data."""
+        """Creates a prim; a name that is taken or not a valid USD identifier is kept in the prim's
+        custom data.
+        """
         path = (self.top if parent is None else parent).GetPath()
         spelled = import_pxr().Tf.MakeValidIdentifier(name)
         unique = self._names[str(path)].new(spelled)
@@ -68,12 +77,16 @@ class Author:
             prim.SetCustomDataByKey(NAME_KEY, name)
         return prim
 
-    def report_unsupported(self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading") -> None:
+    def report_unsupported(
+        self, prim: Usd.Prim, message: str, fix: str = "nothing, or set it after reading"
+    ) -> None:
         """Records something that USD cannot express."""
         self._warnings.setdefault((message, fix), []).append(prim)
 
     def finish(self) -> Usd.Stage:
-        """Returns the stage, and reports what it cannot express, in one warning for all prims with the same message."""
+        """Returns the stage, and reports what it cannot express, in one warning for all prims with
+        the same message.
+        """
         for (message, fix), prims in self._warnings.items():
             names = ", ".join(f"<{prim.GetPath()}>" for prim in prims)
             self._report.left_out(Location(names), message, fix)
@@ -81,12 +94,16 @@ class Author:
 
 
 def author(prim: Usd.Prim, type_name: str, name: str, value: Any, *, uniform: bool = False) -> None:
-    """Sets an attribute; creates it with the given value type if the prim's schemas do not define it."""
+    """Sets an attribute; creates it with the given value type if the prim's schemas do not define
+    it.
+    """
     sdf = import_pxr().Sdf
     variability = sdf.VariabilityUniform if uniform else sdf.VariabilityVarying
     attribute = prim.GetAttribute(name)
     if not attribute:
-        attribute = prim.CreateAttribute(name, sdf.ValueTypeNames.Find(type_name), False, variability)
+        attribute = prim.CreateAttribute(
+            name, sdf.ValueTypeNames.Find(type_name), False, variability
+        )
     attribute.Set(value)
 
 
@@ -117,13 +134,16 @@ def set_pose(prim: Usd.Prim, pose: np.ndarray) -> None:
     """Sets the pose of an ``Xform`` relative to its parent, shape [7]."""
     pxr = import_pxr()
     xform = pxr.UsdGeom.Xformable(prim)
-    xform.AddTranslateOp(pxr.UsdGeom.XformOp.PrecisionDouble).Set(pxr.Gf.Vec3d(*map(float, pose[:3])))
+    xform.AddTranslateOp(pxr.UsdGeom.XformOp.PrecisionDouble).Set(
+        pxr.Gf.Vec3d(*map(float, pose[:3]))
+    )
     xform.AddOrientOp(pxr.UsdGeom.XformOp.PrecisionDouble).Set(quaternion(pose[3:], double=True))
 
 
-# --- joints --------------------------------------------------------------------------------------
+# --- joints -------------------------------------------------------------------------------------
 
-#: The types of joints that USD has; a spherical joint is generic unless all its three axes are free.
+#: The types of joints that USD has; a spherical joint is generic unless all its three axes are
+#: free.
 JOINT_TYPES = {
     JointType.SPHERICAL: "PhysicsJoint",
     JointType.FIX: "PhysicsFixedJoint",
@@ -146,7 +166,9 @@ def write_joint(out: Author, link: int) -> Usd.Prim:
     kind = topology.joint_types[link]
     axes = topology.joint_axes[link]
     dofs = [int(dof) for dof in np.flatnonzero(topology.dof_link == link)]
-    plain = len(axes) == 3 and not any(_is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs)
+    plain = len(axes) == 3 and not any(
+        _is_limited(arrays, dof) or _features(arrays, dof) for dof in dofs
+    )
     prim_type = "PhysicsSphericalJoint" if plain and out.state is None else JOINT_TYPES[kind]
     prim = out.define(prim_type, topology.joint_names[link - 1])
     poses = arrays.joint_parent_pose[link], arrays.joint_child_pose[link]
@@ -163,10 +185,14 @@ def write_joint(out: Author, link: int) -> Usd.Prim:
 
 def axis_instance(kind: JointType, axis: Axis) -> str:
     """The instance name of schemas for a joint's axis."""
-    return {JointType.PRISMATIC: "linear", JointType.SPHERICAL: INSTANCE_OF[axis]}.get(kind, "angular")
+    return {JointType.PRISMATIC: "linear", JointType.SPHERICAL: INSTANCE_OF[axis]}.get(
+        kind, "angular"
+    )
 
 
-def connect(prim: Usd.Prim, bodies: tuple[Usd.Prim | None, Usd.Prim], poses: tuple[Any, Any]) -> None:
+def connect(
+    prim: Usd.Prim, bodies: tuple[Usd.Prim | None, Usd.Prim], poses: tuple[Any, Any]
+) -> None:
     """Sets a joint's bodies and its frames in them; ``None`` is the world."""
     for side, body, pose in zip("01", bodies, poses, strict=True):
         if body is not None:
@@ -183,7 +209,9 @@ def lock(prim: Usd.Prim, axes: list[Axis]) -> None:
 
 
 def _is_limited(arrays: Articulation, dof: int) -> bool:
-    return bool(np.isfinite(arrays.joint_lower_limit[dof]) or np.isfinite(arrays.joint_upper_limit[dof]))
+    return bool(
+        np.isfinite(arrays.joint_lower_limit[dof]) or np.isfinite(arrays.joint_upper_limit[dof])
+    )
 
 
 def _features(arrays: Articulation, dof: int) -> list[str]:
@@ -191,15 +219,27 @@ def _features(arrays: Articulation, dof: int) -> list[str]:
     drive = arrays.drive
     envelope = arrays.envelope
     friction = arrays.friction
-    numbers = drive.stiffness, drive.damping, drive.is_acceleration, drive.target_position, drive.target_velocity
+    numbers = (
+        drive.stiffness,
+        drive.damping,
+        drive.is_acceleration,
+        drive.target_position,
+        drive.target_velocity,
+    )
     resistances = arrays.armature, friction.static, friction.dynamic, friction.viscous
     schemas = []
     has_envelope = bool(np.isfinite(envelope.max_effort[dof]))
-    if has_envelope or np.isfinite(drive.max_force[dof]) or any(float(number[dof]) for number in numbers):
+    if (
+        has_envelope
+        or np.isfinite(drive.max_force[dof])
+        or any(float(number[dof]) for number in numbers)
+    ):
         schemas.append("PhysicsDriveAPI")
     if has_envelope:
         schemas.append("PhysxDrivePerformanceEnvelopeAPI")
-    if np.isfinite(arrays.max_joint_velocity[dof]) or any(float(number[dof]) for number in resistances):
+    if np.isfinite(arrays.max_joint_velocity[dof]) or any(
+        float(number[dof]) for number in resistances
+    ):
         schemas.append("PhysxJointAxisAPI")
     return schemas
 
@@ -207,7 +247,10 @@ def _features(arrays: Articulation, dof: int) -> list[str]:
 def _write_limits(out: Author, prim: Usd.Prim, dof: int, axis: Axis, kind: JointType) -> None:
     units = axis_units(axis)
     arrays = out.arrays
-    low, high = (float(limit[dof]) / units.position for limit in (arrays.joint_lower_limit, arrays.joint_upper_limit))
+    low, high = (
+        float(limit[dof]) / units.position
+        for limit in (arrays.joint_lower_limit, arrays.joint_upper_limit)
+    )
     limited = _is_limited(arrays, dof)
     if kind is JointType.SPHERICAL:
         if limited:
@@ -216,10 +259,18 @@ def _write_limits(out: Author, prim: Usd.Prim, dof: int, axis: Axis, kind: Joint
     elif limited:
         author_floats(prim, "physics", lowerLimit=low, upperLimit=high)
     if limited and low == high == 0.0 and kind is JointType.SPHERICAL:
-        out.report_unsupported(prim, f"an axis ({axis.name.lower()}) with both limits zero will be read as locked")
-    if limited != (kind is JointType.REVOLUTE_UNWRAPPED) and kind in (JointType.REVOLUTE, JointType.REVOLUTE_UNWRAPPED):
+        out.report_unsupported(
+            prim, f"an axis ({axis.name.lower()}) with both limits zero will be read as locked"
+        )
+    if limited != (kind is JointType.REVOLUTE_UNWRAPPED) and kind in (
+        JointType.REVOLUTE,
+        JointType.REVOLUTE_UNWRAPPED,
+    ):
         limits = "has limits but wraps" if limited else "has no limits but does not wrap"
-        message = f"it {limits}; a revolute joint will be read as wrapping if and only if it has no limits"
+        message = (
+            f"it {limits}; a revolute joint will be read as wrapping if and only if it has no "
+            "limits"
+        )
         out.report_unsupported(prim, message)
 
 
@@ -245,7 +296,9 @@ def _write_axis(out: Author, prim: Usd.Prim, dof: int, axis: Axis, instance: str
             viscousFrictionCoefficient=friction.viscous[dof] / units.stiffness,
         )
     if np.isfinite(arrays.max_joint_force[dof]):
-        out.report_unsupported(prim, "USD has no limit on commanded joint forces; maxForce limits only the drive")
+        out.report_unsupported(
+            prim, "USD has no limit on commanded joint forces; maxForce limits only the drive"
+        )
     if state is not None:
         prim.AddAppliedSchema(f"PhysicsJointStateAPI:{instance}")
         author_floats(
@@ -265,16 +318,21 @@ def _write_drive(out: Author, prim: Usd.Prim, dof: int, instance: str, units: Ax
     effort = float(drive.max_force[dof])
     if np.isfinite(envelope.max_effort[dof]):
         if np.isfinite(effort):
-            out.report_unsupported(prim, "the drive's max_force is dropped: the performance envelope replaces it")
+            out.report_unsupported(
+                prim, "the drive's max_force is dropped: the performance envelope replaces it"
+            )
         effort = float(envelope.max_effort[dof])
         author_floats(
             prim,
             f"physxDrivePerformanceEnvelope:{instance}",
             maxActuatorVelocity=envelope.max_actuator_velocity[dof] / units.position,
-            velocityDependentResistance=envelope.velocity_dependent_resistance[dof] / units.stiffness,
+            velocityDependentResistance=envelope.velocity_dependent_resistance[dof]
+            / units.stiffness,
             speedEffortGradient=envelope.speed_effort_gradient[dof] / units.gradient,
         )
-    author(prim, "token", f"{space}:type", "acceleration" if acceleration else "force", uniform=True)
+    author(
+        prim, "token", f"{space}:type", "acceleration" if acceleration else "force", uniform=True
+    )
     author_floats(
         prim,
         space,
@@ -286,7 +344,7 @@ def _write_drive(out: Author, prim: Usd.Prim, dof: int, instance: str, units: Ax
     )
 
 
-# --- mimic joints, loop joints and tendons -------------------------------------------------------
+# --- mimic joints, loop joints and tendons ------------------------------------------------------
 
 _LOOP_PRIM_TYPES = {kind: name for name, kind in KINDS.items()}
 
@@ -304,14 +362,22 @@ def write_mimic_joints(out: Author) -> None:
     topology = out.topology
     arrays = out.arrays
     for index, (follower, reference) in enumerate(topology.mimic_dofs):
-        prim, reference_prim = (out.joints[topology.dof_link[dof] - 1] for dof in (follower, reference))
+        prim, reference_prim = (
+            out.joints[topology.dof_link[dof] - 1] for dof in (follower, reference)
+        )
         axis, reference_axis = (Axis(topology.dof_axis[dof]) for dof in (follower, reference))
         unit, reference_unit = axis_units(axis).position, axis_units(reference_axis).position
         instance = _rotation_instance(axis)
         space = f"physxMimicJoint:{instance}"
         prim.AddAppliedSchema(f"PhysxMimicJointAPI:{instance}")
         relate(prim, f"{space}:referenceJoint", reference_prim)
-        author(prim, "token", f"{space}:referenceJointAxis", _rotation_instance(reference_axis), uniform=True)
+        author(
+            prim,
+            "token",
+            f"{space}:referenceJointAxis",
+            _rotation_instance(reference_axis),
+            uniform=True,
+        )
         author_floats(
             prim,
             space,
@@ -323,7 +389,9 @@ def write_mimic_joints(out: Author) -> None:
 
 
 def _rotation_instance(axis: Axis) -> str:
-    """The schema's instance name: only rotations exist, and on a prismatic joint the name has no effect."""
+    """The schema's instance name: only rotations exist, and on a prismatic joint the name has no
+    effect.
+    """
     return INSTANCE_OF[Axis(axis % 3)]
 
 
@@ -331,23 +399,33 @@ def _rotation_instance(axis: Axis) -> str:
 _ROOT = {**GAINS, "offset": "offset"}
 
 
-def _author_fields(prim: Usd.Prim, space: str, numbers: Any, index: int, attributes: dict[str, str]) -> None:
+def _author_fields(
+    prim: Usd.Prim, space: str, numbers: Any, index: int, attributes: dict[str, str]
+) -> None:
     """Sets float attributes, given by the names of the fields that have their values."""
-    author_floats(prim, space, **{name: getattr(numbers, field)[index] for field, name in attributes.items()})
+    author_floats(
+        prim, space, **{name: getattr(numbers, field)[index] for field, name in attributes.items()}
+    )
 
 
 def write_fixed_tendons(out: Author) -> None:
-    """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI`` to the others."""
+    """Applies ``PhysxTendonAxisRootAPI`` to the first joint of each tendon, ``PhysxTendonAxisAPI``
+    to the others.
+    """
     first = 0
     names = Names()
     for index, tendon in enumerate(out.topology.fixed_tendons):
         reason = _why_unsupported(out.topology, tendon)
         if reason:
-            out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} is not written: {reason}")
+            out.report_unsupported(
+                out.top, f"fixed tendon {tendon.name!r} is not written: {reason}"
+            )
         else:
             name = names.new(import_pxr().Tf.MakeValidIdentifier(tendon.name))
             if name != tendon.name:
-                out.report_unsupported(out.top, f"fixed tendon {tendon.name!r} will be called {name!r}", "nothing")
+                out.report_unsupported(
+                    out.top, f"fixed tendon {tendon.name!r} will be called {name!r}", "nothing"
+                )
             _write_fixed_tendon(out, index, first, name)
         first += len(tendon.dofs)
 
@@ -370,8 +448,12 @@ def _write_fixed_tendon(out: Author, index: int, first: int, name: str) -> None:
         prim = out.joints[topology.dof_link[dof] - 1]
         units = axis_units(Axis(topology.dof_axis[dof]))
         root = tendon.parents[number] < 0
-        prim.AddAppliedSchema(f"{'PhysxTendonAxisRootAPI' if root else 'PhysxTendonAxisAPI'}:{name}")
-        coefficient, force = (array[first + number] for array in (numbers.coefficient, numbers.recip_coefficient))
+        prim.AddAppliedSchema(
+            f"{'PhysxTendonAxisRootAPI' if root else 'PhysxTendonAxisAPI'}:{name}"
+        )
+        coefficient, force = (
+            array[first + number] for array in (numbers.coefficient, numbers.recip_coefficient)
+        )
         author(prim, "float[]", f"{space}:gearing", [float(coefficient * units.position)])
         author(prim, "float[]", f"{space}:forceCoefficient", [float(force)])
         axis = "transX" if topology.dof_axis[dof] >= Axis.X else "rotX"
@@ -388,13 +470,16 @@ def write_spatial_tendons(out: Author) -> None:
         first += len(tendon.links)
 
 
-def _write_spatial_tendon(out: Author, tendon: SpatialTendonStructure, index: int, first: int) -> None:
+def _write_spatial_tendon(
+    out: Author, tendon: SpatialTendonStructure, index: int, first: int
+) -> None:
     bodies = out.bodies
     numbers = out.arrays.spatial_tendons
     names = _attachment_names(tendon, bodies)
     if float(numbers.coefficient[first]) != 1.0:
         out.report_unsupported(
-            bodies[tendon.links[0]], f"the root of tendon {tendon.name!r} will be read with coefficient 1"
+            bodies[tendon.links[0]],
+            f"the root of tendon {tendon.name!r} will be read with coefficient 1",
         )
     for number, (link, parent) in enumerate(zip(tendon.links, tendon.parents, strict=True)):
         at = first + number
@@ -424,11 +509,15 @@ _ATTACHMENT_PROPERTIES = {
 
 
 def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) -> list[str]:
-    """Instance names, unique on each body: the tendon's name for the root, else the attachment's, or a number."""
+    """Instance names, unique on each body: the tendon's name for the root, else the attachment's,
+    or a number.
+    """
     valid = import_pxr().Tf.MakeValidIdentifier
     names: list[str] = []
     taken = {link: _applied_attachments(bodies[link]) for link in tendon.links}
-    for number, (link, attachment) in enumerate(zip(tendon.links, tendon.attachment_names, strict=True)):
+    for number, (link, attachment) in enumerate(
+        zip(tendon.links, tendon.attachment_names, strict=True)
+    ):
         base = valid(tendon.name if number == 0 else attachment or f"{tendon.name}_{number}")
         name = base
         copy = 1
@@ -442,8 +531,14 @@ def _attachment_names(tendon: SpatialTendonStructure, bodies: list[Usd.Prim]) ->
 
 def _applied_attachments(body: Usd.Prim) -> set[str]:
     """The names of the attachments on a body."""
-    applied = (str(schema).partition(":") for schema in body.GetPrimTypeInfo().GetAppliedAPISchemas())
-    return {name for schema, _, name in applied if schema in (ATTACHMENT, ATTACHMENT_ROOT, ATTACHMENT_LEAF)}
+    applied = (
+        str(schema).partition(":") for schema in body.GetPrimTypeInfo().GetAppliedAPISchemas()
+    )
+    return {
+        name
+        for schema, _, name in applied
+        if schema in (ATTACHMENT, ATTACHMENT_ROOT, ATTACHMENT_LEAF)
+    }
 
 
 def write_loop_joints(out: Author) -> None:
@@ -457,7 +552,11 @@ def write_loop_joints(out: Author) -> None:
         if joint.type is LoopJointType.D6:
             lock(prim, list(joint.locked_axes))
         elif joint.type is LoopJointType.DISTANCE:
-            low, high = (float(bound[index]) for bound in (numbers.min_distance, numbers.max_distance))
-            author_floats(prim, "physics", minDistance=low, maxDistance=high if np.isfinite(high) else -1.0)
+            low, high = (
+                float(bound[index]) for bound in (numbers.min_distance, numbers.max_distance)
+            )
+            author_floats(
+                prim, "physics", minDistance=low, maxDistance=high if np.isfinite(high) else -1.0
+            )
         elif joint.type in (LoopJointType.REVOLUTE, LoopJointType.PRISMATIC):
             author(prim, "token", "physics:axis", "X", uniform=True)

@@ -12,8 +12,8 @@ from artix.io.common.poses import IDENTITY, compose
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.model.joints import Axis, JointType
 
-#: The kinds of joints, named like loop joints, by their prims' type names. PhysX's reader sorts the joints of a
-#: link in this order.
+#: The kinds of joints, named like loop joints, by their prims' type names. PhysX's reader sorts the
+#: joints of a link in this order.
 KINDS = {
     "PhysicsFixedJoint": "fixed",
     "PhysicsRevoluteJoint": "revolute",
@@ -56,7 +56,8 @@ class UsdAxis:
 
 @dataclasses.dataclass(frozen=True)
 class UsdJoint:
-    """A joint prim. Its frames and axes are read on first use, so joints outside the articulation are not checked.
+    """A joint prim. Its frames and axes are read on first use, so joints outside the articulation
+    are not checked.
 
     Attributes:
       scene: the stage.
@@ -78,7 +79,9 @@ class UsdJoint:
 
     @functools.cached_property
     def poses(self) -> tuple[np.ndarray, np.ndarray]:
-        """The joint's frames in the frames of its bodies, or in the world [m], shape [7] each; reports mistakes."""
+        """The joint's frames in the frames of its bodies, or in the world [m], shape [7] each;
+        reports mistakes.
+        """
         return (self._pose(0), self._pose(1)) if self.given_poses is None else self.given_poses
 
     @functools.cached_property
@@ -115,7 +118,9 @@ class UsdJoint:
         return self.bodies[1] if self.bodies[0] == body else self.bodies[0]
 
     def sign(self, parent: str | None) -> float:
-        """1, or -1 if ``physics:body1`` is the parent: positions then have the opposite sign of USD's."""
+        """1, or -1 if ``physics:body1`` is the parent: positions then have the opposite sign of
+        USD's.
+        """
         return 1.0 if self.bodies[0] == parent else -1.0
 
     def frames(self, parent: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +129,11 @@ class UsdJoint:
 
     def dof(self, axis: UsdAxis) -> str:
         """The topology's name of the degree of freedom of a free axis."""
-        return f"{self.prim.name}:{int(axis.axis)}" if self.type is JointType.SPHERICAL else self.prim.name
+        return (
+            f"{self.prim.name}:{int(axis.axis)}"
+            if self.type is JointType.SPHERICAL
+            else self.prim.name
+        )
 
     def note_missing(self) -> None:
         """Reports bodies that are not in the stage, and breaking forces."""
@@ -152,7 +161,8 @@ class UsdJoint:
 
 
 def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoint | None:
-    """Reads the joint of a prim; ``None`` if it is disabled, not a physics joint, or connects nothing (reported).
+    """Reads the joint of a prim; ``None`` if it is disabled, not a physics joint, or connects
+    nothing (reported).
 
     Args:
       scene: the stage.
@@ -166,7 +176,9 @@ def read_joint(scene: UsdScene, prim: UsdPrim, bodies: Container[str]) -> UsdJoi
     ends = enclosing(first, bodies), enclosing(second, bodies)
     if ends[0] == ends[1]:
         what = "both ends on one body" if ends[0] else "no end on a dynamic rigid body"
-        scene.report.warning(prim, f"the joint has {what} and is skipped", "set physics:body0 and physics:body1")
+        scene.report.warning(
+            prim, f"the joint has {what} and is skipped", "set physics:body0 and physics:body1"
+        )
         return None
     prim.read("physics:collisionEnabled")
     excluded = prim.read_bool("physics:excludeFromArticulation", False)
@@ -188,26 +200,37 @@ def _axes(prim: UsdPrim, kind: str) -> tuple[UsdAxis, ...]:
         return _generic_axes(prim)
     letter = prim.read_token("physics:axis", "X", ("X", "Y", "Z"))
     if kind == "spherical":
-        # PhysX's angle 0 limits the rotation about the next axis, angle 1 about the one after; negative means free.
+        # PhysX's angle 0 limits the rotation about the next axis, angle 1 about the one after;
+        # negative means free.
         limits = dict.fromkeys("XYZ", free)
-        angles = [prim.read_number(f"physics:coneAngle{k}Limit", -1.0, infinite=True) for k in (0, 1)]
+        angles = [
+            prim.read_number(f"physics:coneAngle{k}Limit", -1.0, infinite=True) for k in (0, 1)
+        ]
         following = "YZX"["XYZ".index(letter)], "ZXY"["XYZ".index(letter)]
         if min(angles) >= 0.0:
             limits |= {axis: (-angle, angle) for axis, angle in zip(following, angles, strict=True)}
         elif max(angles) >= 0.0:
-            prim.left_out("physics:coneAngle*Limit", "a cone limit needs both angles", "author both")
-        return tuple(UsdAxis(AXIS_INSTANCES[f"rot{axis}"], f"rot{axis}", limits[axis]) for axis in "XYZ")
+            prim.left_out(
+                "physics:coneAngle*Limit", "a cone limit needs both angles", "author both"
+            )
+        return tuple(
+            UsdAxis(AXIS_INSTANCES[f"rot{axis}"], f"rot{axis}", limits[axis]) for axis in "XYZ"
+        )
     lower = prim.read_number("physics:lowerLimit", -np.inf, infinite=True)
     upper = prim.read_number("physics:upperLimit", np.inf, infinite=True)
     if lower > upper:
-        prim.error("physics:lowerLimit", f"{lower:g} exceeds the upper limit {upper:g}", "swap the limits")
+        prim.error(
+            "physics:lowerLimit", f"{lower:g} exceeds the upper limit {upper:g}", "swap the limits"
+        )
     if kind == "revolute":
         return (UsdAxis(AXIS_INSTANCES[f"rot{letter}"], "angular", (lower, upper)),)
     return (UsdAxis(AXIS_INSTANCES[f"trans{letter}"], "linear", (lower, upper)),)
 
 
 def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
-    """The axes of a D6 joint that are not locked; a ``PhysicsLimitAPI`` with low > high or low = high = 0 locks one."""
+    """The axes of a D6 joint that are not locked; a ``PhysicsLimitAPI`` with low > high or low =
+    high = 0 locks one.
+    """
     limited = prim.instances("PhysicsLimitAPI")
     axes = []
     for instance, axis in AXIS_INSTANCES.items():
@@ -221,7 +244,9 @@ def _generic_axes(prim: UsdPrim) -> tuple[UsdAxis, ...]:
 
 
 def is_supported(joint: UsdJoint) -> bool:
-    """Whether the joint can be in the tree; reports distance joints, and several free axes with a translation."""
+    """Whether the joint can be in the tree; reports distance joints, and several free axes with a
+    translation.
+    """
     if joint.kind == "distance":
         fix = "make it a loop joint: set physics:excludeFromArticulation"
         joint.scene.report.error(joint.prim, "a distance joint cannot connect links", fix)
@@ -229,8 +254,13 @@ def is_supported(joint: UsdJoint) -> bool:
     sliding = [axis.instance for axis in joint.axes if not axis.angular]
     if sliding and len(joint.axes) > 1:
         names = ", ".join(axis.instance for axis in joint.axes)
-        message = f"the joint has the free axes {names}; supported are rotations, or a single translation"
-        fix = "lock axes with PhysicsLimitAPI (low > high), or make a chain of bodies with one joint each"
+        message = (
+            f"the joint has the free axes {names}; supported are rotations, or a single translation"
+        )
+        fix = (
+            "lock axes with PhysicsLimitAPI (low > high), or make a chain of bodies with one "
+            "joint each"
+        )
         joint.scene.report.error(joint.prim, message, fix)
         return False
     return True

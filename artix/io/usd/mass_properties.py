@@ -1,8 +1,9 @@
 """Mass properties of bodies by the rules of UsdPhysics: authored, or those of their colliders.
 
-The rules follow ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``. We do not call it: it computes in float32, takes
-moments of inertia below 1e-5 for missing, and leaves the axes of a body without ``physics:principalAxes``
-uninitialized where it needs no collider. There we do what the schema says and PhysX's own reader does.
+The rules follow ``UsdPhysics.RigidBodyAPI.ComputeMassProperties``. We do not call it: it computes
+in float32, takes moments of inertia below 1e-5 for missing, and leaves the axes of a body without
+``physics:principalAxes`` uninitialized where it needs no collider. There we do what the schema says
+and PhysX's own reader does.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class MassProperties(NamedTuple):
 
 
 class _Authored(NamedTuple):
-    """The attributes of a ``PhysicsMassAPI`` in SI units; zero or ``None`` where nothing is authored.
+    """The attributes of a ``PhysicsMassAPI`` in SI units; zero or ``None`` where nothing is
+    authored.
 
     Attributes:
       mass: mass [kg].
@@ -93,9 +95,10 @@ class _Authored(NamedTuple):
 def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) -> MassProperties:
     """The mass properties of a body.
 
-    Mass, centre and inertia come from the body's ``PhysicsMassAPI``. Where one is missing, it follows from the
-    colliders, whose sum is scaled to the authored mass and moved to the authored centre, and so are principal axes
-    without moments, or moments without axes. ``newton:inertia`` replaces moments and axes.
+    Mass, centre and inertia come from the body's ``PhysicsMassAPI``. Where one is missing, it
+    follows from the colliders, whose sum is scaled to the authored mass and moved to the authored
+    centre, and so are principal axes without moments, or moments without axes. ``newton:inertia``
+    replaces moments and axes.
 
     Args:
       scene: the stage.
@@ -106,7 +109,11 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
         return _as_given(authored)
     full_inertia = _newton_inertia(scene, body)
-    if authored.mass and authored.center is not None and (authored.moments is not None or full_inertia is not None):
+    if (
+        authored.mass
+        and authored.center is not None
+        and (authored.moments is not None or full_inertia is not None)
+    ):
         total = None
     else:
         total = _from_colliders(scene, body, colliders, authored.density)
@@ -114,7 +121,9 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     if total is not None:
         total = total.scaled_to(mass)
         total = total if authored.center is None else total.moved_to(authored.center)
-    center = total.com_pose[:3] if total else np.zeros(3) if authored.center is None else authored.center
+    center = (
+        total.com_pose[:3] if total else np.zeros(3) if authored.center is None else authored.center
+    )
     if full_inertia is not None:
         return MassProperties(mass, translation(center), full_inertia)
     if authored.moments is None and total is None:
@@ -133,7 +142,11 @@ def _as_given(authored: _Authored) -> MassProperties:
 
 
 def _pair_with_colliders(
-    prim: UsdPrim, authored: _Authored, mass: float, center: np.ndarray, total: MassProperties | None
+    prim: UsdPrim,
+    authored: _Authored,
+    mass: float,
+    center: np.ndarray,
+    total: MassProperties | None,
 ) -> MassProperties:
     """Authored moments or axes; the colliders give the other."""
     moments, axes = authored.moments, authored.axes
@@ -142,11 +155,17 @@ def _pair_with_colliders(
         turn = _nearest_principal_axes(tensor)
         if moments is None:
             moments = np.diag(turn.T @ tensor @ turn)
-            message = "there is no physics:diagonalInertia in these axes; the moments of the colliders are used"
+            message = (
+                "there is no physics:diagonalInertia in these axes; the moments of the colliders "
+                "are used"
+            )
             prim.left_out("physics:principalAxes", message, "author both or neither")
         elif not np.array_equal(turn, np.eye(3)):
             axes = quaternion_from_matrix(turn)
-            message = "there are no physics:principalAxes; the axes of the colliders' inertia are used, as in PhysX"
+            message = (
+                "there are no physics:principalAxes; the axes of the colliders' inertia are used, "
+                "as in PhysX"
+            )
             prim.left_out("physics:diagonalInertia", message, "author both or neither")
     assert moments is not None
     rotation = IDENTITY[3:] if axes is None else axes
@@ -154,9 +173,11 @@ def _pair_with_colliders(
 
 
 def _nearest_principal_axes(inertia: np.ndarray) -> np.ndarray:
-    """The principal axes of an inertia that are paired with authored moments, as the columns of a rotation matrix.
+    """The principal axes of an inertia that are paired with authored moments, as the columns of a
+    rotation matrix.
 
-    Jacobi's classical method, with the order and the signs of UsdPhysics and PhysX: they decide which axis comes first.
+    Jacobi's classical method, with the order and the signs of UsdPhysics and PhysX: they decide
+    which axis comes first.
     """
     turn = np.eye(3)
     for _ in range(50):
@@ -174,11 +195,15 @@ def _nearest_principal_axes(inertia: np.ndarray) -> np.ndarray:
 
 
 def _read_mass_schema(scene: UsdScene, prim: UsdPrim) -> _Authored:
-    """Reads the ``PhysicsMassAPI`` of a prim; its attributes have no meaning where it is not applied."""
+    """Reads the ``PhysicsMassAPI`` of a prim; its attributes have no meaning where it is not
+    applied.
+    """
     if not prim.has(_SCHEMA):
         for name in _NAMES:
             if prim.read(f"physics:{name}") is not None:
-                prim.left_out(f"physics:{name}", f"the {_SCHEMA} is not applied", f"apply the {_SCHEMA}")
+                prim.left_out(
+                    f"physics:{name}", f"the {_SCHEMA} is not applied", f"apply the {_SCHEMA}"
+                )
         return _Authored()
     unit = scene.units
     center = prim.read_array("physics:centerOfMass", 3, infinite=True)
@@ -186,7 +211,9 @@ def _read_mass_schema(scene: UsdScene, prim: UsdPrim) -> _Authored:
     return _Authored(
         mass=prim.read_number("physics:mass", low=0.0) * unit.mass,
         density=_read_density(scene, prim),
-        center=None if center is None or not np.isfinite(center).all() else scene.point(prim.path, center),
+        center=None
+        if center is None or not np.isfinite(center).all()
+        else scene.point(prim.path, center),
         moments=None if moments is None or not np.any(moments) else moments * unit.inertia,
         axes=prim.read_quaternion("physics:principalAxes"),
     )
@@ -209,18 +236,29 @@ def _newton_inertia(scene: UsdScene, body: UsdPrim) -> np.ndarray | None:
 
 
 def _assumed_mass(body: UsdPrim) -> float:
-    body.left_out("physics:mass", "the body has neither mass nor colliders; assumed 1 kg, as PhysX does", "author it")
+    body.left_out(
+        "physics:mass",
+        "the body has neither mass nor colliders; assumed 1 kg, as PhysX does",
+        "author it",
+    )
     return 1.0
 
 
 def _assumed_inertia(body: UsdPrim, mass: float) -> np.ndarray:
-    message = f"the body has neither inertia nor colliders; assumed a ball of {PHYSX_RADIUS} m, as PhysX does"
+    message = (
+        f"the body has neither inertia nor colliders; assumed a ball of {PHYSX_RADIUS} m, as "
+        "PhysX does"
+    )
     body.left_out("physics:diagonalInertia", message, "author it")
     return 0.4 * mass * PHYSX_RADIUS**2 * np.eye(3)
 
 
-def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float) -> MassProperties | None:
-    """The mass properties of all colliders together in the body's frame; ``None`` if they have no mass."""
+def _from_colliders(
+    scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], density: float
+) -> MassProperties | None:
+    """The mass properties of all colliders together in the body's frame; ``None`` if they have no
+    mass.
+    """
     parts = []
     for collider in colliders:
         part = _collider_mass(scene, collider, density)
@@ -231,20 +269,29 @@ def _from_colliders(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim], de
     return total if total.mass > 0.0 else None
 
 
-def _collider_mass(scene: UsdScene, collider: UsdPrim, body_density: float) -> MassProperties | None:
+def _collider_mass(
+    scene: UsdScene, collider: UsdPrim, body_density: float
+) -> MassProperties | None:
     """The mass properties of a collider in its frame; ``None`` if it has no volume.
 
-    Its mass is authored, or its volume times the first density authored in its own ``PhysicsMassAPI``, the body's, or
-    its material, or 1000 kg/m^3.
+    Its mass is authored, or its volume times the first density authored in its own
+    ``PhysicsMassAPI``, the body's, or its material, or 1000 kg/m^3.
     """
     solid = _solid(scene, collider)
     if solid is None:
         return None
     authored = _read_mass_schema(scene, collider)
-    shell = collider.read_bool("mjc:shellinertia", False) or collider.read_token("mjc:inertia", "") == "shell"
+    shell = (
+        collider.read_bool("mjc:shellinertia", False)
+        or collider.read_token("mjc:inertia", "") == "shell"
+    )
     if shell or collider.read_token("newton:massModel", "solid") == "shell":
-        scene.left_out(collider, "its mass is that of a solid, not of a shell", "author mass and inertia")
-    mass = authored.mass or solid.volume * (authored.density or body_density or _material_density(scene, collider))
+        scene.left_out(
+            collider, "its mass is that of a solid, not of a shell", "author mass and inertia"
+        )
+    mass = authored.mass or solid.volume * (
+        authored.density or body_density or _material_density(scene, collider)
+    )
     shape = MassProperties(mass, translation(solid.center), solid.inertia * (mass / solid.volume))
     axes = IDENTITY[3:] if authored.axes is None else authored.axes
     if authored.moments is not None:
@@ -262,7 +309,9 @@ def _material_density(scene: UsdScene, collider: UsdPrim) -> float:
 
 
 def _solid(scene: UsdScene, collider: UsdPrim) -> Solid | None:
-    """The solid of a collider in the frame of its pose [m]; reports a collider without volume and returns ``None``."""
+    """The solid of a collider in the frame of its pose [m]; reports a collider without volume and
+    returns ``None``.
+    """
     scale = np.abs(scene.scale(collider.path))
     kind = str(collider.prim.GetTypeName())
     if kind == "Mesh":
@@ -282,13 +331,24 @@ def _solid(scene: UsdScene, collider: UsdPrim) -> Solid | None:
 
 
 def _mesh_solid(scene: UsdScene, collider: UsdPrim) -> Solid | None:
-    """The solid of a mesh with its ``physics:approximation``; the convex hull if its surface is open."""
+    """The solid of a mesh with its ``physics:approximation``; the convex hull if its surface is
+    open.
+    """
     approximation = collider.read_token("physics:approximation", "none")
     points = _array(collider, "points", float).reshape(-1, 3)
-    counts, indices = (_array(collider, name, int).ravel() for name in ("faceVertexCounts", "faceVertexIndices"))
-    valid = len(points) and np.isfinite(points).all() and counts.sum() == len(indices) and (counts >= 0).all()
+    counts, indices = (
+        _array(collider, name, int).ravel() for name in ("faceVertexCounts", "faceVertexIndices")
+    )
+    valid = (
+        len(points)
+        and np.isfinite(points).all()
+        and counts.sum() == len(indices)
+        and (counts >= 0).all()
+    )
     if not valid or (len(indices) and not 0 <= indices.min() <= indices.max() < len(points)):
-        scene.report.error(collider, "the mesh has no valid points and faces", "correct points and faceVertex*")
+        scene.report.error(
+            collider, "the mesh has no valid points and faces", "correct points and faceVertex*"
+        )
         return None
     # Exporters repeat a vertex for each of its normals; welding them closes the surface again.
     points, weld = np.unique(points * scene.scale(collider.path), axis=0, return_inverse=True)
@@ -306,7 +366,9 @@ def _mesh_solid(scene: UsdScene, collider: UsdPrim) -> Solid | None:
         triangles = triangulate(counts, weld.ravel()[indices])
         solid = polyhedron(points, triangles) or convex_hull(points)
     if solid is None or not solid.volume > 0.0:
-        scene.left_out(collider, "the mesh has no volume and does not add mass", "author the mass of the body")
+        scene.left_out(
+            collider, "the mesh has no volume and does not add mass", "author the mass of the body"
+        )
         return None
     return solid
 
@@ -319,11 +381,13 @@ def _array(collider: UsdPrim, name: str, dtype: type) -> np.ndarray:
         return np.array([], dtype)
 
 
-# --- volume, centre and inertia of collision shapes ----------------------------------------------
+# --- volume, centre and inertia of collision shapes ---------------------------------------------
 
 
 class Solid(NamedTuple):
-    """A solid of unit density: volume [m^3], centre [m], shape [3], inertia about the centre [m^5], shape [3, 3]."""
+    """A solid of unit density: volume [m^3], centre [m], shape [3], inertia about the centre [m^5],
+    shape [3, 3].
+    """
 
     volume: float
     center: np.ndarray
@@ -344,7 +408,8 @@ def sphere(radius: float) -> Solid:
 
 
 def cylinder(radii: tuple[float, float], height: float, axis: int) -> Solid:
-    """A cylinder centred at the origin, along a coordinate axis; a cone or its frustum if its radii differ.
+    """A cylinder centred at the origin, along a coordinate axis; a cone or its frustum if its radii
+    differ.
 
     Args:
       radii: radii at the lower and at the upper end of the axis [m].
@@ -355,7 +420,8 @@ def cylinder(radii: tuple[float, float], height: float, axis: int) -> Solid:
 
 
 def capsule(radii: tuple[float, float], height: float, axis: int) -> Solid:
-    """The convex hull of two balls whose centres are ``height`` apart, centred at the origin, along a coordinate axis.
+    """The convex hull of two balls whose centres are ``height`` apart, centred at the origin, along
+    a coordinate axis.
 
     Args:
       radii: radii of the ball at the lower and at the upper end of the axis [m].
@@ -379,7 +445,9 @@ def capsule(radii: tuple[float, float], height: float, axis: int) -> Solid:
 
 
 class _Piece(NamedTuple):
-    """A piece of a solid of revolution: its ends on the axis, and the squared radius as a quadratic function."""
+    """A piece of a solid of revolution: its ends on the axis, and the squared radius as a quadratic
+    function.
+    """
 
     low: float
     high: float
@@ -394,7 +462,8 @@ def _cone_piece(radii: tuple[float, float], ends: tuple[float, float]) -> _Piece
 def _revolution(pieces: list[_Piece], axis: int) -> Solid:
     """A solid of revolution about a coordinate axis.
 
-    The moments of a disc are polynomials of at most fourth degree, which three Gauss points integrate exactly.
+    The moments of a disc are polynomials of at most fourth degree, which three Gauss points
+    integrate exactly.
     """
     nodes, weights = np.polynomial.legendre.leggauss(3)
     volume = first = along = across = 0.0
@@ -436,7 +505,9 @@ def polyhedron(points: np.ndarray, triangles: np.ndarray) -> Solid | None:
     sums = corners.sum(axis=1)
     center = (volumes[:, None] * sums).sum(axis=0) / (4.0 * total)
     # Second moments of a tetrahedron with one corner at the origin: V/20 (sum_k c_k c_k^T + s s^T).
-    second = np.einsum("t,tki,tkj->ij", volumes, corners, corners) + np.einsum("t,ti,tj->ij", volumes, sums, sums)
+    second = np.einsum("t,tki,tkj->ij", volumes, corners, corners) + np.einsum(
+        "t,ti,tj->ij", volumes, sums, sums
+    )
     second = second / 20.0 - total * np.outer(center, center)
     inertia = np.trace(second) * np.eye(3) - second
     sign = np.sign(total)
@@ -450,7 +521,9 @@ def convex_hull(points: np.ndarray) -> Solid | None:
 
 
 def hull_triangles(points: np.ndarray) -> np.ndarray | None:
-    """The convex hull of points [n, 3] as triangles [m, 3], counter-clockwise from outside; ``None`` if flat."""
+    """The convex hull of points [n, 3] as triangles [m, 3], counter-clockwise from outside;
+    ``None`` if flat.
+    """
     from scipy.spatial import ConvexHull, QhullError  # Imported only where there are such shapes.
 
     try:
@@ -464,7 +537,9 @@ def hull_triangles(points: np.ndarray) -> np.ndarray | None:
 
 
 def triangulate(counts: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Splits polygons, given by their corner counts and vertex indices, into fans of triangles [m, 3]."""
+    """Splits polygons, given by their corner counts and vertex indices, into fans of triangles
+    [m, 3].
+    """
     starts = np.cumsum(counts) - counts
     fans = [
         [indices[start], indices[start + k], indices[start + k + 1]]

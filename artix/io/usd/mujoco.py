@@ -1,8 +1,8 @@
 """MuJoCo's USD schemas: what ``MjcJointAPI`` and ``MjcActuator`` say of joints, in MuJoCo's units.
 
-Gains and efforts are per radian in these schemas, and per degree in UsdPhysics, PhysX and Newton. Reference
-positions have the unit of ``mjc:compiler:angle``. An authored attribute of MuJoCo comes before Newton's of the same
-meaning, as in MuJoCo's own reader; PhysX's schemas come before both.
+Gains and efforts are per radian in these schemas, and per degree in UsdPhysics, PhysX and Newton.
+Reference positions have the unit of ``mjc:compiler:angle``. An authored attribute of MuJoCo comes
+before Newton's of the same meaning, as in MuJoCo's own reader; PhysX's schemas come before both.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FLAGS = (
     *("passive", "spring", "damper", "actuation"),
 )
 
-#: Beginnings of the names of properties without effect: settings of the solver and of the compiler, friction of
-#: contacts that have none by default, and what other modules read.
+#: Beginnings of the names of properties without effect: settings of the solver and of the compiler,
+#: friction of contacts that have none by default, and what other modules read.
 _HARMLESS = (
     *("mjc:sol", "mjc:group", "mjc:maxhullvert", "mjc:rollingfriction", "mjc:torsionalfriction"),
     *("mjc:condim", "mjc:shellinertia", "mjc:inertia"),
@@ -47,18 +47,30 @@ class _Units:
     def of(cls, joint: UsdJoint, axis: UsdAxis) -> _Units:
         units = joint.scene.units.axis(axis.angular)
         return cls(
-            1.0 if axis.angular else units.position, units.effort if axis.angular else units.stiffness, units.effort
+            1.0 if axis.angular else units.position,
+            units.effort if axis.angular else units.stiffness,
+            units.effort,
         )
 
 
 def affects_motion(prim: UsdPrim, name: str) -> bool:
-    """Whether an unread property is one of MuJoCo's, is not zero, and is more than a setting of its solver."""
-    return name.startswith("mjc:") and not name.startswith(_HARMLESS) and bool(np.any(prim.read(name)))
+    """Whether an unread property is one of MuJoCo's, is not zero, and is more than a setting of its
+    solver.
+    """
+    return (
+        name.startswith("mjc:") and not name.startswith(_HARMLESS) and bool(np.any(prim.read(name)))
+    )
 
 
 def reference(joint: UsdJoint, axis: UsdAxis) -> float:
-    """``mjc:ref``: MuJoCo's coordinate where the joint's frames coincide [rad or m]; limits are in that coordinate."""
-    return _position(joint, axis, "mjc:ref") if joint.prim.has(JOINT_SCHEMA) and len(joint.axes) == 1 else 0.0
+    """``mjc:ref``: MuJoCo's coordinate where the joint's frames coincide [rad or m]; limits are in
+    that coordinate.
+    """
+    return (
+        _position(joint, axis, "mjc:ref")
+        if joint.prim.has(JOINT_SCHEMA) and len(joint.axes) == 1
+        else 0.0
+    )
 
 
 def _position(joint: UsdJoint, axis: UsdAxis, name: str) -> float:
@@ -66,12 +78,20 @@ def _position(joint: UsdJoint, axis: UsdAxis, name: str) -> float:
     if value == 0.0 or not axis.angular:
         return value * joint.scene.units.length
     scenes = [prim for prim in joint.scene.prims.values() if prim.has(SCENE_SCHEMA)]
-    unit = scenes[0].read_token("mjc:compiler:angle", "degree", ("degree", "radian")) if scenes else "degree"
+    unit = (
+        scenes[0].read_token("mjc:compiler:angle", "degree", ("degree", "radian"))
+        if scenes
+        else "degree"
+    )
     return value * (DEGREE if unit == "degree" else 1.0)
 
 
 def axis_options(
-    joint: UsdJoint, axis: UsdAxis, sign: float, options: dict[str, Any], actuators: Sequence[UsdPrim]
+    joint: UsdJoint,
+    axis: UsdAxis,
+    sign: float,
+    options: dict[str, Any],
+    actuators: Sequence[UsdPrim],
 ) -> dict[str, Any]:
     """The options of a :class:`~artix.Joint` for an axis, with what MuJoCo's schemas say.
 
@@ -109,25 +129,40 @@ def _resistance(joint: UsdJoint, axis: UsdAxis, options: dict[str, Any]) -> dict
         return {}
     friction = options["friction"]
     viscous = prim.read_number("mjc:damping", friction.viscous / units.gain, low=0.0) * units.gain
-    loss = prim.read_number("mjc:frictionloss", friction.static / units.effort, low=0.0) * units.effort
+    loss = (
+        prim.read_number("mjc:frictionloss", friction.static / units.effort, low=0.0) * units.effort
+    )
     inertia = joint.scene.units.axis(axis.angular).inertia
     return {
-        "armature": prim.read_number("mjc:armature", options["armature"] / inertia, low=0.0) * inertia,
+        "armature": prim.read_number("mjc:armature", options["armature"] / inertia, low=0.0)
+        * inertia,
         "friction": JointFriction(static=loss, dynamic=loss, viscous=viscous),
     }
 
 
-def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[ActuatorLaw], limit: float) -> Drive | None:
-    """The drive that stands for the joint's servo or its passive spring; ``None`` if it has neither."""
+def _drive(
+    joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[ActuatorLaw], limit: float
+) -> Drive | None:
+    """The drive that stands for the joint's servo or its passive spring; ``None`` if it has
+    neither.
+    """
     prim = joint.prim
     units = _Units.of(joint, axis)
     offset = reference(joint, axis)
-    stiffness = prim.read_number("mjc:stiffness", low=0.0) * units.gain if prim.has(JOINT_SCHEMA) else 0.0
+    stiffness = (
+        prim.read_number("mjc:stiffness", low=0.0) * units.gain if prim.has(JOINT_SCHEMA) else 0.0
+    )
     if len(servos) > 1:
-        joint.scene.left_out(prim, "all its servos but one: a joint has only one drive", "join them")
+        joint.scene.left_out(
+            prim, "all its servos but one: a joint has only one drive", "join them"
+        )
     if servos:
         if stiffness:
-            prim.left_out("mjc:stiffness", "the joint has a spring and a servo, but only one drive", "keep one of them")
+            prim.left_out(
+                "mjc:stiffness",
+                "the joint has a spring and a servo, but only one drive",
+                "keep one of them",
+            )
         servo = servos[0]
         held = servo.constant / servo.stiffness - offset if servo.stiffness else 0.0
         speed = 0.0 if servo.stiffness or not servo.constant else servo.constant / servo.damping
@@ -146,9 +181,13 @@ def _drive(joint: UsdJoint, axis: UsdAxis, sign: float, servos: list[ActuatorLaw
 
 
 def _joint_limit(joint: UsdJoint) -> float:
-    """The limit on the total effort of all actuators of a joint, in MuJoCo's unit; ball joints have none."""
+    """The limit on the total effort of all actuators of a joint, in MuJoCo's unit; ball joints have
+    none.
+    """
     prim = joint.prim
-    bounds = _range(prim, "mjc:actuatorfrc") if prim.has(JOINT_SCHEMA) and len(joint.axes) == 1 else None
+    bounds = (
+        _range(prim, "mjc:actuatorfrc") if prim.has(JOINT_SCHEMA) and len(joint.axes) == 1 else None
+    )
     if bounds is None:
         return np.inf
     if bounds[0] != -bounds[1]:
@@ -170,18 +209,26 @@ def _range(prim: UsdPrim, kind: str) -> tuple[float, float] | None:
 
 
 def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> ActuatorLaw | None:
-    """The force law of an actuator at its joint; reports an unsupported one and returns ``None``."""
+    """The force law of an actuator at its joint; reports an unsupported one and returns
+    ``None``.
+    """
     units = _Units.of(joint, axis)
     if len(joint.axes) != 1:
         if axis is joint.axes[0]:
-            prim.left_out("mjc:target", "an actuator of a ball joint is not read", "apply its torque as joint forces")
+            prim.left_out(
+                "mjc:target",
+                "an actuator of a ball joint is not read",
+                "apply its torque as joint forces",
+            )
         return None
     forms = (("dynType", ("none",)), ("gainType", ("fixed",)), ("biasType", ("none", "affine")))
     for name, known in forms:
         kind = prim.read_token(f"mjc:{name}", known[0])
         if kind not in known:
             prim.left_out(
-                f"mjc:{name}", f"an actuator with the {name} {kind!r} is not read", "make it a motor or a servo"
+                f"mjc:{name}",
+                f"an actuator with the {name} {kind!r} is not read",
+                "make it a motor or a servo",
             )
             return None
     gear = _numbers(prim, "mjc:gear", (1.0,))[0]
@@ -194,7 +241,11 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> ActuatorLaw | None:
         bias[: len(authored)] = authored
     law = ActuatorLaw.affine(gear, bias)
     if law.is_negative:
-        prim.left_out("mjc:biasPrm", "an actuator of negative stiffness or damping is not read", "correct its sign")
+        prim.left_out(
+            "mjc:biasPrm",
+            "an actuator of negative stiffness or damping is not read",
+            "correct its sign",
+        )
         return None
     limit = _actuator_limit(prim, abs(gain), motor=law.is_motor) * abs(gear)
     if law.constant and law.is_motor:
@@ -210,11 +261,16 @@ def _law(joint: UsdJoint, axis: UsdAxis, prim: UsdPrim) -> ActuatorLaw | None:
 def _actuator_limit(prim: UsdPrim, gain: float, *, motor: bool) -> float:
     """The largest force of an actuator; a motor's may follow from its control range."""
     limit = np.inf
-    ranges = [(_range(prim, "mjc:force"), 1.0)] + ([(_range(prim, "mjc:ctrl"), gain)] if motor else [])
+    ranges = [(_range(prim, "mjc:force"), 1.0)] + (
+        [(_range(prim, "mjc:ctrl"), gain)] if motor else []
+    )
     for bounds, factor in ranges:
         if bounds is not None:
             if bounds[0] != -bounds[1]:
-                message = "its range is not symmetric; the larger side limits the effort in both directions"
+                message = (
+                    "its range is not symmetric; the larger side limits the effort in both "
+                    "directions"
+                )
                 prim.left_out("mjc:target", message, "clip its command")
             limit = min(limit, factor * max(abs(bounds[0]), abs(bounds[1])))
     return limit
@@ -233,11 +289,14 @@ def _numbers(prim: UsdPrim, name: str, fallback: tuple[float, ...]) -> np.ndarra
     return numbers
 
 
-# --- prims that act on the articulation ----------------------------------------------------------
+# --- prims that act on the articulation ---------------------------------------------------------
 
 
-def joint_actuators(scene: UsdScene, joints: Collection[str], bodies: Collection[str]) -> dict[str, list[UsdPrim]]:
-    """The ``MjcActuator`` prims of joints, by path; reports those that act on the articulation otherwise.
+def joint_actuators(
+    scene: UsdScene, joints: Collection[str], bodies: Collection[str]
+) -> dict[str, list[UsdPrim]]:
+    """The ``MjcActuator`` prims of joints, by path; reports those that act on the articulation
+    otherwise.
 
     Args:
       scene: the stage.
@@ -253,8 +312,12 @@ def joint_actuators(scene: UsdScene, joints: Collection[str], bodies: Collection
             actuators.setdefault(str(target), []).append(prim)
         elif target is not None and _acts(scene, target, joints, bodies):
             kind = _kind(scene.prims[target])
-            message = f"an {ACTUATOR} on a {kind} is not read: drives and limits of effort are of joints"
-            prim.left_out("mjc:target", message, "apply its force as joint forces or as wrenches on links")
+            message = (
+                f"an {ACTUATOR} on a {kind} is not read: drives and limits of effort are of joints"
+            )
+            prim.left_out(
+                "mjc:target", message, "apply its force as joint forces or as wrenches on links"
+            )
     return actuators
 
 
@@ -295,4 +358,6 @@ def note_scene(scene: UsdPrim) -> None:
             scene.left_out(f"mjc:flag:{flag}", message, "remove it from the stage")
     for name in ("density", "viscosity"):
         if scene.read_number(f"mjc:option:{name}"):
-            scene.left_out(f"mjc:option:{name}", "the drag of a medium is not read", "use the damping of links")
+            scene.left_out(
+                f"mjc:option:{name}", "the drag of a medium is not read", "use the damping of links"
+            )

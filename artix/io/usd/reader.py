@@ -1,4 +1,6 @@
-"""Reads an articulation and its state from USD with the UsdPhysics and PhysX schemas, and reports mistakes."""
+"""Reads an articulation and its state from USD with the UsdPhysics and PhysX schemas, and reports
+mistakes.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,15 @@ from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape
 from artix.io.usd.couplings import read_couplings
 from artix.io.usd.joints import UsdJoint, enclosing
 from artix.io.usd.mass_properties import triangulate
-from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene, import_pxr, is_usd_text, note_usd_error, open_stage
+from artix.io.usd.stage import (
+    DEGREE,
+    UsdPrim,
+    UsdScene,
+    import_pxr,
+    is_usd_text,
+    note_usd_error,
+    open_stage,
+)
 from artix.io.usd.tree import is_between, roots_of
 from artix.model.articulation import Articulation, State
 from artix.model.topology import PAIRED_TYPES
@@ -45,34 +55,38 @@ from artix.model.topology import PAIRED_TYPES
 
 @takes(UsdOptions)
 def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Articulation:
-    """Reads an articulation from USD with the package ``usd-core`` (``pip install 'artix[usd]'``), without plugins.
+    """Reads an articulation from USD with the package ``usd-core`` (``pip install 'artix[usd]'``),
+    without plugins.
 
-    The reader supports the schemas of UsdPhysics and PhysX for rigid bodies, mass properties (authored, or computed
-    from colliders), joints of all types, limits, drives, friction, mimic joints, tendons and loop joints. It follows
-    PhysX's rules for the choice of the root body, the joint that fixes it, and the order of links. Units are converted
-    to SI and radians, with z up. What affects the motion and is not supported raises a
-    :class:`~artix.DescriptionWarning`, one of a kind. :func:`check_usd` lists these and, as notes, what else was not
-    read.
+    The reader supports the schemas of UsdPhysics and PhysX for rigid bodies, mass properties
+    (authored, or computed from colliders), joints of all types, limits, drives, friction, mimic
+    joints, tendons and loop joints. It follows PhysX's rules for the choice of the root body, the
+    joint that fixes it, and the order of links. Units are converted to SI and radians, with z up.
+    What affects the motion and is not supported raises a :class:`~artix.DescriptionWarning`, one of
+    a kind. :func:`check_usd` lists these and, as notes, what else was not read.
 
-    A joint whose ``physics:body1`` is the parent has PhysX's coordinates, whose sign is opposite to USD's. A property
-    that is not authored has PhysX's default if its schema is applied, and no effect otherwise.
+    A joint whose ``physics:body1`` is the parent has PhysX's coordinates, whose sign is opposite to
+    USD's. A property that is not authored has PhysX's default if its schema is applied, and no
+    effect otherwise.
 
     Args:
-      path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open ``pxr.Usd.Stage``.
-      **options: keywords that :func:`artix.load` describes, and ``root``, the path of the prim to use as the
-        root of the articulation: a body, a joint to the world (which fixes the base) or a prim above the
-        bodies. Without a joint to the world the base floats. ``root=None`` chooses the only prim with the
-        ``PhysicsArticulationRootAPI``. With ``fixed_base=True`` a base is fixed through its joint to the
-        world if it has one. PhysX uses impossible inertias, too, which a ``repair`` raises. ``meshes``
-        replace colliders with more than 16 points. ``self_contact`` is for shapes of links that no joint
-        connects, wherever ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups
-        allow it.
+      path_or_text_or_stage: a path, USD text (a string that begins with ``#usda``), or an open
+        ``pxr.Usd.Stage``.
+      **options: keywords that :func:`artix.load` describes, and ``root``, the path of the prim to
+        use as the root of the articulation: a body, a joint to the world (which fixes the base) or
+        a prim above the bodies. Without a joint to the world the base floats. ``root=None`` chooses
+        the only prim with the ``PhysicsArticulationRootAPI``. With ``fixed_base=True`` a base is
+        fixed through its joint to the world if it has one. PhysX uses impossible inertias, too,
+        which a ``repair`` raises. ``meshes`` replace colliders with more than 16 points.
+        ``self_contact`` is for shapes of links that no joint connects, wherever
+        ``enabledSelfCollisions`` of the articulation, filtered pairs and collision groups allow it.
 
     Returns:
       The articulation.
 
     Raises:
-      DescriptionError: the stage is refused; its ``issues`` list all errors with file, prim and fix.
+      DescriptionError: the stage is refused; its ``issues`` list all errors with file, prim and
+        fix.
       OSError: the file cannot be read.
       TypeError: ``path_or_text_or_stage`` is none of the three, or a keyword is unknown.
       ValueError: ``gravity`` is malformed, or a repair is unknown.
@@ -93,7 +107,9 @@ def load_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> Artic
 
 
 @takes(UsdOptions)
-def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Articulation, State]:
+def load_usd_with_state(
+    path_or_text_or_stage: Any, **options: Unpack[UsdOptions]
+) -> tuple[Articulation, State]:
     """The articulation of a USD and its state, as former releases read them."""
     report, robots = read_usd(path_or_text_or_stage, ReadOptions.of(UsdOptions, options))
     report.finish()
@@ -105,7 +121,9 @@ def load_usd_with_state(path_or_text_or_stage: Any, **options: Unpack[UsdOptions
 def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Scene, Any]:
     """The scene of a USD and its state; see :func:`artix.load_world`."""
     chosen = ReadOptions.of(UsdOptions, options)
-    report = Report("<stage>" if not isinstance(path_or_text_or_stage, str | os.PathLike) else "<world>")
+    report = Report(
+        "<stage>" if not isinstance(path_or_text_or_stage, str | os.PathLike) else "<world>"
+    )
     stage = open_stage(path_or_text_or_stage, report)
     if stage is None:
         load_usd(path_or_text_or_stage, **options)  # Says what is wrong.
@@ -118,7 +136,9 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
         read, single = read_usd(stage, dataclasses.replace(chosen, root=path))
         if len(paths) > 1:
             message = f"contacts between the {len(paths)} articulations of the stage are left out"
-            read.changed(Location("stage"), message, "name pairs of shapes: scene.replace(pairs=[...])")
+            read.changed(
+                Location("stage"), message, "name pairs of shapes: scene.replace(pairs=[...])"
+            )
         read.finish()
         (robot,) = single.values()
         name = names.new(robot.description.name)
@@ -126,12 +146,15 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
         states[name] = build_state(*robot)
     ground = read_ground(scene)
     report.raise_errors()
-    return build_world(robots, states, None if ground is None else ground.astype(next(iter(robots.values())).dtype))
+    return build_world(
+        robots, states, None if ground is None else ground.astype(next(iter(robots.values())).dtype)
+    )
 
 
 @takes(UsdOptions)
 def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list[Issue]:
-    """Lists all errors and warnings of an articulation in USD, errors first; its content never makes this raise.
+    """Lists all errors and warnings of an articulation in USD, errors first; its content never
+    makes this raise.
 
     Arguments and errors are those of :func:`load_usd`, which raises the warnings of this list and
     refuses a stage with errors.
@@ -160,10 +183,14 @@ def read_usd(source: Any, options: ReadOptions) -> Reading:
     try:
         usd = None
         if stage is not None:
-            usd = read_articulation(UsdScene(stage, report, options.meshes), options.root, options.fixed_base)
+            usd = read_articulation(
+                UsdScene(stage, report, options.meshes), options.root, options.fixed_base
+            )
         if usd is not None:
             robot = _read_robot(usd, options)
-    except import_pxr().Tf.ErrorException as error:  # USD detects some errors only when the content is used.
+    except (
+        import_pxr().Tf.ErrorException
+    ) as error:  # USD detects some errors only when the content is used.
         note_usd_error(report, error)
     return report, {} if robot is None else {robot.description.name: robot}
 
@@ -209,10 +236,12 @@ def _describe(
     )
 
 
-# --- pairs of shapes, by the filters of PhysX ----------------------------------------------------
+# --- pairs of shapes, by the filters of PhysX ---------------------------------------------------
 
 #: Types of prims whose shapes support contact with each other.
-_KINDS = tuple({"sphere": "Sphere", "capsule": "Capsule", "box": "Cube"}[kind.value] for kind in PAIRED_TYPES)
+_KINDS = tuple(
+    {"sphere": "Sphere", "capsule": "Capsule", "box": "Cube"}[kind.value] for kind in PAIRED_TYPES
+)
 
 
 def self_contact_pairs(
@@ -220,9 +249,9 @@ def self_contact_pairs(
 ) -> list[tuple[str, str]]:
     """The names of shapes that touch each other.
 
-    These are all pairs on links that no joint connects, unless the articulation's ``enabledSelfCollisions`` is off, or
-    filtered pairs or collision groups exclude them. Triggers touch nothing. Without ``self_contact``, the pairs are
-    reported and left out.
+    These are all pairs on links that no joint connects, unless the articulation's
+    ``enabledSelfCollisions`` is off, or filtered pairs or collision groups exclude them. Triggers
+    touch nothing. Without ``self_contact``, the pairs are reported and left out.
     """
     root = description.scene.prims[description.root.path]
     if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
@@ -231,7 +260,8 @@ def self_contact_pairs(
         (body, prim, name)
         for body, prims in description.shapes.items()
         for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
-        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS and not prim.has(TRIGGER_SCHEMA)
+        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS
+        and not prim.has(TRIGGER_SCHEMA)
     ]
     joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
     filtered = _filtered_pairs(description)
@@ -241,12 +271,18 @@ def self_contact_pairs(
         for first, second in itertools.combinations(named, 2)
         if places[description.names[first[0]]].link != places[description.names[second[0]]].link
         and frozenset((first[0], second[0])) not in joined
-        and not any(frozenset(pair) in filtered for pair in itertools.product(_lineage(first), _lineage(second)))
+        and not any(
+            frozenset(pair) in filtered
+            for pair in itertools.product(_lineage(first), _lineage(second))
+        )
         and grouped(first[1], second[1])
     ]
     if pairs and not self_contact:
         message = f"{len(pairs)} pairs of its shapes that touch each other in PhysX are left out"
-        fix = "choose those that matter with artix.select_geometry_pairs, or read all with self_contact=True"
+        fix = (
+            "choose those that matter with artix.select_geometry_pairs, or read all with "
+            "self_contact=True"
+        )
         description.scene.report.warning(root, message, fix)
         return []
     return pairs
@@ -271,11 +307,18 @@ def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPri
     """A function that tells whether the collision groups of two colliders allow contact."""
     physics = import_pxr().UsdPhysics
     stage = description.root.prim.GetStage()
-    groups = [physics.CollisionGroup(prim) for prim in stage.Traverse() if prim.IsA(physics.CollisionGroup)]
+    groups = [
+        physics.CollisionGroup(prim)
+        for prim in stage.Traverse()
+        if prim.IsA(physics.CollisionGroup)
+    ]
     if not groups:
         return lambda a, b: True
     table = physics.CollisionGroup.ComputeCollisionGroupTable(stage)
-    members = [(group.GetPath(), group.GetCollidersCollectionAPI().ComputeMembershipQuery()) for group in groups]
+    members = [
+        (group.GetPath(), group.GetCollidersCollectionAPI().ComputeMembershipQuery())
+        for group in groups
+    ]
 
     def groups_of(prim: UsdPrim) -> list:
         return [path for path, query in members if query.IsPathIncluded(prim.prim.GetPath())]
@@ -287,14 +330,17 @@ def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPri
     return allowed
 
 
-# --- state ---------------------------------------------------------------------------------------
+# --- state --------------------------------------------------------------------------------------
 
-#: Largest tolerated distance of a body from the pose given by its joint's state [m; chord of unit quaternions].
+#: Largest tolerated distance of a body from the pose given by its joint's state
+#: [m; chord of unit quaternions].
 PLACE_TOLERANCE = 1e-3
 
 
 def read_state(description: UsdArticulation) -> InitialState:
-    """Reads the state of an articulation; warns if poses of bodies contradict the positions of their joints."""
+    """Reads the state of an articulation; warns if poses of bodies contradict the positions of
+    their joints.
+    """
     state = InitialState(_root_pose(description), _root_velocity(description), {}, {})
     misplaced = []
     for parent, joint, child in description.tree.edges:
@@ -307,8 +353,12 @@ def read_state(description: UsdArticulation) -> InitialState:
     return state
 
 
-def _joint_state(description: UsdArticulation, joint: UsdJoint, parent: str | None, state: InitialState) -> np.ndarray:
-    """Stores a joint's state under the names of its degrees of freedom; returns the joint motion ``J(q)`` as a pose."""
+def _joint_state(
+    description: UsdArticulation, joint: UsdJoint, parent: str | None, state: InitialState
+) -> np.ndarray:
+    """Stores a joint's state under the names of its degrees of freedom; returns the joint motion
+    ``J(q)`` as a pose.
+    """
     sign = joint.sign(parent)
     applied = joint.prim.instances("PhysicsJointStateAPI")
     for axis in joint.axes:
@@ -316,12 +366,20 @@ def _joint_state(description: UsdArticulation, joint: UsdJoint, parent: str | No
         space = f"state:{axis.instance}:physics"
         for numbers, quantity in ((state.position, "position"), (state.velocity, "velocity")):
             is_given = axis.instance in applied
-            numbers[joint.dof(axis)] = joint.prim.read_number(f"{space}:{quantity}") * unit if is_given else 0.0
-    return joint_motion([axis.axis for axis in joint.axes], [state.position[joint.dof(axis)] for axis in joint.axes])
+            numbers[joint.dof(axis)] = (
+                joint.prim.read_number(f"{space}:{quantity}") * unit if is_given else 0.0
+            )
+    return joint_motion(
+        [axis.axis for axis in joint.axes], [state.position[joint.dof(axis)] for axis in joint.axes]
+    )
 
 
 def _place_error(
-    description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str, motion: np.ndarray
+    description: UsdArticulation,
+    joint: UsdJoint,
+    parent: str | None,
+    child: str,
+    motion: np.ndarray,
 ) -> tuple[float, float]:
     """How far a body is from the pose given by its joint's state [m; chord of unit quaternions]."""
     scene = description.scene
@@ -330,19 +388,25 @@ def _place_error(
     expected = compose(compose(parent_frame, motion), inverse(second))
     actual = scene.pose(child)
     distance = float(np.linalg.norm(expected[:3] - actual[:3]))
-    return distance, min(float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0))
+    return distance, min(
+        float(np.linalg.norm(expected[3:] - sign * actual[3:])) for sign in (1.0, -1.0)
+    )
 
 
-def _note_misplaced(description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]) -> None:
-    """Reports the bodies that are not where their joints put them, in one warning that shows the worst."""
+def _note_misplaced(
+    description: UsdArticulation, misplaced: list[tuple[tuple[float, float], UsdJoint, str]]
+) -> None:
+    """Reports the bodies that are not where their joints put them, in one warning that shows the
+    worst.
+    """
     if not misplaced:
         return
     (distance, chord), joint, child = max(misplaced, key=lambda entry: max(entry[0]))
     turn = 4.0 * np.arcsin(min(1.0, 0.5 * chord)) / DEGREE
     others = f" ({len(misplaced)} bodies differ, this one the most)" if len(misplaced) > 1 else ""
     message = (
-        f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the joint's frames and "
-        f"state{others}; the articulation follows the joint, as in PhysX"
+        f"body <{child}> is {distance:.3g} m and {turn:.3g} degrees from the pose given by the "
+        f"joint's frames and state{others}; the articulation follows the joint, as in PhysX"
     )
     fix = "nothing, or author PhysicsJointStateAPI or the body's transform"
     description.scene.report.warning(joint.prim, message, fix)
@@ -354,27 +418,32 @@ def _root_pose(description: UsdArticulation) -> np.ndarray:
 
 
 def _root_velocity(description: UsdArticulation) -> np.ndarray:
-    """Velocity of the root's centre of mass and its angular velocity, in world axes; zero for a fixed base."""
+    """Velocity of the root's centre of mass and its angular velocity, in world axes; zero for a
+    fixed base.
+    """
     path = description.tree.root
     if path is None or description.tree.fixed_base:
         return np.zeros(6)
     scene = description.scene
     prim = scene.prims[path]
     above = path.rpartition("/")[0] or "/"
-    linear, angular = (prim.read_array(f"physics:{name}", 3) for name in ("velocity", "angularVelocity"))
+    linear, angular = (
+        prim.read_array(f"physics:{name}", 3) for name in ("velocity", "angularVelocity")
+    )
     rotation = rotation_matrix(scene.pose(above)[3:])
     linear = np.zeros(3) if linear is None else rotation @ scene.point(above, linear)
     angular = np.zeros(3) if angular is None else rotation @ angular * DEGREE
     return np.concatenate([linear, angular])
 
 
-# --- visuals -------------------------------------------------------------------------------------
+# --- visuals ------------------------------------------------------------------------------------
 
 _DRAWN = ("Mesh", "Cube", "Sphere", "Capsule", "Cylinder", "Capsule_1", "Cylinder_1")
 
 
 def usd_visuals(source: Any, root: str | None) -> list[Surface]:
-    """The visible meshes, cubes, spheres, capsules and cylinders of the bodies or, without any, their colliders.
+    """The visible meshes, cubes, spheres, capsules and cylinders of the bodies or, without any,
+    their colliders.
 
     Args:
       source: the stage.
@@ -421,17 +490,29 @@ def _is_visible(prim: UsdPrim) -> bool:
     geom = import_pxr().UsdGeom
     imageable = geom.Imageable(prim.prim)
     purposes = (geom.Tokens.default_, geom.Tokens.render)
-    return imageable.ComputeVisibility() != geom.Tokens.invisible and imageable.ComputePurpose() in purposes
+    return (
+        imageable.ComputeVisibility() != geom.Tokens.invisible
+        and imageable.ComputePurpose() in purposes
+    )
 
 
 def _triangles(prim: UsdPrim, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Vertices and triangles of a mesh; ``None`` if it has none, or refers to vertices that do not exist."""
-    points, counts, indices = (prim.read(name) for name in ("points", "faceVertexCounts", "faceVertexIndices"))
+    """Vertices and triangles of a mesh; ``None`` if it has none, or refers to vertices that do not
+    exist.
+    """
+    points, counts, indices = (
+        prim.read(name) for name in ("points", "faceVertexCounts", "faceVertexIndices")
+    )
     if points is None or counts is None or indices is None:
         return None
     faces = triangulate(np.asarray(counts, int), np.asarray(indices, int))
     vertices = np.asarray(points, float).reshape(-1, 3) * scale
-    valid = len(faces) and faces.min() >= 0 and faces.max() < len(vertices) and np.isfinite(vertices).all()
+    valid = (
+        len(faces)
+        and faces.min() >= 0
+        and faces.max() < len(vertices)
+        and np.isfinite(vertices).all()
+    )
     return (vertices, faces) if valid else None
 
 

@@ -1,4 +1,5 @@
-"""Opens a USD stage and reads values, applied schemas and poses of its prims, in SI units and radians.
+"""Opens a USD stage and reads values, applied schemas and poses of its prims, in SI units and
+radians.
 
 Mistakes are reported with their prim.
 """
@@ -26,7 +27,8 @@ PHYSICS_NAMESPACES = ("physics", "drive", "limit", "state", "newton", "mjc", "wa
 
 
 def import_pxr() -> Any:
-    """The ``pxr`` package with ``Gf``, ``Sdf``, ``Tf``, ``Usd``, ``UsdGeom``, ``UsdPhysics``, ``UsdShade`` imported.
+    """The ``pxr`` package with ``Gf``, ``Sdf``, ``Tf``, ``Usd``, ``UsdGeom``, ``UsdPhysics``,
+    ``UsdShade`` imported.
 
     Raises:
       ModuleNotFoundError: ``usd-core`` is not installed; the message says how to install it.
@@ -35,7 +37,9 @@ def import_pxr() -> Any:
         import pxr
         from pxr import Gf, Sdf, Tf, Usd, UsdGeom, UsdPhysics, UsdShade  # noqa: F401
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("reading USD requires usd-core: pip install 'artix[usd]'") from error
+        raise ModuleNotFoundError(
+            "reading USD requires usd-core: pip install 'artix[usd]'"
+        ) from error
     return pxr
 
 
@@ -49,7 +53,8 @@ FLOAT_MAX = 3.4e38
 
 
 def open_stage(source: Any, report: Report) -> Usd.Stage | None:
-    """Opens a stage from a path, USD text or an open stage; reports an error and returns ``None`` if that fails.
+    """Opens a stage from a path, USD text or an open stage; reports an error and returns ``None``
+    if that fails.
 
     Raises:
       OSError: the file cannot be read.
@@ -64,8 +69,12 @@ def open_stage(source: Any, report: Report) -> Usd.Stage | None:
             layer.ImportFromString(source)
             return pxr.Usd.Stage.Open(layer)
         if not isinstance(source, str | os.PathLike):
-            raise TypeError(f"expected a path, USD text or a pxr.Usd.Stage; found {type(source).__name__}")
-        with Path(source).open("rb"):  # A missing or unreadable file is an OSError, as for every other format.
+            raise TypeError(
+                f"expected a path, USD text or a pxr.Usd.Stage; found {type(source).__name__}"
+            )
+        with Path(source).open(
+            "rb"
+        ):  # A missing or unreadable file is an OSError, as for every other format.
             pass
         return pxr.Usd.Stage.Open(os.fspath(source))
     except pxr.Tf.ErrorException as error:
@@ -82,7 +91,9 @@ def note_usd_error(report: Report, error: Exception) -> None:
 
 
 def first_usd_error(error: Exception) -> str:
-    """The first of the errors that an exception of USD lists, without the place in USD's own source."""
+    """The first of the errors that an exception of USD lists, without the place in USD's own
+    source.
+    """
     try:
         message = " ".join(str(error).split())
     except UnicodeDecodeError:  # The message quotes the file.
@@ -94,8 +105,9 @@ def first_usd_error(error: Exception) -> str:
 class UsdPrim:
     """A prim, whose properties are read at the earliest authored time.
 
-    Every ``read_*`` method returns its fallback if nothing is authored. It reports values of the wrong type, NaNs and,
-    unless they are allowed, infinities as errors, and records that the property has been read.
+    Every ``read_*`` method returns its fallback if nothing is authored. It reports values of the
+    wrong type, NaNs and, unless they are allowed, infinities as errors, and records that the
+    property has been read.
 
     Args:
       prim: the prim.
@@ -113,7 +125,8 @@ class UsdPrim:
         self._time = import_pxr().Usd.TimeCode.EarliestTime()
         self._read: set[str] = set()
         original = prim.GetCustomDataByKey(NAME_KEY)
-        #: The prim's name, or the original name that ``save_usd`` kept because it is not a valid USD identifier.
+        #: The prim's name, or the original name that ``save_usd`` kept because it is not a valid
+        #: USD identifier.
         self.name = original if isinstance(original, str) and original else str(prim.GetName())
 
     def has(self, schema: str) -> bool:
@@ -123,7 +136,11 @@ class UsdPrim:
     def instances(self, schema: str) -> list[str]:
         """The instance names under which a multiple-apply schema is applied, without duplicates."""
         prefix = f"{schema}:"
-        return list(dict.fromkeys(name.removeprefix(prefix) for name in self.schemas if name.startswith(prefix)))
+        return list(
+            dict.fromkeys(
+                name.removeprefix(prefix) for name in self.schemas if name.startswith(prefix)
+            )
+        )
 
     def read(self, name: str) -> Any:
         """The authored value of an attribute, or ``None``."""
@@ -146,12 +163,20 @@ class UsdPrim:
             self.error(name, f"must be {what}, found {str(value)[:60]!r}")
             return None
         if np.isnan(array).any() or not (infinite or np.isfinite(array).all()):
-            self.error(name, f"must {'not be NaN' if infinite else 'be finite'}, found {array.tolist()}")
+            self.error(
+                name, f"must {'not be NaN' if infinite else 'be finite'}, found {array.tolist()}"
+            )
             return None
         return array
 
     def read_number(
-        self, name: str, fallback: float = 0.0, *, low: float = -np.inf, high: float = np.inf, infinite: bool = False
+        self,
+        name: str,
+        fallback: float = 0.0,
+        *,
+        low: float = -np.inf,
+        high: float = np.inf,
+        infinite: bool = False,
     ) -> float:
         """A number within ``[low, high]``."""
         array = self.read_array(name, 1, infinite=infinite)
@@ -192,7 +217,9 @@ class UsdPrim:
         if value is None:
             return fallback
         if not isinstance(value, str) or (allowed and value not in allowed):
-            self.error(name, f"must be {' or '.join(allowed) or 'a word'}, found {str(value)[:60]!r}")
+            self.error(
+                name, f"must be {' or '.join(allowed) or 'a word'}, found {str(value)[:60]!r}"
+            )
             return fallback
         return value
 
@@ -202,7 +229,9 @@ class UsdPrim:
         relationship = self.prim.GetRelationship(name)
         targets = relationship.GetForwardedTargets() if relationship else []
         if len(targets) > 1:
-            self.left_out(name, f"has {len(targets)} targets; only the first is read", "keep one target")
+            self.left_out(
+                name, f"has {len(targets)} targets; only the first is read", "keep one target"
+            )
         return str(targets[0].GetPrimPath()) if targets else None
 
     def error(self, name: str, message: str, fix: str = "correct the value") -> None:
@@ -219,7 +248,8 @@ class UsdPrim:
         return [name for name in authored if name not in self._read and _is_physical(name)]
 
 
-#: Key of a prim's custom data under which ``save_usd`` keeps a name that is not a valid USD identifier.
+#: Key of a prim's custom data under which ``save_usd`` keeps a name that is not a valid USD
+#: identifier.
 NAME_KEY = "artix:name"
 
 
@@ -246,7 +276,9 @@ class UsdScene:
         self.meshes = meshes
         self.units = self._units()
         up_is_y = pxr.UsdGeom.GetStageUpAxis(stage) == pxr.UsdGeom.Tokens.y
-        turn = np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]
+        turn = (
+            np.array([np.sin(np.pi / 4), 0.0, 0.0, np.cos(np.pi / 4)]) if up_is_y else IDENTITY[3:]
+        )
         #: Pose of the stage's axes in the world.
         self.stage_pose = rotation_pose(turn)
         self._cache = pxr.UsdGeom.XformCache(pxr.Usd.TimeCode.EarliestTime())
@@ -258,26 +290,37 @@ class UsdScene:
         for error in stage.GetCompositionErrors():
             message = " ".join(str(error).split())[:300]
             self.left_out(
-                Location("stage"), f"part of the stage cannot be composed: {message}", "correct the reference"
+                Location("stage"),
+                f"part of the stage cannot be composed: {message}",
+                "correct the reference",
             )
 
     def left_out(self, place: Place, message: str, fix: str) -> None:
-        """Reports a prim that an articulation cannot represent: a warning, or an error if the reader is strict."""
+        """Reports a prim that an articulation cannot represent: a warning, or an error if the
+        reader is strict.
+        """
         self.report.changed(place, f"left out: {message}", fix)
 
     def _units(self) -> StageUnits:
         pxr = import_pxr()
-        values = pxr.UsdGeom.GetStageMetersPerUnit(self.stage), pxr.UsdPhysics.GetStageKilogramsPerUnit(self.stage)
+        values = (
+            pxr.UsdGeom.GetStageMetersPerUnit(self.stage),
+            pxr.UsdPhysics.GetStageKilogramsPerUnit(self.stage),
+        )
         for value, name in zip(values, ("metersPerUnit", "kilogramsPerUnit"), strict=True):
             if not 1e-9 <= value <= 1e9:
                 self.report.error(
-                    Location("stage"), f"{name} must lie in [1e-9, 1e9], found {value:g}", "correct the metadata"
+                    Location("stage"),
+                    f"{name} must lie in [1e-9, 1e9], found {value:g}",
+                    "correct the metadata",
                 )
                 return StageUnits()
         return StageUnits(*map(float, values))
 
     def pose(self, path: str) -> np.ndarray:
-        """World pose of a prim's frame, without its scale [m], shape [7]; the stage's frame for the path ``/``."""
+        """World pose of a prim's frame, without its scale [m], shape [7]; the stage's frame for the
+        path ``/``.
+        """
         position, quaternion = np.split(self._placement(path)[0], [3])
         return compose(self.stage_pose, np.concatenate([position * self.units.length, quaternion]))
 
@@ -290,7 +333,9 @@ class UsdScene:
         return compose(inverse(self.pose(reference)), self.pose(path))
 
     def point(self, path: str, coordinates: np.ndarray) -> np.ndarray:
-        """A point given in a prim's scaled coordinates, expressed in the frame of :meth:`pose` [m], shape [3]."""
+        """A point given in a prim's scaled coordinates, expressed in the frame of :meth:`pose` [m],
+        shape [3].
+        """
         return self.scale(path) * coordinates
 
     def _placement(self, path: str) -> tuple[np.ndarray, np.ndarray]:
@@ -299,30 +344,41 @@ class UsdScene:
         return self._transforms[path]
 
     def _decompose(self, path: str) -> tuple[np.ndarray, np.ndarray]:
-        """Pose [7] and scale [3] of a prim's local-to-world matrix, in the stage's axes and units."""
+        """Pose [7] and scale [3] of a prim's local-to-world matrix, in the stage's axes and
+        units.
+        """
         matrix = self._cache.GetLocalToWorldTransform(self.stage.GetPrimAtPath(path))
         array = np.array(matrix)
         place = Location(f"<{path}>")
         fallback = IDENTITY, np.ones(3)
         if not np.isfinite(array).all() or not np.allclose(array[:, 3], [0, 0, 0, 1]):
-            self.report.error(place, "its transform is not finite or not affine", "correct its xformOps")
+            self.report.error(
+                place, "its transform is not finite or not affine", "correct its xformOps"
+            )
             return fallback
         # Rows are the images of the basis vectors: USD multiplies row vectors from the left.
         scale = np.linalg.norm(array[:3, :3], axis=1)
         if not np.all((scale > 1e-12) & (scale < 1e12)):
-            self.report.error(place, f"its transform has the scale {scale.tolist()}", "correct its xformOp:scale")
+            self.report.error(
+                place, f"its transform has the scale {scale.tolist()}", "correct its xformOp:scale"
+            )
             return fallback
         scale = -scale if np.linalg.det(array[:3, :3] / scale[:, None]) < 0.0 else scale
         rotation = (array[:3, :3] / scale[:, None]).T
         if np.max(np.abs(rotation.T @ rotation - np.eye(3))) > 1e-3:
-            message = "its transform shears: it is rotated below a prim with different scales along its axes"
-            self.report.error(place, message, "scale the shapes instead of the bodies, or scale uniformly")
+            message = (
+                "its transform shears: it is rotated below a prim with different scales along its "
+                "axes"
+            )
+            self.report.error(
+                place, message, "scale the shapes instead of the bodies, or scale uniformly"
+            )
             return fallback
         quaternion = import_pxr().Gf.Matrix3d(*rotation.T.ravel()).ExtractRotation().GetQuat()
         return np.array([*array[3, :3], *quaternion.GetImaginary(), quaternion.GetReal()]), scale
 
 
-# --- units ---------------------------------------------------------------------------------------
+# --- units --------------------------------------------------------------------------------------
 
 DEGREE = math.pi / 180.0
 

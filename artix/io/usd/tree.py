@@ -1,6 +1,7 @@
 """Finds the links and joints of an articulation.
 
-The root follows UsdPhysics' rules, and links have PhysX's order. Several joints between two bodies are a stack.
+The root follows UsdPhysics' rules, and links have PhysX's order. Several joints between two bodies
+are a stack.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from artix.io.usd.stage import UsdPrim, UsdScene
 #: (parent, joint, child): the paths of the bodies, ``None`` for the world.
 Edge = tuple[str | None, UsdJoint, str]
 
-#: Tolerance for the agreement of stacked joints on the rest pose of the child [m; quaternion entries].
+#: Tolerance for the agreement of stacked joints on the rest pose of the child
+#: [m; quaternion entries].
 REST_TOLERANCE = 1e-4
 
 
 def is_stackable(joint: UsdJoint, adds_mobility: bool) -> bool:
-    """Whether a joint may be part of a stack: the articulation's root or MuJoCo's schema must allow it."""
-    return joint.kind in ("revolute", "prismatic") and (adds_mobility or joint.prim.has("MjcJointAPI"))
+    """Whether a joint may be part of a stack: the articulation's root or MuJoCo's schema must allow
+    it.
+    """
+    return joint.kind in ("revolute", "prismatic") and (
+        adds_mobility or joint.prim.has("MjcJointAPI")
+    )
 
 
 def is_between(path: str) -> bool:
@@ -32,8 +38,11 @@ def is_between(path: str) -> bool:
     return "#" in path
 
 
-def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[UsdJoint]]) -> list[Edge]:
-    """Inserts massless links between the joints of each stack; starting at the parent, their order is the stage's.
+def expand_stacks(
+    scene: UsdScene, edges: list[Edge], stacks: dict[str, list[UsdJoint]]
+) -> list[Edge]:
+    """Inserts massless links between the joints of each stack; starting at the parent, their order
+    is the stage's.
 
     Args:
       scene: the stage.
@@ -43,7 +52,9 @@ def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[Usd
     position = {path: number for number, path in enumerate(scene.prims)}
     expanded: list[Edge] = []
     for parent, joint, child in edges:
-        stack = sorted([joint, *stacks.get(child, [])], key=lambda stacked: position[stacked.prim.path])
+        stack = sorted(
+            [joint, *stacks.get(child, [])], key=lambda stacked: position[stacked.prim.path]
+        )
         if len(stack) == 1:
             expanded.append((parent, joint, child))
             continue
@@ -57,21 +68,29 @@ def expand_stacks(scene: UsdScene, edges: list[Edge], stacks: dict[str, list[Usd
             poses = on_parent if number == 1 else on_child, on_child
             if stacked.bodies[0] != parent:
                 ends, poses = ends[::-1], poses[::-1]
-            expanded.append((above, dataclasses.replace(stacked, bodies=ends, given_poses=poses), below))
+            expanded.append(
+                (above, dataclasses.replace(stacked, bodies=ends, given_poses=poses), below)
+            )
             above = below
     return expanded
 
 
 def _check_rest(stack: list[UsdJoint], parent: str | None) -> None:
-    rest = [compose(first, inverse(second)) for first, second in (joint.frames(parent) for joint in stack)]
+    rest = [
+        compose(first, inverse(second))
+        for first, second in (joint.frames(parent) for joint in stack)
+    ]
     for joint, pose in zip(stack, rest, strict=True):
         turn = min(float(np.abs(pose[3:] - sign * rest[0][3:]).max()) for sign in (1.0, -1.0))
         if max(float(np.abs(pose[:3] - rest[0][:3]).max()), turn) > REST_TOLERANCE:
-            message = f"it and the stacked joint <{stack[0].prim.path}> disagree on the rest pose of their child"
+            message = (
+                f"it and the stacked joint <{stack[0].prim.path}> disagree on the rest pose of "
+                "their child"
+            )
             joint.scene.report.error(joint.prim, message, "correct the joints' frames")
 
 
-# --- the tree ------------------------------------------------------------------------------------
+# --- the tree -----------------------------------------------------------------------------------
 
 ROOT_SCHEMA = "PhysicsArticulationRootAPI"
 
@@ -81,10 +100,11 @@ class UsdTree:
     """The tree of an articulation.
 
     Attributes:
-      root: path of the root body; ``None`` if the root is the world because the joint to it can move.
+      root: path of the root body; ``None`` if the root is the world because the joint to it can
+        move.
       fixed_base: whether the root is fixed to the world.
-      edges: (parent, joint, child), breadth-first, siblings in PhysX's order; a parent of ``None`` is the world. Links
-        between stacked joints have no prim.
+      edges: (parent, joint, child), breadth-first, siblings in PhysX's order; a parent of ``None``
+        is the world. Links between stacked joints have no prim.
       loops: joints that close loops.
     """
 
@@ -96,26 +116,38 @@ class UsdTree:
     @property
     def bodies(self) -> list[str]:
         """Paths of the bodies, parents first."""
-        return ([self.root] if self.root else []) + [child for _, _, child in self.edges if not is_between(child)]
+        return ([self.root] if self.root else []) + [
+            child for _, _, child in self.edges if not is_between(child)
+        ]
 
 
 def find_root(scene: UsdScene, root: str | None) -> UsdPrim | None:
-    """The root prim of the articulation: ``root``, or the only one with the schema; ``None``, and an error, if none."""
+    """The root prim of the articulation: ``root``, or the only one with the schema; ``None``, and
+    an error, if none.
+    """
     stage = Location("stage")
     if root is not None:
         if root in scene.prims:
             return scene.prims[root]
-        scene.report.error(stage, f"there is no prim <{root}>", "name a body, a joint or a prim above them as root")
+        scene.report.error(
+            stage, f"there is no prim <{root}>", "name a body, a joint or a prim above them as root"
+        )
         return None
     roots = roots_of(scene)
     if len(roots) == 1:
         return roots[0]
     if roots:
-        message = f"there are {len(roots)} articulations, with roots {listed((r.label for r in roots), 20)}"
+        message = (
+            f"there are {len(roots)} articulations, with roots "
+            f"{listed((r.label for r in roots), 20)}"
+        )
         scene.report.error(stage, message, "choose one with root='/its/path'")
     else:
         message = f"no prim has the {ROOT_SCHEMA}"
-        fix = "apply it to a body, a joint to the world or a prim above them, or name such a prim: root='/its/path'"
+        fix = (
+            "apply it to a body, a joint to the world or a prim above them, or name such a prim: "
+            "root='/its/path'"
+        )
         scene.report.error(stage, message, fix)
     return None
 
@@ -127,19 +159,24 @@ def roots_of(scene: UsdScene) -> list[UsdPrim]:
 
 
 def find_tree(
-    scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], joints: list[UsdJoint], fixed_base: bool | None
+    scene: UsdScene,
+    root: UsdPrim,
+    bodies: dict[str, UsdPrim],
+    joints: list[UsdJoint],
+    fixed_base: bool | None,
 ) -> UsdTree | None:
     """Finds the articulation with a given root prim.
 
     Args:
       scene: the stage.
-      root: a body, which becomes the root and floats unless a joint attaches it to the world; a joint to the world,
-        which fixes its body; or a prim above the bodies, below which a joint to the world fixes the base. A joint to
-        the world that leaves all six axes free makes its body a floating root; without any joint to the world, the
-        centre of the graph is one.
+      root: a body, which becomes the root and floats unless a joint attaches it to the world; a
+        joint to the world, which fixes its body; or a prim above the bodies, below which a joint to
+        the world fixes the base. A joint to the world that leaves all six axes free makes its body
+        a floating root; without any joint to the world, the centre of the graph is one.
       bodies: the moving bodies by path.
       joints: all joints.
-      fixed_base: whether to fix the root, through its joint to the world if it has one; ``None`` follows these rules.
+      fixed_base: whether to fix the root, through its joint to the world if it has one; ``None``
+        follows these rules.
 
     Returns:
       The tree; ``None``, and an error in the report, if there is none.
@@ -151,14 +188,16 @@ def find_tree(
     if named is not None:
         if None not in named.bodies:
             message = "the root of the articulation is a joint, but not one to the world"
-            scene.report.error(root, message, f"apply {ROOT_SCHEMA} to a body, or clear one of the joint's bodies")
+            scene.report.error(
+                root, message, f"apply {ROOT_SCHEMA} to a body, or clear one of the joint's bodies"
+            )
             return None
         base = None if named.is_free else named
         start = named.other(None)
         component = graph.component(start)
     elif root.path in bodies:
-        # PhysX keeps such a root floating and its joint to the world outside the articulation; the robot is attached
-        # either way.
+        # PhysX keeps such a root floating and its joint to the world outside the articulation; the
+        # robot is attached either way.
         start = root.path
         component = graph.component(root.path)
         base = graph.base_joint([root.path])
@@ -177,7 +216,9 @@ def find_tree(
             _note_free_joint(joint)
     if fixed_base is False:
         base = None
-    adds_mobility = root.has("NewtonArticulationRootAPI") and root.read_bool("newton:jointsAddMobility", False)
+    adds_mobility = root.has("NewtonArticulationRootAPI") and root.read_bool(
+        "newton:jointsAddMobility", False
+    )
     return _Growth(scene, graph, start, base, adds_mobility).tree(component, fixed_base)
 
 
@@ -185,13 +226,21 @@ def _note_free_joint(joint: UsdJoint) -> None:
     """Reports what a joint of six free axes would do: it only says that its body floats."""
     joint.note_missing()
     if any(np.isfinite(axis.limits).any() for axis in joint.axes):
-        joint.prim.left_out("limits", "a floating base has no limits", "nothing, or make a chain of joints")
+        joint.prim.left_out(
+            "limits", "a floating base has no limits", "nothing, or make a chain of joints"
+        )
     if joint.prim.instances("PhysicsDriveAPI"):
-        joint.prim.left_out("drives", "a floating base has no drives", "nothing, or make a chain of joints")
+        joint.prim.left_out(
+            "drives", "a floating base has no drives", "nothing, or make a chain of joints"
+        )
 
 
-def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph) -> list[str] | None:
-    """The connected bodies below a prim; bodies without a joint are ignored unless there is only one body."""
+def _island_below(
+    scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], graph: _Graph
+) -> list[str] | None:
+    """The connected bodies below a prim; bodies without a joint are ignored unless there is only
+    one body.
+    """
     inside = [path for path in bodies if path.startswith(f"{root.path}/")]
     islands = graph.islands(inside)
     jointed = [island for island in islands if graph.joints_of(island)]
@@ -207,7 +256,9 @@ def _island_below(scene: UsdScene, root: UsdPrim, bodies: dict[str, UsdPrim], gr
         fix = "apply PhysicsRigidBodyAPI to the links"
     else:
         named = ", ".join(f"<{island[0]}>" for island in (jointed or islands)[:20])
-        message = f"{len(jointed or islands)} articulations are below the root, with the bodies {named}"
+        message = (
+            f"{len(jointed or islands)} articulations are below the root, with the bodies {named}"
+        )
         fix = "choose one with root='/path/of/a/body', or apply the schema to each"
     scene.report.error(root, message, fix)
     return None
@@ -260,7 +311,9 @@ class _Graph:
         return islands
 
     def base_joint(self, component: list[str]) -> UsdJoint | None:
-        """The joint that fixes the base: the joint to the world whose body has the largest weight, as in PhysX."""
+        """The joint that fixes the base: the joint to the world whose body has the largest weight,
+        as in PhysX.
+        """
         candidates = [joint for joint in self.joints_of(component) if None in joint.bodies]
         return max(candidates, key=lambda joint: self._weight(joint.other(None)), default=None)
 
@@ -271,7 +324,9 @@ class _Graph:
         return 100_000 * to_world + 1_000 * excluded + 100 * (len(joints) - to_world)
 
     def centre(self, component: list[str]) -> str:
-        """The centre of the graph, the body with the smallest eccentricity; of two, the one with more neighbours."""
+        """The centre of the graph, the body with the smallest eccentricity; of two, the one with
+        more neighbours.
+        """
         # The centre of a tree is the middle of any of its longest paths.
         end = list(self.distances(component[0]))[-1]
         path = self._path(end, list(self.distances(end))[-1])
@@ -283,7 +338,13 @@ class _Graph:
         distances = self.distances(start)
         path = [end]
         while path[-1] != start:
-            path.append(next(body for body in self.neighbours(path[-1]) if distances[body] < distances[path[-1]]))
+            path.append(
+                next(
+                    body
+                    for body in self.neighbours(path[-1])
+                    if distances[body] < distances[path[-1]]
+                )
+            )
         return path
 
 
@@ -298,7 +359,9 @@ class _Growth:
       adds_mobility: whether several joints between two bodies are a stack.
     """
 
-    def __init__(self, scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, adds_mobility: bool) -> None:
+    def __init__(
+        self, scene: UsdScene, graph: _Graph, start: str, base: UsdJoint | None, adds_mobility: bool
+    ) -> None:
         self.scene = scene
         self.graph = graph
         self.start = start
@@ -325,7 +388,11 @@ class _Growth:
                 self.reached.add(other)
                 queue.append(other)
                 self.edges.append((body, joint, other))
-        loops = [joint for joint in self.graph.excluded if any(body in self.reached for body in joint.bodies)]
+        loops = [
+            joint
+            for joint in self.graph.excluded
+            if any(body in self.reached for body in joint.bodies)
+        ]
         for joint in self.graph.joints_of(component):
             if None in joint.bodies and joint.prim.path not in self.used:
                 self._to_world(joint, loops, fixed_base)
@@ -345,19 +412,35 @@ class _Growth:
                 if all(is_stackable(stacked, self.adds_mobility) for stacked in (first, joint)):
                     self.stacks.setdefault(child, []).append(joint)
                     return
-                fix = "replace stacked joints by one generic joint, or set newton:jointsAddMobility on the root"
+                fix = (
+                    "replace stacked joints by one generic joint, or set newton:jointsAddMobility "
+                    "on the root"
+                )
                 break
         else:
-            fix = "set physics:excludeFromArticulation on one joint of the loop to make it a loop joint"
-        self.scene.report.error(joint.prim, f"closes a loop between {body or 'the world'} and {other}", fix)
+            fix = (
+                "set physics:excludeFromArticulation on one joint of the loop to make it a loop "
+                "joint"
+            )
+        self.scene.report.error(
+            joint.prim, f"closes a loop between {body or 'the world'} and {other}", fix
+        )
 
     def _to_world(self, joint: UsdJoint, loops: list[UsdJoint], fixed_base: bool | None) -> None:
-        """Handles a joint to the world other than the base's: a loop joint, unless the caller chose the base."""
+        """Handles a joint to the world other than the base's: a loop joint, unless the caller chose
+        the base.
+        """
         if self.base is not None:
             self._stack_or_loop(joint, None, str(joint.other(None)))
         elif fixed_base is None:
-            message = "the articulation's root is another body; this joint to the world becomes a loop joint"
-            fix = "name this joint as the root to fix the base, or set physics:excludeFromArticulation"
+            message = (
+                "the articulation's root is another body; this joint to the world becomes a loop "
+                "joint"
+            )
+            fix = (
+                "name this joint as the root to fix the base, or set "
+                "physics:excludeFromArticulation"
+            )
             self.scene.report.warning(joint.prim, message, fix)
             loops.append(joint)
         else:
@@ -372,11 +455,15 @@ class _Growth:
                 inside.append(joint)
             else:
                 message = "an excluded joint to a body outside the articulation is not supported"
-                self.scene.left_out(joint.prim, message, "load both articulations and couple them yourself")
+                self.scene.left_out(
+                    joint.prim, message, "load both articulations and couple them yourself"
+                )
         return inside
 
 
-def colliders_by_body(scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: set[str]) -> dict[str, list[UsdPrim]]:
+def colliders_by_body(
+    scene: UsdScene, bodies: dict[str, UsdPrim], all_bodies: set[str]
+) -> dict[str, list[UsdPrim]]:
     """The enabled colliders of each body: those at or below its prim, but not below another body.
 
     Args:

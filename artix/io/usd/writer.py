@@ -45,23 +45,29 @@ if TYPE_CHECKING:
 SUFFIXES = (".usd", ".usda", ".usdc", ".usdz")
 
 
-def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state: State | None = None) -> list[Issue]:
-    """Writes an articulation as USD in metres, kilograms and degrees, with z up; :func:`load_usd` reads it back.
+def save_usd(
+    articulation: Articulation, path: str | os.PathLike[str], *, state: State | None = None
+) -> list[Issue]:
+    """Writes an articulation as USD in metres, kilograms and degrees, with z up; :func:`load_usd`
+    reads it back.
 
-    Bodies, joints, drives, friction, mimic joints, tendons and loop joints use the schemas of UsdPhysics and PhysX;
-    frames become ``Xform`` prims and shapes become colliders. USD stores most numbers in float32.
+    Bodies, joints, drives, friction, mimic joints, tendons and loop joints use the schemas of
+    UsdPhysics and PhysX; frames become ``Xform`` prims and shapes become colliders. USD stores most
+    numbers in float32.
 
     Args:
       articulation: the articulation.
-      path: the file, ending in ``.usda`` (text), ``.usdc`` or ``.usd`` (binary) or ``.usdz`` (a package).
+      path: the file, ending in ``.usda`` (text), ``.usdc`` or ``.usd`` (binary) or ``.usdz`` (a
+        package).
       state: state of its bodies and joints in the file; the neutral state when ``None``.
 
     Returns:
       One warning for each thing that USD cannot express, or that only :func:`load_usd` reads.
 
     Raises:
-      ValueError: the suffix is not one of these, USD has no joints of a type, the articulation is a batch, a builder
-        would refuse one of its numbers, or the state has other shapes or numbers that are not finite.
+      ValueError: the suffix is not one of these, USD has no joints of a type, the articulation is a
+        batch, a builder would refuse one of its numbers, or the state has other shapes or numbers
+        that are not finite.
       TypeError: the state has another dtype.
       OSError: the file cannot be written; a file that was there before stays as it was.
       ModuleNotFoundError: ``usd-core`` is not installed.
@@ -75,7 +81,9 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise ValueError(f"{os.fspath(path)}: a USD file ends in {', '.join(SUFFIXES)}, not in {suffix!r}")
+        raise ValueError(
+            f"{os.fspath(path)}: a USD file ends in {', '.join(SUFFIXES)}, not in {suffix!r}"
+        )
     topology = writable_topology(articulation)
     if state is not None:
         check_state(articulation, state)
@@ -84,7 +92,9 @@ def save_usd(articulation: Articulation, path: str | os.PathLike[str], *, state:
     joints = list(zip(topology.joint_names, topology.joint_types[1:], strict=True))
     for kind in {*topology.joint_types} - {*JOINT_TYPES}:
         names = ", ".join(name for name, each in joints if each is kind)
-        raise ValueError(f"USD has no {kind.name.lower()} joints, such as {names}; write an .npz archive instead")
+        raise ValueError(
+            f"USD has no {kind.name.lower()} joints, such as {names}; write an .npz archive instead"
+        )
     report = Report(os.fspath(path))
     stage = _author_stage(topology, articulation, state, report)
     _export(stage, Path(path))
@@ -110,14 +120,18 @@ def _write_layer(layer: Sdf.Layer, path: Path, stem: str) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             inner = os.path.join(folder, f"{stem}.usdc")
             written = layer.Export(inner)
-            written = written and UsdUtils.CreateNewUsdzPackage(Sdf.AssetPath(inner), os.fspath(path))
+            written = written and UsdUtils.CreateNewUsdzPackage(
+                Sdf.AssetPath(inner), os.fspath(path)
+            )
         written = written and _is_whole(path)
     if not written:
         raise OSError(errno.EIO, "USD reports a failure without a reason; is the disk full?")
 
 
 def _is_whole(package: Path) -> bool:
-    """Whether all of a package has been written: USD reports success where the disk has no room for its end."""
+    """Whether all of a package has been written: USD reports success where the disk has no room for
+    its end.
+    """
     try:
         with zipfile.ZipFile(package) as file:
             return file.testzip() is None
@@ -125,7 +139,9 @@ def _is_whole(package: Path) -> bool:
         return False
 
 
-def _author_stage(topology: Topology, articulation: Articulation, state: State | None, report: Report) -> Usd.Stage:
+def _author_stage(
+    topology: Topology, articulation: Articulation, state: State | None, report: Report
+) -> Usd.Stage:
     """Writes the articulation to a stage in memory."""
     arrays, values = jax.tree.map(shortest, (articulation, state))
     poses = _link_poses(topology, arrays, values)
@@ -137,7 +153,9 @@ def _author_stage(topology: Topology, articulation: Articulation, state: State |
     _note_order(out)
     write_couplings(out)
     write_colliders(out)
-    for name, link, pose in zip(topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True):
+    for name, link, pose in zip(
+        topology.frame_names, topology.frame_links, arrays.frame_local_pose, strict=True
+    ):
         frame = out.define("Xform", name, out.bodies[link])
         frame.SetCustomDataByKey(FRAME_KEY, True)
         set_pose(frame, pose)
@@ -162,12 +180,19 @@ def _write_gravity(out: Author) -> None:
     gravity = np.asarray(out.arrays.gravity)
     scene = out.define("PhysicsScene", "PhysicsScene", out.world)
     size = float(np.linalg.norm(gravity))
-    author(scene, "vector3f", "physics:gravityDirection", vector(gravity / size if size else np.array([0.0, 0, -1])))
+    author(
+        scene,
+        "vector3f",
+        "physics:gravityDirection",
+        vector(gravity / size if size else np.array([0.0, 0, -1])),
+    )
     author_floats(scene, "physics", gravityMagnitude=size)
 
 
 def _write_root(out: Author, pose: np.ndarray) -> None:
-    """Applies the root schemas, and writes the joint to the world of a fixed base, or the state's root velocity."""
+    """Applies the root schemas, and writes the joint to the world of a fixed base, or the state's
+    root velocity.
+    """
     root = out.bodies[0]
     for schema in (ROOT_SCHEMA, "PhysxArticulationAPI"):
         out.owner.AddAppliedSchema(schema)
@@ -198,7 +223,9 @@ def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
     author(body, "quatf", "physics:principalAxes", quaternion(axes))
     if arrays.link_mass[link] == 0.0 or not np.any(moments):
         body.SetCustomDataByKey(ZERO_KEY, True)
-        out.report_unsupported(body, "USD has no bodies without mass or inertia; only load_usd reads it as such")
+        out.report_unsupported(
+            body, "USD has no bodies without mass or inertia; only load_usd reads it as such"
+        )
     scale = float(arrays.gravity_scale[link])
     if scale not in (0.0, 1.0):
         out.report_unsupported(body, f"USD has no gravity scale of {scale:g}, only 0 and 1")
@@ -216,7 +243,9 @@ def _write_body(out: Author, link: int, pose: np.ndarray) -> Usd.Prim:
 
 
 def _note_order(out: Author) -> None:
-    """Reports siblings that readers will number differently: they sort by joint type, then by path."""
+    """Reports siblings that readers will number differently: they sort by joint type, then by
+    path.
+    """
     kinds = list(KINDS)
     topology = out.topology
     keys: dict[int, list[Any]] = {}
@@ -225,11 +254,14 @@ def _note_order(out: Author) -> None:
         keys.setdefault(topology.parent[link], []).append(key)
     for parent, siblings in keys.items():
         if siblings != sorted(siblings):
-            message = f"the joints of link {topology.link_names[parent]!r} will be read sorted by type and name"
+            message = (
+                f"the joints of link {topology.link_names[parent]!r} will be read sorted by type "
+                "and name"
+            )
             out.report_unsupported(out.top, message, "address links and joints by name")
 
 
-# --- shapes --------------------------------------------------------------------------------------
+# --- shapes -------------------------------------------------------------------------------------
 
 _KINDS = {
     GeometryType.SPHERE: "Sphere",
@@ -241,19 +273,25 @@ _KINDS = {
 
 
 def write_colliders(out: Author) -> None:
-    """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for contact pairs."""
+    """Writes every shape below the prim of its link, sensors as PhysX triggers, and filters for
+    contact pairs.
+    """
     shapes = out.arrays.geometry
     first = 0
     materials: dict[tuple[float, ...], Usd.Prim] = {}
     prims: dict[str, Usd.Prim] = {}
     for k, shape in enumerate(out.topology.geometries):
-        prims[shape.name] = prim = out.define(_KINDS[shape.type], shape.name, out.bodies[shape.link])
+        prims[shape.name] = prim = out.define(
+            _KINDS[shape.type], shape.name, out.bodies[shape.link]
+        )
         prim.AddAppliedSchema("PhysicsCollisionAPI")
         if shape.sensor:
             prim.AddAppliedSchema(TRIGGER_SCHEMA)
         pose, size = np.asarray(shapes.pose[k]), np.asarray(shapes.size[k])
         set_pose(prim, pose)
-        _write_size(out, prim, shape, size, np.asarray(shapes.point[first : first + shape.num_points]))
+        _write_size(
+            out, prim, shape, size, np.asarray(shapes.point[first : first + shape.num_points])
+        )
         first += shape.num_points
         numbers = tuple(float(values[k]) for values in (shapes.friction, shapes.restitution))
         numbers += tuple(float(values[k]) for values in (shapes.stiffness, shapes.damping))
@@ -270,7 +308,9 @@ def write_colliders(out: Author) -> None:
 def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
     """Enables self-collision if there are pairs, and filters all other pairs."""
     topology = out.topology
-    author(out.owner, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs))
+    author(
+        out.owner, "bool", "physxArticulation:enabledSelfCollisions", bool(topology.geometry_pairs)
+    )
     if not topology.geometry_pairs:
         return
     touching = {frozenset(pair) for pair in topology.geometry_pairs}
@@ -280,14 +320,20 @@ def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
             message = "a sensor is written as a trigger, which does not touch other links either"
             out.report_unsupported(prims[shape.name], message)
     for k, a in enumerate(topology.geometries):
-        apart = [b.name for b in topology.geometries[k + 1 :] if frozenset((a.name, b.name)) not in touching]
+        apart = [
+            b.name
+            for b in topology.geometries[k + 1 :]
+            if frozenset((a.name, b.name)) not in touching
+        ]
         if apart:
             prims[a.name].AddAppliedSchema("PhysicsFilteredPairsAPI")
             relation = prims[a.name].CreateRelationship("physics:filteredPairs", False)
             relation.SetTargets([prims[name].GetPath() for name in apart])
 
 
-def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.ndarray, points: np.ndarray) -> None:
+def _write_size(
+    out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.ndarray, points: np.ndarray
+) -> None:
     if shape.type is GeometryType.BOX:
         author(prim, "double", "size", 2.0)
         pxr = import_pxr()
@@ -309,12 +355,21 @@ def _write_size(out: Author, prim: Usd.Prim, shape: GeometryStructure, size: np.
 
 
 def _write_material(out: Author, numbers: tuple[float, ...]) -> Usd.Prim:
-    """A physics material with the given friction, restitution, stiffness (``inf`` if rigid) and damping."""
+    """A physics material with the given friction, restitution, stiffness (``inf`` if rigid) and
+    damping.
+    """
     friction, restitution, stiffness, damping = numbers
     prim = out.define("Material", "physics_material")
     prim.AddAppliedSchema("PhysicsMaterialAPI")
-    author_floats(prim, "physics", staticFriction=friction, dynamicFriction=friction, restitution=restitution)
+    author_floats(
+        prim, "physics", staticFriction=friction, dynamicFriction=friction, restitution=restitution
+    )
     if np.isfinite(stiffness):
         prim.AddAppliedSchema("PhysxMaterialAPI")
-        author_floats(prim, "physxMaterial", compliantContactStiffness=stiffness, compliantContactDamping=damping)
+        author_floats(
+            prim,
+            "physxMaterial",
+            compliantContactStiffness=stiffness,
+            compliantContactDamping=damping,
+        )
     return prim

@@ -1,4 +1,6 @@
-"""PhysX's step: Gauss-Seidel sweeps (PGS, TGS) with friction anchors, sleeping, and the drift of spherical joints."""
+"""PhysX's step: Gauss-Seidel sweeps (PGS, TGS) with friction anchors, sleeping, and the drift of
+spherical joints.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,12 @@
-"""Contacts with the ground in Gauss-Seidel sweeps, by PhysX's law: their rows, and one sweep over them.
+"""Contacts with the ground in Gauss-Seidel sweeps, by PhysX's law: their rows, and one sweep over
+them.
 
-Every pair of a shape and a surface has one normal row per contact, and two tangential rows for each of its two friction
-anchors; see :mod:`artix.physx.solver.friction_anchors`. A sweep solves normal rows first, then friction.
+Every pair of a shape and a surface has one normal row per contact, and two tangential rows for each
+of its two friction anchors; see :mod:`artix.physx.solver.friction_anchors`. A sweep solves normal
+rows first, then friction.
 
-Contacts of a step are determined here too, what is unsupported is refused, and the report is written.
+Contacts of a step are determined here too, what is unsupported is refused, and the report is
+written.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ class NormalRow(NamedTuple):
     free_rate: Array
     """Separation rate before any impulse."""
     gap: Array
-    """Gap at the start of the step [m]. For bouncing contacts, TGS changes it as if the bounce had already happened."""
+    """Gap at the start of the step [m]. For bouncing contacts, TGS changes it as if the bounce had
+    already happened."""
     error_reduction: Array
     """Fraction of the gap that a sweep closes, or of a penetration that it removes."""
     target_rate: Array
@@ -123,7 +127,8 @@ class StepContacts(NamedTuple):
     """World poses of the pairs' links when their contacts were last searched, [P, 7]."""
 
 
-#: Fraction of a penetration that one PGS sweep removes, and underrelaxation of friction, both as in PhysX.
+#: Fraction of a penetration that one PGS sweep removes, and underrelaxation of friction, both as in
+#: PhysX.
 PENETRATION_REDUCTION = 0.8
 
 
@@ -137,11 +142,19 @@ def contact_rows(
 ) -> StepContacts:
     """The contacts of a step; ``motion`` [L, 6] are the links' velocities before any impulse."""
     contacts = touching.ground_contacts.contacts
-    patches = patches_of(at_start.topology, touching.ground_contacts.geometries, len(touching.ground.surfaces))
+    patches = patches_of(
+        at_start.topology, touching.ground_contacts.geometries, len(touching.ground.surfaces)
+    )
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
     before = None if touching.anchors is None else touching.anchors.found_at
     point, near, found_at = manifolds(
-        articulation, at_start, touching.ground_contacts, patches, before, touching.reference, options.contact_distance
+        articulation,
+        at_start,
+        touching.ground_contacts,
+        patches,
+        before,
+        touching.reference,
+        options.contact_distance,
     )
     normal = _normal_rows(articulation, at_start, contacts, point, near, motion, dt, options)
     anchors = [
@@ -149,13 +162,17 @@ def contact_rows(
         for p, numbers in enumerate(patches)
     ]
     floor = _floor(normal, contacts.gap, near, patches, dt, options)
-    friction = _friction_rows(articulation, at_start, contacts, patches, links, anchors, floor, motion, options)
+    friction = _friction_rows(
+        articulation, at_start, contacts, patches, links, anchors, floor, motion, options
+    )
     rows = ContactRows(normal, friction, patches, links, options.separation_speed)
     return StepContacts(rows, anchors, found_at)
 
 
 def relaxation(options: SolverOptions) -> float:
-    """Fraction of an error that a sweep removes. PhysX's TGS, with its many small steps, removes less."""
+    """Fraction of an error that a sweep removes. PhysX's TGS, with its many small steps, removes
+    less.
+    """
     if options.solver == "tgs":
         return min(PENETRATION_REDUCTION, 2 / options.position_iterations**0.5)
     return PENETRATION_REDUCTION
@@ -166,11 +183,17 @@ def _patch(contacts: Contacts, point: Array, near: Array, numbers: tuple[int, ..
     return Patch(near[index], point[index], contacts.gap[index], contacts.normal[index[0]])
 
 
-def _anchor(at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch) -> PairAnchors:
+def _anchor(
+    at_start: StepStart, touching: AnchoredContacts, pair: int, link: int, patch: Patch
+) -> PairAnchors:
     if touching.anchors is None:
         nowhere = jnp.zeros_like(patch.point, shape=(2, 3))
-        return update_anchors(patch, PairAnchors(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0])))
-    return update_anchors(patch, move_anchors(touching.anchors, pair, at_start.frame.take([link]), touching.reference))
+        return update_anchors(
+            patch, PairAnchors(nowhere, nowhere, patch.normal, jnp.zeros_like(patch.gap[0]))
+        )
+    return update_anchors(
+        patch, move_anchors(touching.anchors, pair, at_start.frame.take([link]), touching.reference)
+    )
 
 
 def _normal_rows(
@@ -198,7 +221,9 @@ def _normal_rows(
         after = dt + gap / jnp.where(bounces, rate, jnp.ones_like(rate))
         gap = gap + jnp.where(bounces, target * after, 0)
     softened = jnp.where(near, 1 / (response + softness), 0)
-    return NormalRow(wrench, direction, effect, response, softened, rate, gap, reduction, target, bounces)
+    return NormalRow(
+        wrench, direction, effect, response, softened, rate, gap, reduction, target, bounces
+    )
 
 
 def _floor(
@@ -209,7 +234,9 @@ def _floor(
     dt: Array,
     options: SolverOptions,
 ) -> Array:
-    """The normal impulse with which friction starts: a quarter of the mean that each contact would need alone, [P]."""
+    """The normal impulse with which friction starts: a quarter of the mean that each contact would
+    need alone, [P].
+    """
     closing = gap / dt if options.solver == "tgs" else jnp.maximum(gap / dt, 0)
     alone = jnp.maximum((rows.target_rate - rows.free_rate - closing) * rows.softened, 0)
     every = []
@@ -239,7 +266,8 @@ def _friction_rows(
     tangents = _tangents(contacts.normal[first], motion[of_link, :3])
     shape = (len(patches), 2, 2)
     point, direction = (
-        jnp.broadcast_to(each, (*shape, 3)).reshape(-1, 3) for each in (on_link[:, :, None], tangents[:, None])
+        jnp.broadcast_to(each, (*shape, 3)).reshape(-1, 3)
+        for each in (on_link[:, :, None], tangents[:, None])
     )
     owner = np.repeat(of_link, 4)
     wrench = point_row(at_start, owner, point, direction)
@@ -248,7 +276,9 @@ def _friction_rows(
     is_there = jnp.repeat(present(count).reshape(-1), 2)
     softened = jnp.where(is_there, relaxation(options) / (response + softness), 0)
     rate = jnp.sum(wrench * motion[owner], axis=1)
-    error = jnp.where(is_there, jnp.sum(direction * jnp.repeat(dragged.reshape(-1, 3), 2, axis=0), axis=1), 0)
+    error = jnp.where(
+        is_there, jnp.sum(direction * jnp.repeat(dragged.reshape(-1, 3), 2, axis=0), axis=1), 0
+    )
     friction = contacts.friction[first] * jnp.where(count == 2, 0.5, 1.0).astype(error.dtype)
     return FrictionRow(
         wrench=wrench.reshape(*shape, 6),
@@ -264,7 +294,9 @@ def _friction_rows(
 
 
 def _tangents(normal: Array, velocity: Array) -> Array:
-    """Two tangents [P, 2, 3]: along the velocity of the link's centre of mass if it moves, and across it."""
+    """Two tangents [P, 2, 3]: along the velocity of the link's centre of mass if it moves, and
+    across it.
+    """
     n, v = normal.T, velocity.T
     along = v - spatial.dot(n, v) * n
     square = spatial.dot(along, along)
@@ -305,7 +337,9 @@ class ContactImpulses(NamedTuple):
 def no_contact_impulses(rows: ContactRows) -> ContactImpulses:
     """The impulses before the first sweep."""
     friction = jnp.zeros_like(rows.friction.error)
-    return ContactImpulses(jnp.zeros_like(rows.normal.gap), friction, jnp.zeros(friction.shape[:1], bool))
+    return ContactImpulses(
+        jnp.zeros_like(rows.normal.gap), friction, jnp.zeros(friction.shape[:1], bool)
+    )
 
 
 class Travel(NamedTuple):
@@ -325,7 +359,12 @@ def travel(rows: ContactRows, link_travel: Array) -> Travel:
 
 
 def solve_pair(
-    rows: ContactRows, pair: int, change: Array, impulses: ContactImpulses, moved: Travel | None, sweep: Sweep
+    rows: ContactRows,
+    pair: int,
+    change: Array,
+    impulses: ContactImpulses,
+    moved: Travel | None,
+    sweep: Sweep,
 ) -> tuple[Array, ContactImpulses]:
     """Solves the rows of one pair once.
 
@@ -351,12 +390,16 @@ def solve_pair(
     largest = row_of_pair.friction * pressed
     dragged = row_of_pair.error if moved is None else row_of_pair.error + moved.friction[pair]
     solve = _solve_discs if sweep.temporal else _solve_axes
-    change, solved, slips = solve(row_of_pair, change, impulses.friction[pair], dragged, largest, sweep)
+    change, solved, slips = solve(
+        row_of_pair, change, impulses.friction[pair], dragged, largest, sweep
+    )
     friction = impulses.friction.at[pair].set(solved)
     return change, ContactImpulses(normal, friction, impulses.slips.at[pair].set(slips))
 
 
-def _least_rate(row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep) -> Array:
+def _least_rate(
+    row: NormalRow, moved: Array | None, max_separation_speed: float, sweep: Sweep
+) -> Array:
     """The smallest separation rate that a sweep allows."""
     gap = row.gap if moved is None else row.gap + moved - row.target_rate * sweep.elapsed
     closing = jnp.maximum(row.error_reduction * gap / sweep.h, -max_separation_speed)
@@ -367,14 +410,20 @@ def _least_rate(row: NormalRow, moved: Array | None, max_separation_speed: float
     return row.target_rate - closing
 
 
-def _solve_axes(friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep):
-    """PGS: one tangent after the other, each within the friction limit. Only position sweeps correct errors."""
+def _solve_axes(
+    friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
+):
+    """PGS: one tangent after the other, each within the friction limit. Only position sweeps
+    correct errors.
+    """
     new = []
     slips = []
     for anchor in range(2):
         for axis in range(2):
             bias = dragged[anchor, axis] / sweep.h if sweep.moves_positions else 0
-            rate = friction.free_rate[anchor, axis] + jnp.sum(friction.direction[anchor, axis] * change)
+            rate = friction.free_rate[anchor, axis] + jnp.sum(
+                friction.direction[anchor, axis] * change
+            )
             total = old[anchor, axis] - friction.softened[anchor, axis] * (bias + rate)
             slips.append(jnp.abs(total) > largest)
             new.append(jnp.clip(total, -largest, largest))
@@ -382,8 +431,12 @@ def _solve_axes(friction: FrictionRow, change: Array, old: Array, dragged: Array
     return change, jnp.stack(new).reshape(2, 2), jnp.any(jnp.stack(slips))
 
 
-def _solve_discs(friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep):
-    """TGS: both tangents of an anchor together, within a disc. Errors include the motion during the step."""
+def _solve_discs(
+    friction: FrictionRow, change: Array, old: Array, dragged: Array, largest: Array, sweep: Sweep
+):
+    """TGS: both tangents of an anchor together, within a disc. Errors include the motion during the
+    step.
+    """
     new = []
     slips = []
     for anchor in range(2):
@@ -392,10 +445,14 @@ def _solve_discs(friction: FrictionRow, change: Array, old: Array, dragged: Arra
         total = old[anchor] - friction.softened[anchor] * (bias + rate)
         square = jnp.sum(total**2)
         slides = square > largest**2
-        scale = jnp.where(slides, largest * jax.lax.rsqrt(jnp.where(slides, square, jnp.ones_like(square))), 1)
+        scale = jnp.where(
+            slides, largest * jax.lax.rsqrt(jnp.where(slides, square, jnp.ones_like(square))), 1
+        )
         new.append(scale * total)
         slips.append(slides)
-        change = change + jnp.sum(friction.effect[anchor] * (new[-1] - old[anchor])[:, None], axis=0)
+        change = change + jnp.sum(
+            friction.effect[anchor] * (new[-1] - old[anchor])[:, None], axis=0
+        )
     return change, jnp.stack(new), jnp.any(jnp.stack(slips))
 
 
@@ -404,38 +461,49 @@ _SHAPES = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 
 def check_rigid(articulation: Articulation, ground: Ground, options: SolverOptions) -> None:
     """Raises ``ValueError`` for compliant shapes or surfaces, if their numbers are not traced."""
-    every = {f"ground.surfaces[{k}]": surface.stiffness for k, surface in enumerate(ground.surfaces)}
+    every = {
+        f"ground.surfaces[{k}]": surface.stiffness for k, surface in enumerate(ground.surfaces)
+    }
     every["articulation.geometry"] = articulation.geometry.stiffness
     for where, stiffness in every.items():
         if not isinstance(stiffness, jax.core.Tracer) and not np.all(np.isinf(stiffness)):
             raise ValueError(
-                f"solver={options.solver!r} has only rigid contacts, but {where}.stiffness is finite: make it inf, or "
-                "use solver='implicit'"
+                f"solver={options.solver!r} has only rigid contacts, but {where}.stiffness is "
+                "finite: make it inf, or use solver='implicit'"
             )
 
 
 def check_solvable(
-    articulation: Articulation, ground: Ground, contacts: GroundContacts, anchors: FrictionAnchors | None
+    articulation: Articulation,
+    ground: Ground,
+    contacts: GroundContacts,
+    anchors: FrictionAnchors | None,
 ) -> None:
-    """Raises ``ValueError`` for unsupported surfaces and shapes, and for a memory of another size."""
+    """Raises ``ValueError`` for unsupported surfaces and shapes, and for a memory of another
+    size.
+    """
     topology = articulation.topology
     for k, surface in enumerate(ground.surfaces):
         if not isinstance(surface, Plane):
             raise ValueError(
-                f"solver='pgs' and 'tgs' support only planes; ground.surfaces[{k}] is a {type(surface).__name__}: use "
-                "solver='implicit'"
+                f"solver='pgs' and 'tgs' support only planes; ground.surfaces[{k}] is a "
+                f"{type(surface).__name__}: use solver='implicit'"
             )
     for k in sorted(set(contacts.geometries)):
         shape = topology.geometries[k]
         if shape.type not in _SHAPES:
             raise ValueError(
-                f"solver='pgs' and 'tgs' support spheres, capsules and boxes; {shape.name!r} is a {shape.type.value}: "
-                "use solver='implicit', or make it a sensor"
+                f"solver='pgs' and 'tgs' support spheres, capsules and boxes; {shape.name!r} is a "
+                f"{shape.type.value}: use solver='implicit', or make it a sensor"
             )
     if anchors is not None:
         pairs = len(patches_of(topology, contacts.geometries, len(ground.surfaces)))
         check_vector(
-            "memory.on_link", anchors.on_link, (pairs, 2, 3), articulation.dtype, "P pairs of shape and surface"
+            "memory.on_link",
+            anchors.on_link,
+            (pairs, 2, 3),
+            articulation.dtype,
+            "P pairs of shape and surface",
         )
 
 
@@ -469,7 +537,8 @@ def contact_report(
     change: Array,
     dt: Array,
 ) -> ContactReport:
-    """The report on all contacts. A pair's friction is divided among its contacts by their normal impulses.
+    """The report on all contacts. A pair's friction is divided among its contacts by their normal
+    impulses.
 
     Args:
       at_start: the articulation at the start of the step.
@@ -486,10 +555,15 @@ def contact_report(
     frame = at_start.frame.take(index)
     place = spatial.rotate(frame.rotation, contacts.point.T) + frame.position
     tangents = rows.friction.wrench[:, 0, :, :3]
-    pressed = jnp.stack([sum(impulses.normal[k] for k in numbers) for numbers in rows.patches])[pair]
+    pressed = jnp.stack([sum(impulses.normal[k] for k in numbers) for numbers in rows.patches])[
+        pair
+    ]
     share = jnp.where(pressed > 0, impulses.normal / jnp.where(pressed > 0, pressed, 1), 0)
     pull = share[:, None] * jnp.sum(impulses.friction, axis=1)[pair]
-    force = (jnp.sum(pull[:, :, None] * tangents[pair], axis=1) + impulses.normal[:, None] * contacts.normal) / dt
+    force = (
+        jnp.sum(pull[:, :, None] * tangents[pair], axis=1)
+        + impulses.normal[:, None] * contacts.normal
+    ) / dt
     rate = rows.friction.free_rate[:, 0] + jnp.sum(rows.friction.direction[:, 0] * change, axis=-1)
     touches = impulses.normal > 0
     slips = impulses.slips[pair]

@@ -1,12 +1,14 @@
 """What PhysX keeps of a contact from step to step: its friction anchors and its contact points.
 
-Friction acts not at the contacts but at anchors: up to two points at which a shape holds on to a surface, fixed both on
-the link and on the ground. They persist until friction slips there, the link has rotated by 2.6 degrees relative to the
-surface, or the two ends have separated along the normal. Displacement along the surface is corrected.
+Friction acts not at the contacts but at anchors: up to two points at which a shape holds on to a
+surface, fixed both on the link and on the ground. They persist until friction slips there, the link
+has rotated by 2.6 degrees relative to the surface, or the two ends have separated along the normal.
+Displacement along the surface is corrected.
 
-PhysX also remembers the pose of its last contact search. Until the shape has moved or rotated, or a contact has slid,
-by more than a limit, it reuses the points that it found then, with current gaps. A box's points stay on the ground;
-those of a capsule are below its axis, which they follow as it rolls.
+PhysX also remembers the pose of its last contact search. Until the shape has moved or rotated, or a
+contact has slid, by more than a limit, it reuses the points that it found then, with current gaps.
+A box's points stay on the ground; those of a capsule are below its axis, which they follow as it
+rolls.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ SAME_POINT = 1e-8
 class FrictionAnchors(struct.PyTreeNode):
     """The friction anchors of ``"pgs"`` and ``"tgs"``, carried along with the state.
 
-    There are P pairs of a shape and a surface, ordered by surface; see :func:`artix.remember_contacts`.
+    There are P pairs of a shape and a surface, ordered by surface; see
+    :func:`artix.remember_contacts`.
 
     Attributes:
       on_link: the anchors in the links' frames, [P, 2, 3] [m].
@@ -80,11 +83,16 @@ class FrictionAnchors(struct.PyTreeNode):
         contacts = jax.eval_shape(lambda: ground_contacts(scene, scene.neutral_state()))
         pairs = len(patches_of(articulation.topology, contacts.geometries, len(ground.surfaces)))
         points = jnp.zeros((pairs, 2, 3), articulation.dtype)
-        return cls(points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype))
+        return cls(
+            points, points, points[:, 0], points[:, 0, 0], jnp.zeros((pairs, 7), articulation.dtype)
+        )
 
 
-def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -> tuple[tuple[int, ...], ...]:
-    """The indices of the contacts of each pair of a shape and a surface, in PhysX's order of solution.
+def patches_of(
+    topology: Topology, geometries: tuple[int, ...], surfaces: int
+) -> tuple[tuple[int, ...], ...]:
+    """The indices of the contacts of each pair of a shape and a surface, in PhysX's order of
+    solution.
 
     Args:
       topology: the articulation's topology.
@@ -95,9 +103,12 @@ def patches_of(topology: Topology, geometries: tuple[int, ...], surfaces: int) -
     pairs: dict[tuple[int, int], list[int]] = {}
     for k, geometry in enumerate(geometries):
         pairs.setdefault((k // each, geometry), []).append(k)
-    # PhysX starts with a box's corner of positive coordinates, artix's candidates with the negative one.
+    # PhysX starts with a box's corner of positive coordinates, artix's candidates with the negative
+    # one.
     return tuple(
-        tuple(reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers)
+        tuple(
+            reversed(numbers) if topology.geometries[geometry].type is GeometryType.BOX else numbers
+        )
         for (_, geometry), numbers in pairs.items()
     )
 
@@ -131,7 +142,8 @@ class PairAnchors(NamedTuple):
     on_ground: Array
     """Points on the ground, relative to the reference point, in world axes, [2, 3]."""
     normal: Array
-    """Normal of the surface when the pair began to touch, rotated with the link since, in world axes, [3]."""
+    """Normal of the surface when the pair began to touch, rotated with the link since, in world
+    axes, [3]."""
     total: Array
     """Number of anchors, []."""
 
@@ -168,7 +180,9 @@ def update_anchors(patch: Patch, before: PairAnchors) -> PairAnchors:
 
 
 def _add_anchors(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Array]:
-    """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their number, too."""
+    """Adds contacts as new anchors [2, 3]: the first two, then any farther apart. Returns their
+    number, too.
+    """
     first, second = on_link
     total = count
     apart = jnp.zeros_like(patch.gap[0])
@@ -190,7 +204,9 @@ def _add_anchors(patch: Patch, on_link: Array, count: Array) -> tuple[Array, Arr
     return jnp.stack([first, second]), total
 
 
-def move_anchors(before: FrictionAnchors, pair: int, frame: Transforms, reference: Array) -> PairAnchors:
+def move_anchors(
+    before: FrictionAnchors, pair: int, frame: Transforms, reference: Array
+) -> PairAnchors:
     """The anchors of a pair, moved with its link.
 
     Args:
@@ -205,14 +221,19 @@ def move_anchors(before: FrictionAnchors, pair: int, frame: Transforms, referenc
 
 
 def remember_anchors(
-    anchors: list[PairAnchors], slips: Array, frames: list[Transforms], reference: Array, found_at: Array
+    anchors: list[PairAnchors],
+    slips: Array,
+    frames: list[Transforms],
+    reference: Array,
+    found_at: Array,
 ) -> FrictionAnchors:
     """The anchors to remember after a step, of the pairs that did not slip.
 
     Args:
       anchors: anchors of each pair during the step.
       slips: whether friction slipped at any anchor of a pair in the last sweep, [P].
-      frames: frames of the pairs' links at the start of the step, relative to the reference point, one item each.
+      frames: frames of the pairs' links at the start of the step, relative to the reference point,
+        one item each.
       reference: the reference point in the world, [3].
       found_at: poses of the contact search, stored unchanged.
     """
@@ -229,10 +250,12 @@ def remember_anchors(
     return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)
 
 
-#: How far a capsule may move and its contacts may slide before they are searched again, relative to its radius.
+#: How far a capsule may move and its contacts may slide before they are searched again, relative to
+#: its radius.
 _CAPSULE_MOVES = 0.02
 _CAPSULE_SLIDES = 0.05
-#: The same for both of a box, relative to its smallest half edge, and the upper bound of that length [m].
+#: The same for both of a box, relative to its smallest half edge, and the upper bound of that
+#: length [m].
 _BOX = 0.03
 _BOX_MOST = 0.03
 #: The cosine of half the angle by which a shape may rotate.
@@ -274,7 +297,8 @@ def manifolds(
     first = np.array([numbers[0] for numbers in patches])
     current = at_start.frame.take(np.array(contacts.links, int))
     poses = jnp.concatenate([current.position + reference[:, None], current.rotation]).T[first]
-    # Not normalised: before the first step they are zeros, which count as a rotation beyond any limit.
+    # Not normalised: before the first step they are zeros, which count as a rotation beyond any
+    # limit.
     past = (poses if before is None else before)[pair].T
     earlier = Transforms(past[3:], past[:3] - reference[:, None])
     shapes = _shapes_of(articulation, at_start.topology, ground_contacts.geometries)
@@ -291,11 +315,14 @@ def manifolds(
         looks = jnp.ones_like(looks)
     fresh = looks[pair]
     gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
-    # Of boxes, the point on the plane; of spheres and capsules, the one on the shape, below the core where it is now.
+    # Of boxes, the point on the plane; of spheres and capsules, the one on the shape, below the
+    # core where it is now.
     on_plane = jnp.where(fresh, here, there) - gap_when_found * normal
     point = jnp.where(shapes.is_box, on_plane, here - shapes.radius * normal)
     near = (gap_when_found < distance) & (contacts.gap < distance)
-    return Manifolds(point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before))
+    return Manifolds(
+        point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before)
+    )
 
 
 class _Shapes(NamedTuple):
@@ -311,7 +338,9 @@ class _Shapes(NamedTuple):
     """Its origin in the link's frame, [3, K] [m]."""
 
 
-def _shapes_of(articulation: Articulation, topology: Topology, geometries: tuple[int, ...]) -> _Shapes:
+def _shapes_of(
+    articulation: Articulation, topology: Topology, geometries: tuple[int, ...]
+) -> _Shapes:
     index = np.array(geometries)
     kinds = [topology.geometries[k].type for k in geometries]
     is_sphere = jnp.asarray([kind is GeometryType.SPHERE for kind in kinds])
@@ -326,8 +355,11 @@ def _place(frame: Transforms, points: Array) -> Array:
     return spatial.rotate(frame.rotation, points) + frame.position
 
 
-def _is_stale(shapes: _Shapes, current: Transforms, earlier: Transforms, slid: Array, was_near: Array) -> Array:
-    """Whether a shape has moved so far since its contact was searched that it is searched again, [K].
+def _is_stale(
+    shapes: _Shapes, current: Transforms, earlier: Transforms, slid: Array, was_near: Array
+) -> Array:
+    """Whether a shape has moved so far since its contact was searched that it is searched again,
+    [K].
 
     A contact that ``was_near`` [K] also is if it ``slid`` [3, K] too far along the surface.
     """

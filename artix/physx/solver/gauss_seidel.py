@@ -1,7 +1,7 @@
 """PhysX's Gauss-Seidel sweeps over the rows of an articulation: projected (PGS) and temporal (TGS).
 
-Poses, Jacobians and the mass matrix are constant during a step, so the sweeps change only one vector: the change of the
-generalised velocity due to constraints.
+Poses, Jacobians and the mass matrix are constant during a step, so the sweeps change only one
+vector: the change of the generalised velocity due to constraints.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class DofRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows of an articulation, in the order of a sweep; ``None`` for kinds that it does not have."""
+    """All rows of an articulation, in the order of a sweep; ``None`` for kinds that it does not
+    have.
+    """
 
     loops: LoopRow | None
     spatial_tendons: SpatialTendonRow | None
@@ -108,16 +110,19 @@ class Progress(NamedTuple):
     path_length: Array
     """Lengths of the spatial tendons' paths, [S]."""
     link_travel: Array
-    """Displacements of the links' centres of mass, and sums of their rotations, in world axes, [L, 6]; for the contacts
-    of TGS, otherwise [0, 6]."""
+    """Displacements of the links' centres of mass, and sums of their rotations, in world axes,
+    [L, 6]; for the contacts of TGS, otherwise [0, 6]."""
 
 
 SweepOrder: TypeAlias = "tuple[tuple[int, int, tuple[int, ...]], ...]"
-"""Parts of a sweep: a range of DOFs (first, last + 1) in its order, then pairs of contacts; static."""
+"""Parts of a sweep: a range of DOFs (first, last + 1) in its order, then pairs of contacts;
+static."""
 
 
 def sweep_order(topology: Topology, links: tuple[int, ...]) -> SweepOrder:
-    """The order of DOFs and pairs of contacts on these links: a pair follows the DOFs of its own link."""
+    """The order of DOFs and pairs of contacts on these links: a pair follows the DOFs of its own
+    link.
+    """
     parts: list[tuple[int, int, tuple[int, ...]]] = []
     first = last = 0
     for link in topology.depth_first_links:
@@ -133,11 +138,15 @@ def no_impulses(rows: Rows) -> SweepImpulses:
     """The impulses before the first sweep."""
     zero = jnp.zeros_like(rows.dofs.free_velocity)
     loops, spatial_tendons, fixed_tendons = (
-        (zero[:0], zero[:0]) if row is None else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
+        (zero[:0], zero[:0])
+        if row is None
+        else (jnp.zeros_like(row.response), jnp.zeros_like(row.response))
         for row in (rows.loops, rows.spatial_tendons, rows.fixed_tendons)
     )
     contacts = None if rows.contacts is None else no_contact_impulses(rows.contacts)
-    return SweepImpulses(loops, spatial_tendons, fixed_tendons, DofImpulses(zero, zero, zero, zero), contacts)
+    return SweepImpulses(
+        loops, spatial_tendons, fixed_tendons, DofImpulses(zero, zero, zero, zero), contacts
+    )
 
 
 def sweep_once(
@@ -161,14 +170,16 @@ def sweep_once(
       sweep: the sweep.
 
     Returns:
-      The new change, the new impulses, and the corrections of the rows' velocities in this sweep, which the previous
-      sweeps had left: one number per loop joint row, path of a spatial tendon, joint of a fixed tendon, mimic joint,
-      DOF and contact row.
+      The new change, the new impulses, and the corrections of the rows' velocities in this sweep,
+      which the previous sweeps had left: one number per loop joint row, path of a spatial tendon,
+      joint of a fixed tendon, mimic joint, DOF and contact row.
     """
     loops, spatial_tendons, fixed_tendons, dofs, contacts = impulses
     corrections = []
     if rows.loops is not None:
-        change, (loops, corrected) = _sweep_loops(rows.loops, change, loops, progress.motion, free_velocity, sweep)
+        change, (loops, corrected) = _sweep_loops(
+            rows.loops, change, loops, progress.motion, free_velocity, sweep
+        )
         corrections.append(corrected)
     if rows.spatial_tendons is not None:
         change, (spatial_tendons, corrected) = _sweep_spatial_tendons(
@@ -181,20 +192,32 @@ def sweep_once(
         )
         corrections.append(jnp.ravel(corrected))
     if rows.mimics is not None:
-        change, corrected = _sweep_mimics(rows.mimics, change, progress.motion, free_velocity, sweep)
+        change, corrected = _sweep_mimics(
+            rows.mimics, change, progress.motion, free_velocity, sweep
+        )
         corrections.append(corrected)
     if rows.contacts is None:
-        change, (dofs, corrected) = _sweep_dofs(rows.dofs, change, dofs, progress.displacement, sweep)
+        change, (dofs, corrected) = _sweep_dofs(
+            rows.dofs, change, dofs, progress.displacement, sweep
+        )
         corrections.append(corrected)
     else:
         assert contacts is not None
         old = contacts
-        change, (dofs, corrected), contacts = _sweep_dofs_and_contacts(rows, order, change, dofs, old, progress, sweep)
+        change, (dofs, corrected), contacts = _sweep_dofs_and_contacts(
+            rows, order, change, dofs, old, progress, sweep
+        )
         corrections += [corrected, *_contact_corrections(rows.contacts, old, contacts)]
-    return change, SweepImpulses(loops, spatial_tendons, fixed_tendons, dofs, contacts), jnp.concatenate(corrections)
+    return (
+        change,
+        SweepImpulses(loops, spatial_tendons, fixed_tendons, dofs, contacts),
+        jnp.concatenate(corrections),
+    )
 
 
-def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep):
+def _sweep_loops(
+    rows: LoopRow, change: Array, impulses, motion: Array, free_velocity: Array, sweep: Sweep
+):
     def solve(change, inputs):
         row, *old = inputs
         rate = jnp.sum(row.direction * (free_velocity + change))
@@ -206,7 +229,9 @@ def _sweep_loops(rows: LoopRow, change: Array, impulses, motion: Array, free_vel
     return scan(solve, change, (rows, *impulses))
 
 
-def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path_length: Array, sweep: Sweep):
+def _sweep_spatial_tendons(
+    rows: SpatialTendonRow, change: Array, impulses, path_length: Array, sweep: Sweep
+):
     def solve(change, inputs):
         row, spring, limit, length = inputs
         rate = row.free_rate + jnp.sum(row.direction * change)
@@ -217,7 +242,9 @@ def _sweep_spatial_tendons(rows: SpatialTendonRow, change: Array, impulses, path
     return scan(solve, change, (rows, *impulses, path_length))
 
 
-def _sweep_fixed_tendons(rows: FixedTendonRow, change: Array, impulses, motion: Array, sweep: Sweep):
+def _sweep_fixed_tendons(
+    rows: FixedTendonRow, change: Array, impulses, motion: Array, sweep: Sweep
+):
     def solve(change, inputs):
         row, spring, limit = inputs
         rate = row.free_rate + jnp.sum(row.rate * change)
@@ -239,7 +266,9 @@ def _sweep_mimics(rows: MimicRow, change: Array, motion: Array, free_velocity: A
     return scan(solve, change, rows)
 
 
-def _sweep_dofs(rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep):
+def _sweep_dofs(
+    rows: DofRow, change: Array, impulses: DofImpulses, displacement: Array, sweep: Sweep
+):
     if not displacement.size:
         return change, (impulses, displacement)
 
@@ -266,7 +295,9 @@ def _sweep_dofs_and_contacts(
     moved = travel(rows.contacts, progress.link_travel) if sweep.temporal else None
     solved = []
     for first, last, pairs in order:
-        part = jax.tree.map(lambda leaf, a=first, b=last: leaf[a:b], (rows.dofs, dofs, progress.displacement))
+        part = jax.tree.map(
+            lambda leaf, a=first, b=last: leaf[a:b], (rows.dofs, dofs, progress.displacement)
+        )
         change, swept = _sweep_dofs(part[0], change, part[1], part[2], sweep)
         solved.append(swept)
         for pair in pairs:
@@ -274,7 +305,9 @@ def _sweep_dofs_and_contacts(
     return change, joined(solved), contacts
 
 
-def _contact_corrections(rows: ContactRows, old: ContactImpulses, new: ContactImpulses) -> list[Array]:
+def _contact_corrections(
+    rows: ContactRows, old: ContactImpulses, new: ContactImpulses
+) -> list[Array]:
     normal = rows.normal.response * (new.normal - old.normal)
     return [normal, jnp.ravel(rows.friction.response * (new.friction - old.friction))]
 
@@ -300,12 +333,18 @@ def _solve_dof(
     return DofImpulses(drive, friction, lower, upper), total
 
 
-def tendon_wrenches(rows: Rows, impulses: SweepImpulses, dt: Array, links: int) -> tuple[Array, Array]:
-    """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their joints move, [L, 6]."""
+def tendon_wrenches(
+    rows: Rows, impulses: SweepImpulses, dt: Array, links: int
+) -> tuple[Array, Array]:
+    """Mean wrenches of all tendons on the links, and of fixed tendons on the links that their
+    joints move, [L, 6].
+    """
     total = transmitted = jnp.zeros_like(dt, shape=(links, 6))
     if rows.spatial_tendons is not None:
         force = (impulses.spatial_tendons[0] + impulses.spatial_tendons[1]) / dt
-        total = total + jnp.einsum("s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST)
+        total = total + jnp.einsum(
+            "s,slk->lk", force, rows.spatial_tendons.wrench, precision=HIGHEST
+        )
     if rows.fixed_tendons is not None:
         force = (impulses.fixed_tendons[0] + impulses.fixed_tendons[1]) / dt
         transmitted = jnp.einsum("tm,tmlk->lk", force, rows.fixed_tendons.wrench, precision=HIGHEST)
@@ -326,7 +365,8 @@ def constraint_rows(
 ) -> Rows:
     """All rows at the start of the step.
 
-    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] their joints' drift if it is kept.
+    ``motion`` [L, 6] is the links' velocity before any impulse, ``drift`` [L, 3] their joints'
+    drift if it is kept.
     """
     topology = at_start.topology
     spatial = fixed = mimics = None
@@ -388,7 +428,9 @@ def _constraint_force_mixing(articulation: Articulation, at_start: StepStart) ->
 
 
 def _relative_velocity(at_start: StepStart, motion: Array) -> Array:
-    """Velocity of each DOF's link relative to its parent along the axis, at the joint's two origins, [n]."""
+    """Velocity of each DOF's link relative to its parent along the axis, at the joint's two
+    origins, [n].
+    """
     topology = at_start.topology
     dofs = np.arange(topology.num_dofs)
 

@@ -1,7 +1,8 @@
-"""The rows of a Gauss-Seidel sweep without contacts, and their laws: DOFs, loop joints, mimic joints and tendons.
+"""The rows of a Gauss-Seidel sweep without contacts, and their laws: DOFs, loop joints, mimic
+joints and tendons.
 
-A DOF has a drive, friction, position limits and velocity limits. The held rows of loop joints act like hard mimic
-joints, and their distances like limits.
+A DOF has a drive, friction, position limits and velocity limits. The held rows of loop joints act
+like hard mimic joints, and their distances like limits.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from artix.model.articulation import Articulation
 from artix.model.couplings import MimicJoints
 from artix.model.joints import JointFrictions
 from artix.simulation.common.drives import DriveRow, within_limit
-from artix.simulation.common.fixed_tendons import tendon_joint_structure, tendon_joint_wrenches
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.mimic import mimic_directions, mimic_errors
-from artix.simulation.common.spatial_tendons import beyond_limits, end_wrenches, tendon_paths
+from artix.simulation.common.springs import mimic_directions, mimic_errors
 from artix.simulation.common.step_start import HIGHEST, StepStart
+from artix.simulation.common.tendons import (
+    beyond_limits,
+    end_wrenches,
+    tendon_joint_structure,
+    tendon_joint_wrenches,
+    tendon_paths,
+)
 
 Array = jax.Array
 
@@ -52,7 +58,9 @@ class Sweep(NamedTuple):
 
 
 class LimitRow(NamedTuple):
-    """Friction and limits of one DOF (or of all, [n]): everything that their impulses depend on, except velocity."""
+    """Friction and limits of one DOF (or of all, [n]): everything that their impulses depend on,
+    except velocity.
+    """
 
     friction: JointFrictions
     lower_gap: Array
@@ -64,10 +72,13 @@ class LimitRow(NamedTuple):
     """Impulse per velocity with the link's constraint-force mixing."""
 
 
-def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displacement: Array, sweep: Sweep) -> Array:
+def drive_impulse(
+    row: DriveRow, accumulated: Array, velocity: Array, displacement: Array, sweep: Sweep
+) -> Array:
     """The accumulated impulse of an implicit spring and damper after one more sweep.
 
-    Converged PGS sweeps are one step of implicit Euler; TGS sweeps are explicit-in-order steps of ``dt / N``.
+    Converged PGS sweeps are one step of implicit Euler; TGS sweeps are explicit-in-order steps of
+    ``dt / N``.
 
     Args:
       row: the drive.
@@ -94,7 +105,9 @@ def drive_impulse(row: DriveRow, accumulated: Array, velocity: Array, displaceme
 
 
 def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: Sweep) -> Array:
-    """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is less."""
+    """The accumulated friction impulse: it stops the DOF, or is the sliding friction if that is
+    less.
+    """
     friction = row.friction
     time = sweep.budget_time
     stopping = accumulated - row.softened * velocity
@@ -105,9 +118,15 @@ def friction_impulse(row: LimitRow, accumulated: Array, velocity: Array, sweep: 
 
 
 def limit_impulses(
-    row: LimitRow | LoopRow, lower: Array, upper: Array, velocity: Array, displacement: Array, sweep: Sweep
+    row: LimitRow | LoopRow,
+    lower: Array,
+    upper: Array,
+    velocity: Array,
+    displacement: Array,
+    sweep: Sweep,
 ) -> tuple[Array, Array]:
-    """The accumulated impulses of the lower (never negative) and upper (never positive) position limit.
+    """The accumulated impulses of the lower (never negative) and upper (never positive) position
+    limit.
 
     A limit acts if the DOF is beyond it or would be at the end of the sweep. Limits do not bounce.
 
@@ -124,20 +143,35 @@ def limit_impulses(
     gap_above = jnp.where(has_upper, row.upper_gap, 1) - displacement
     at_lower = has_lower & ((gap_below < 0) | (gap_below + velocity * sweep.h < 0))
     at_upper = ~at_lower & has_upper & ((gap_above < 0) | (gap_above - velocity * sweep.h < 0))
-    stopped_below = jnp.maximum(lower + (_target_velocity(gap_below, velocity, 1, sweep) - velocity) * row.softened, 0)
-    stopped_above = jnp.minimum(upper + (_target_velocity(gap_above, velocity, -1, sweep) - velocity) * row.softened, 0)
+    stopped_below = jnp.maximum(
+        lower + (_target_velocity(gap_below, velocity, 1, sweep) - velocity) * row.softened, 0
+    )
+    stopped_above = jnp.minimum(
+        upper + (_target_velocity(gap_above, velocity, -1, sweep) - velocity) * row.softened, 0
+    )
     # If the DOF leaves faster than required, the limit takes back impulse.
-    returned_below = lower + jnp.where(velocity > 0, jnp.maximum(-velocity * row.softened, -lower), 0)
-    returned_above = upper + jnp.where(velocity > 0, 0, jnp.minimum(-velocity * row.softened, -upper))
+    returned_below = lower + jnp.where(
+        velocity > 0, jnp.maximum(-velocity * row.softened, -lower), 0
+    )
+    returned_above = upper + jnp.where(
+        velocity > 0, 0, jnp.minimum(-velocity * row.softened, -upper)
+    )
     apart = ~at_lower & ~at_upper
-    # A limit that has not pushed takes nothing back; otherwise derivatives at rest would be half those of a stop.
-    lower = jnp.where(at_lower, stopped_below, jnp.where(apart & (lower > 0), returned_below, lower))
-    upper = jnp.where(at_upper, stopped_above, jnp.where(apart & (upper < 0), returned_above, upper))
+    # A limit that has not pushed takes nothing back; otherwise derivatives at rest would be half
+    # those of a stop.
+    lower = jnp.where(
+        at_lower, stopped_below, jnp.where(apart & (lower > 0), returned_below, lower)
+    )
+    upper = jnp.where(
+        at_upper, stopped_above, jnp.where(apart & (upper < 0), returned_above, upper)
+    )
     return lower, upper
 
 
 def _target_velocity(gap: Array, velocity: Array, sign: int, sweep: Sweep) -> Array:
-    """The velocity that a limit with this gap requires; ``sign`` is the direction away from the limit."""
+    """The velocity that a limit with this gap requires; ``sign`` is the direction away from the
+    limit.
+    """
     back = velocity if not sweep.moves_positions else -sign * sweep.error_reduction * gap / sweep.h
     return jnp.where(gap < 0, back, -sign * gap / sweep.h)
 
@@ -149,10 +183,11 @@ def velocity_limit_impulse(row: LimitRow, velocity: Array) -> Array:
     return jnp.where(limited, (jnp.clip(velocity, -bound, bound) - velocity) * row.softened, 0)
 
 
-# --- loop joints, mimic joints and tendons --------------------------------------------------------
+# --- loop joints, mimic joints and tendons ------------------------------------------------------
 
 
-# A row is ignored if its mobility is below this fraction of the largest one, in units of the rounding error.
+# A row is ignored if its mobility is below this fraction of the largest one, in units of the
+# rounding error.
 _FIXED = 100
 
 
@@ -160,7 +195,8 @@ class LoopRow(NamedTuple):
     """One row of a loop joint (or all, with a leading axis [R])."""
 
     direction: Array
-    """Derivative of the row's rate with respect to the generalised velocity; also the force of a unit impulse, [nv]."""
+    """Derivative of the row's rate with respect to the generalised velocity; also the force of a
+    unit impulse, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
@@ -187,7 +223,8 @@ def loop_rows(articulation: Articulation, at_start: StepStart, loops: LoopClosur
     response = jnp.sum(direction * effect, axis=1)
     moves = response > _FIXED * jnp.finfo(error.dtype).eps * jnp.max(response, initial=0)
     lower_gap, upper_gap = (
-        jnp.full_like(error, jnp.inf).at[loops.distances].set(gap) for gap in distance_gaps(articulation, loops)
+        jnp.full_like(error, jnp.inf).at[loops.distances].set(gap)
+        for gap in distance_gaps(articulation, loops)
     )
     return LoopRow(
         direction=direction,
@@ -203,14 +240,16 @@ def loop_rows(articulation: Articulation, at_start: StepStart, loops: LoopClosur
 def loop_impulses(
     row: LoopRow, old: tuple[Array, Array], rate: Array, displacement: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
-    """The accumulated impulses of a held row or of a distance's lower bound, and of its upper bound.
+    """The accumulated impulses of a held row or of a distance's lower bound, and of its upper
+    bound.
 
     Args:
       row: the row.
       old: the impulses so far.
       rate: rate of the row now.
       displacement: displacement of the row since the start of the step.
-      sweep: the sweep. A position sweep removes a fraction of the error; a velocity sweep brings the rate to zero.
+      sweep: the sweep. A position sweep removes a fraction of the error; a velocity sweep brings
+        the rate to zero.
     """
     error = row.error + displacement
     wanted = -sweep.error_reduction * error / sweep.h if sweep.moves_positions else 0
@@ -224,7 +263,8 @@ class MimicRow(NamedTuple):
 
     mimic: MimicJoints
     direction: Array
-    """Generalised force of a unit impulse: 1 at the follower, the gear ratio at the reference, [nv]."""
+    """Generalised force of a unit impulse: 1 at the follower, the gear ratio at the reference,
+    [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
@@ -244,8 +284,9 @@ def mimic_rows(mimic: MimicJoints, at_start: StepStart, joint_position: Array) -
 def mimic_impulse(row: MimicRow, rate: Array, error: Array, sweep: Sweep) -> Array:
     """The impulse that one sweep adds; it is not accumulated.
 
-    A sweep corrects a fraction of a hard relation's error. A compliant relation acts like a spring and damper with the
-    given natural frequency and damping ratio. In velocity sweeps both keep the rate at zero.
+    A sweep corrects a fraction of a hard relation's error. A compliant relation acts like a spring
+    and damper with the given natural frequency and damping ratio. In velocity sweeps both keep the
+    rate at zero.
 
     Args:
       row: the mimic joint.
@@ -275,7 +316,8 @@ class FixedTendonRow(NamedTuple):
     excess: Array
     """Length at the start of the step minus the rest length, per joint."""
     over_upper: Array
-    """Length at the start of the step minus the upper limit, per joint; ``-inf`` without a limit."""
+    """Length at the start of the step minus the upper limit, per joint; ``-inf`` without a
+    limit."""
     under_lower: Array
     """Length at the start of the step minus the lower limit, per joint; ``inf`` without a limit."""
     coefficient: Array
@@ -291,7 +333,8 @@ class FixedTendonRow(NamedTuple):
     effect: Array
     """Change of the generalised velocity per impulse at each joint, [m, nv]."""
     wrench: Array
-    """Wrenches on the links for a unit impulse at each joint: on the joint's own link, [m, L, 6]."""
+    """Wrenches on the links for a unit impulse at each joint: on the joint's own link,
+    [m, L, 6]."""
     reaction: Array
     """The same, on the tendon's root link, [m, L, 6]."""
 
@@ -299,7 +342,9 @@ class FixedTendonRow(NamedTuple):
 def fixed_tendon_rows(
     articulation: Articulation, at_start: StepStart, joint_position: Array, motion: Array
 ) -> FixedTendonRow:
-    """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any impulse."""
+    """The rows of all fixed tendons; ``motion`` [L, 6] are the links' velocities before any
+    impulse.
+    """
     topology = at_start.topology
     numbers = articulation.fixed_tendons
     dof, *_, table = tendon_joint_structure(topology)
@@ -344,10 +389,12 @@ def fixed_tendon_rows(
 def fixed_tendon_impulses(
     row: FixedTendonRow, spring: Array, limit: Array, rate: Array, stretch: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
-    """The accumulated impulses [m] of a tendon's spring and damper, and of its limits, after one more sweep.
+    """The accumulated impulses [m] of a tendon's spring and damper, and of its limits, after one
+    more sweep.
 
-    All joints of a tendon use the velocities from before the tendon is solved. In continuous time the effort at joint i
-    of K is ``-recip_coefficient_i (stiffness (length - rest_length) + damping rate + limit_stiffness excess) / K``.
+    All joints of a tendon use the velocities from before the tendon is solved. In continuous time
+    the effort at joint i of K is ``-recip_coefficient_i (stiffness (length - rest_length) + damping
+    rate + limit_stiffness excess) / K``.
 
     Args:
       row: the tendon.
@@ -366,7 +413,9 @@ def fixed_tendon_impulses(
     beyond = jnp.where(under < 0, under, jnp.maximum(over, 0))
     pull = gain * rate + h * row.stiffness * (row.excess + stretch)
     spring = keep * spring - row.recip_coefficient * share * pull
-    limit = keep_limit * limit - row.recip_coefficient * h * row.limit_stiffness * limit_share * beyond
+    limit = (
+        keep_limit * limit - row.recip_coefficient * h * row.limit_stiffness * limit_share * beyond
+    )
     return spring, limit
 
 
@@ -407,7 +456,8 @@ class SpatialTendonRow(NamedTuple):
     free_rate: Array
     """Rate at which the ends of the path shorten it, before any impulse."""
     direction: Array
-    """Derivative of that rate with respect to the generalised velocity; also the force of a unit impulse, [nv]."""
+    """Derivative of that rate with respect to the generalised velocity; also the force of a unit
+    impulse, [nv]."""
     effect: Array
     """Change of the generalised velocity per unit impulse, [nv]."""
     response: Array
@@ -416,7 +466,9 @@ class SpatialTendonRow(NamedTuple):
     """Wrenches on the links for a unit impulse, [L, 6]."""
 
 
-def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion: Array) -> SpatialTendonRow:
+def spatial_tendon_rows(
+    articulation: Articulation, at_start: StepStart, motion: Array
+) -> SpatialTendonRow:
     """The rows of all paths; ``motion`` [L, 6] are the links' velocities before any impulse."""
     numbers = articulation.spatial_tendons
     paths = tendon_paths(at_start.topology.spatial_tendons)
@@ -441,10 +493,12 @@ def spatial_tendon_rows(articulation: Articulation, at_start: StepStart, motion:
 def spatial_tendon_impulses(
     row: SpatialTendonRow, spring: Array, limit: Array, rate: Array, length: Array, sweep: Sweep
 ) -> tuple[Array, Array]:
-    """The accumulated impulses of one path's spring and damper, and of its limits, after one more sweep.
+    """The accumulated impulses of one path's spring and damper, and of its limits, after one more
+    sweep.
 
-    They pull the leaf towards its parent and the root towards its child. Attachments in between feel nothing. In
-    continuous time the force is ``stiffness (length - rest_length) - damping rate + limit_stiffness excess``.
+    They pull the leaf towards its parent and the root towards its child. Attachments in between
+    feel nothing. In continuous time the force is ``stiffness (length - rest_length) - damping rate
+    + limit_stiffness excess``.
 
     Args:
       row: the path.

@@ -1,9 +1,11 @@
-"""Velocities before constraints act, and positions after: spherical joints and the root move as free rotations.
+"""Velocities before constraints act, and positions after: spherical joints and the root move as
+free rotations.
 
-PhysX rotates a link on a spherical joint by the link's own angular velocity and locks axes in velocity only. Steps of
-finite length therefore leave the set of rotations ``exp(sum_k q_k e_k)`` that positions q can express. The drift D is
-the remainder: the child's joint frame relative to the parent's is ``D exp(sum_k q_k e_k)``. This equals a rotation of
-the joint frame on the parent's link, which is a parameter of the articulation. No other function needs to know of it.
+PhysX rotates a link on a spherical joint by the link's own angular velocity and locks axes in
+velocity only. Steps of finite length therefore leave the set of rotations ``exp(sum_k q_k e_k)``
+that positions q can express. The drift D is the remainder: the child's joint frame relative to the
+parent's is ``D exp(sum_k q_k e_k)``. This equals a rotation of the joint frame on the parent's
+link, which is a parameter of the articulation. No other function needs to know of it.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
     ``frame_pose(with_joint_drift(a, drift), state)``.
 
     Args:
-      drift: rotation vectors [rad] of the inbound joint frames in their own axes (twist, swing1, swing2), shape [L, 3];
-        zero for links without such a joint.
+      drift: rotation vectors [rad] of the inbound joint frames in their own axes (twist, swing1,
+        swing2), shape [L, 3]; zero for links without such a joint.
 
     Returns:
       The articulation with a new ``joint_parent_pose``.
@@ -51,13 +53,23 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
       >>> arm = artix.robots.load("arm7")
       >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
       >>> turned = artix.with_joint_drift(arm, drift)
-      >>> print((turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum())  # the frames that turned
+      >>> print(
+      ...     (turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum()
+      ... )  # the frames that turned
       1
     """
-    check_vector("drift", drift, (articulation.topology.num_links, 3), articulation.dtype, "L, rotation vectors")
+    check_vector(
+        "drift",
+        drift,
+        (articulation.topology.num_links, 3),
+        articulation.dtype,
+        "L, rotation vectors",
+    )
     pose = articulation.joint_parent_pose
     rotation = spatial.quaternion_product(pose[:, 3:].T, spatial.quaternion_exp(drift.T))
-    return articulation.replace(joint_parent_pose=jnp.concatenate([pose[:, :3], rotation.T], axis=1))
+    return articulation.replace(
+        joint_parent_pose=jnp.concatenate([pose[:, :3], rotation.T], axis=1)
+    )
 
 
 def drift_by_body(tree: Topology, drift: Array) -> Array:
@@ -69,7 +81,11 @@ def drift_by_link(topology: Topology, quaternion: Array) -> Array:
     """The inverse of :func:`drift_by_body`; zero for links without a spherical joint."""
     vector = spatial.quaternion_log(quaternion)
     vector = jnp.where(topology.body_is_spherical[1:], vector, jnp.zeros_like(vector))
-    return jnp.zeros_like(vector, shape=(topology.num_links, 3)).at[topology.body_link[1:]].set(vector.T)
+    return (
+        jnp.zeros_like(vector, shape=(topology.num_links, 3))
+        .at[topology.body_link[1:]]
+        .set(vector.T)
+    )
 
 
 class Configuration(NamedTuple):
@@ -93,11 +109,16 @@ def start_configuration(at_start: StepStart, state: State) -> Configuration:
 
 
 def advance(
-    topology: Topology, configuration: Configuration, joint_velocity: Array, motion: Array, time: Array
+    topology: Topology,
+    configuration: Configuration,
+    joint_velocity: Array,
+    motion: Array,
+    time: Array,
 ) -> Configuration:
     """Moves with joint velocities [n] and link velocities [L, 6] for a time.
 
-    As in PhysX, links on spherical joints rotate by their own angular velocity in world axes, whatever parents do.
+    As in PhysX, links on spherical joints rotate by their own angular velocity in world axes,
+    whatever parents do.
     """
     turn = (time * motion[:, 3:]).T
     root_center = configuration.root_center
@@ -112,8 +133,12 @@ def advance(
     return Configuration(root_center, root_rotation, joint_position, orientation)
 
 
-def to_state(articulation: Articulation, topology: Topology, configuration: Configuration, state: State) -> State:
-    """The state with the configuration's positions and the velocities of ``state``, from which the step started."""
+def to_state(
+    articulation: Articulation, topology: Topology, configuration: Configuration, state: State
+) -> State:
+    """The state with the configuration's positions and the velocities of ``state``, from which the
+    step started.
+    """
     q = wrap_angles(articulation, configuration.joint_position)
     if topology.has_spherical:
         turned = spatial.quaternion_log(_joint_rotations(articulation, topology, configuration))
@@ -123,7 +148,9 @@ def to_state(articulation: Articulation, topology: Topology, configuration: Conf
         center = articulation.link_com_pose[0, :3, None]
         old = spatial.normalize(root[3:, None])
         new = configuration.root_rotation
-        moved = spatial.rotate(old, center) - spatial.rotate(new, center) + configuration.root_center
+        moved = (
+            spatial.rotate(old, center) - spatial.rotate(new, center) + configuration.root_center
+        )
         root = jnp.concatenate([root[:3] + moved[:, 0], new[:, 0]])
     return state.replace(root_pose=root, joint_position=q)
 
@@ -131,12 +158,16 @@ def to_state(articulation: Articulation, topology: Topology, configuration: Conf
 def with_drift_of(
     articulation: Articulation, topology: Topology, configuration: Configuration, end: State
 ) -> tuple[Articulation, Array]:
-    """The articulation whose state ``end`` puts the links in this configuration, and its drift [L, 3]."""
+    """The articulation whose state ``end`` puts the links in this configuration, and its drift
+    [L, 3].
+    """
     drift = jnp.zeros_like(articulation.joint_parent_pose[:, :3])
     if topology.has_spherical:
         named = spatial.quaternion_exp(by_body(topology, end.joint_position))
         rotations = _joint_rotations(articulation, topology, configuration)
-        drift = drift_by_link(topology, spatial.quaternion_product(rotations, spatial.conjugate(named)))
+        drift = drift_by_link(
+            topology, spatial.quaternion_product(rotations, spatial.conjugate(named))
+        )
     return with_joint_drift(articulation, drift), drift
 
 
@@ -144,7 +175,9 @@ def _turn(vector: Array, quaternion: Array) -> Array:
     return spatial.normalize(spatial.quaternion_product(spatial.quaternion_exp(vector), quaternion))
 
 
-def _joint_rotations(articulation: Articulation, topology: Topology, configuration: Configuration) -> Array:
+def _joint_rotations(
+    articulation: Articulation, topology: Topology, configuration: Configuration
+) -> Array:
     """Rotations of the joints of bodies 1 .. B-1 in the axes of the bodies' frames, [4, B-1]."""
     # Used for spherical joints only.
     placements = link_placements(articulation)
@@ -156,14 +189,18 @@ def _joint_rotations(articulation: Articulation, topology: Topology, configurati
     absolute = spatial.quaternion_product(
         take(configuration.orientation, topology.body_link), spatial.conjugate(moved.rotation)
     )
-    root = spatial.quaternion_product(configuration.root_rotation, spatial.conjugate(moved.rotation[:, :1]))
+    root = spatial.quaternion_product(
+        configuration.root_rotation, spatial.conjugate(moved.rotation[:, :1])
+    )
     above = _parent_orientations(topology, root, local, absolute)
     relative = spatial.quaternion_product(spatial.conjugate(above), absolute[:, 1:])
     return spatial.quaternion_product(spatial.conjugate(geometry.basis[0, :, 3]), relative)
 
 
 def _parent_orientations(topology: Topology, root: Array, local: Array, absolute: Array) -> Array:
-    """Orientations [4, B-1] of the parents of bodies 1 .. B-1, where the bodies on spherical joints are known."""
+    """Orientations [4, B-1] of the parents of bodies 1 .. B-1, where the bodies on spherical joints
+    are known.
+    """
     current = [root]
     place = {0: 0}
     for level in topology.body_levels:
@@ -185,7 +222,8 @@ class Unconstrained(NamedTuple):
     velocity: Array
     """Generalised velocity, [nv]."""
     motion: Array
-    """Velocities of the links' centres of mass, [L, 6]; because of velocity products they differ from J velocity."""
+    """Velocities of the links' centres of mass, [L, 6]; because of velocity products they differ
+    from J velocity."""
     loaded_motion: Array
     """Velocities of the links if only the external forces had acted, [L, 6]."""
 
@@ -202,7 +240,9 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
 def unconstrained_velocities(
     at_start: StepStart, velocity: Array, wrench: Array, joint_force: Array, dt: Array
 ) -> Unconstrained:
-    """Advances velocities by external wrenches [L, 6], generalised forces of the joints [nv] and velocity products."""
+    """Advances velocities by external wrenches [L, 6], generalised forces of the joints [nv] and
+    velocity products.
+    """
     loaded = response(at_start, generalized_force(at_start, wrench))
     motion = link_motion(at_start, velocity)
     turning = inertial_wrenches(at_start, motion, at_start.velocity_product)
@@ -216,7 +256,9 @@ def unconstrained_velocities(
 
 
 def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Momentum:
-    """The momentum of links: masses [L], inertias [L, 3, 3], centres [L, 3] and velocities [L, 6]."""
+    """The momentum of links: masses [L], inertias [L, 3, 3], centres [L, 3] and velocities
+    [L, 6].
+    """
     linear = jnp.sum(mass[:, None] * motion[:, :3], axis=0)
     total = jnp.sum(mass)
     arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
@@ -227,7 +269,13 @@ def momentum_of(mass: Array, inertia: Array, center: Array, motion: Array) -> Mo
 
 
 def restore_momentum(
-    mass: Array, inertia: Array, center: Array, motion: Array, target: Momentum, *, magnitude_only: bool
+    mass: Array,
+    inertia: Array,
+    center: Array,
+    motion: Array,
+    target: Momentum,
+    *,
+    magnitude_only: bool,
 ) -> Array:
     """Adds one rigid-body motion to all links so that they have a given momentum.
 
@@ -245,11 +293,18 @@ def restore_momentum(
     total = jnp.sum(mass)
     arm = center - jnp.sum(mass[:, None] * center, axis=0)[None] / total
     square = jnp.sum(arm**2, axis=1)[:, None, None] * jnp.eye(3, dtype=arm.dtype)[None]
-    composite = jnp.sum(inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0)
+    composite = jnp.sum(
+        inertia + mass[:, None, None] * (square - arm[:, :, None] * arm[:, None, :]), axis=0
+    )
     angular = momentum_of(mass, inertia, center, motion).angular
     turn = turn_to_momentum(
-        composite[:, :, None], angular[:, None], target.angular[:, None], magnitude_only=magnitude_only
+        composite[:, :, None],
+        angular[:, None],
+        target.angular[:, None],
+        magnitude_only=magnitude_only,
     )[:, 0]
-    turned = motion + jnp.concatenate([jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1)
+    turned = motion + jnp.concatenate(
+        [jnp.cross(turn[None], arm), jnp.broadcast_to(turn[None], arm.shape)], axis=1
+    )
     shift = (target.linear - jnp.sum(mass[:, None] * turned[:, :3], axis=0)) / total
     return turned + jnp.concatenate([shift, jnp.zeros_like(shift)])[None]

@@ -1,7 +1,8 @@
 """Sleeping: an articulation that has hardly moved for a while is not stepped any more, as in PhysX.
 
-The counters are a small pytree that users carry along with the state. Sleeping is not differentiable: a sleeping
-articulation does not respond to its inputs, and its velocities jump to zero when it falls asleep.
+The counters are a small pytree that users carry along with the state. Sleeping is not
+differentiable: a sleeping articulation does not respond to its inputs, and its velocities jump to
+zero when it falls asleep.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ class SleepState(struct.PyTreeNode):
     """The sleep counters of an articulation's links.
 
     Attributes:
-      wake_counter: time for which each link stays awake without moving [s], shape [L]; the articulation sleeps when all
-        are zero.
-      linear_sum: sum of the velocities of each link's centre of mass over the last steps [m/s], in world axes,
-        shape [L, 3].
-      angular_sum: the same sum of angular velocities [rad/s], in the axes of the mass frame, shape [L, 3].
+      wake_counter: time for which each link stays awake without moving [s], shape [L]; the
+        articulation sleeps when all are zero.
+      linear_sum: sum of the velocities of each link's centre of mass over the last steps [m/s], in
+        world axes, shape [L, 3].
+      angular_sum: the same sum of angular velocities [rad/s], in the axes of the mass frame, shape
+        [L, 3].
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -59,7 +61,8 @@ def wake_up(articulation: Articulation, wake_counter: float | Array = WAKE_TIME)
       The counters of an articulation that is awake.
 
     Raises:
-      ValueError: ``wake_counter`` is negative or not finite. A number that is traced is not checked.
+      ValueError: ``wake_counter`` is negative or not finite. A number that is traced is not
+        checked.
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -126,7 +129,9 @@ def sleep_after_step(
     return chosen(slept, at_rest(state), end), chosen(slept, sleep, after)
 
 
-def _count_down(articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array) -> SleepState:
+def _count_down(
+    articulation: Articulation, end: State, sleep: SleepState, dt: Array, threshold: Array
+) -> SleepState:
     """The counters after a step that ended in ``end``."""
     links = forward_kinematics(articulation, end)
     frame = Transforms.from_poses(links.pose) @ Transforms.from_poses(articulation.link_com_pose)
@@ -137,7 +142,11 @@ def _count_down(articulation: Articulation, end: State, sleep: SleepState, dt: A
         for old, new in ((sleep.linear_sum, links.velocity[:, :3]), (sleep.angular_sum, spin))
     )
     turning = jnp.einsum(
-        "li,lij,lj->l", angular, articulation.link_inertia, angular, precision=jax.lax.Precision.HIGHEST
+        "li,lij,lj->l",
+        angular,
+        articulation.link_inertia,
+        angular,
+        precision=jax.lax.Precision.HIGHEST,
     )
     heavy = articulation.link_mass > 0
     turning = jnp.where(heavy, turning / jnp.where(heavy, articulation.link_mass, 1), 0)
@@ -146,7 +155,9 @@ def _count_down(articulation: Articulation, end: State, sleep: SleepState, dt: A
     ratio = jnp.where(energy < 2 * threshold, energy / jnp.where(threshold > 0, threshold, 1), 2)
     counter = jnp.where(stirs, ratio * WAKE_TIME / 2, jnp.maximum(sleep.wake_counter - dt, 0))
     counter = jnp.where(jnp.all(counter == 0), counter, jnp.maximum(counter, _ALMOST_ASLEEP))
-    return SleepState(counter, *(jnp.where(stirs[:, None], 0, total) for total in (linear, angular)))
+    return SleepState(
+        counter, *(jnp.where(stirs[:, None], 0, total) for total in (linear, angular))
+    )
 
 
 def woken_by(control: Control | None, sleep: SleepState) -> SleepState:

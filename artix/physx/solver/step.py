@@ -57,22 +57,23 @@ from artix.physx.solver.positions import (
 from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after_step
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.joint_forces import incoming_joint_forces
-from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_end import with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
 from artix.simulation.common.solvers import register_solver
-from artix.simulation.common.spatial_tendons import path_lengths
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,
     generalized_force,
+    gravity_and_loads,
     has_loop_joints,
     link_motion,
+    link_resistance,
     response,
     world_inertias,
 )
+from artix.simulation.common.tendons import path_lengths
 from artix.simulation.step import DEFAULT_OPTIONS, checked_controls, in_parts, step
 
 Array = jax.Array
@@ -91,7 +92,8 @@ class Solution(NamedTuple):
     position_corrections: Array
     """Corrections of the rows' velocities in the last position sweep; see :func:`sweep_once`."""
     velocity_corrections: Array
-    """The same for the last velocity sweep, or the last position sweep if there are no velocity sweeps."""
+    """The same for the last velocity sweep, or the last position sweep if there are no velocity
+    sweeps."""
 
 
 class _Carry(NamedTuple):
@@ -127,7 +129,8 @@ class SweepInputs(NamedTuple):
         motion = self.free.motion + link_motion(self.at_start, change)
         row_velocity = self.rows.dofs.free_velocity + change[self.rows.dofs.place]
         progress = progress._replace(
-            motion=progress.motion + time * velocity, displacement=progress.displacement + time * row_velocity
+            motion=progress.motion + time * velocity,
+            displacement=progress.displacement + time * row_velocity,
         )
         topology = self.at_start.topology
         joints = velocity[topology.num_base_dofs :]
@@ -149,7 +152,9 @@ class SweepInputs(NamedTuple):
         return progress._replace(link_travel=travel)
 
     def moved_frames(self, moved: Configuration) -> Transforms:
-        """The frames of the moved links, relative to the root's centre of mass at the start of the step."""
+        """The frames of the moved links, relative to the root's centre of mass at the start of the
+        step.
+        """
         articulation = self.articulation
         topology = self.at_start.topology
         # The root's initial position is left out: far from the origin it would cost digits.
@@ -176,7 +181,9 @@ def iterate(inputs: SweepInputs, dt: Array, options: SolverOptions) -> Solution:
     count = options.position_iterations
     h = dt / count if temporal else dt
     zero = jnp.zeros_like(free_velocity)
-    order = sweep_order(inputs.at_start.topology, () if rows.contacts is None else rows.contacts.links)
+    order = sweep_order(
+        inputs.at_start.topology, () if rows.contacts is None else rows.contacts.links
+    )
 
     def position_sweep(carry: _Carry, number: Array) -> tuple[_Carry, Array]:
         change = carry.change if late is None else carry.change + h * late
@@ -184,14 +191,22 @@ def iterate(inputs: SweepInputs, dt: Array, options: SolverOptions) -> Solution:
         progress = carry.progress
         if temporal:
             progress = inputs.measure(progress, configuration, number * h)
-        sweep = _sweep(options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True)
-        change, impulses, corrected = sweep_once(rows, order, change, carry.impulses, progress, free_velocity, sweep)
+        sweep = _sweep(
+            options, dt, h, number * h if temporal else jnp.zeros_like(h), moves_positions=True
+        )
+        change, impulses, corrected = sweep_once(
+            rows, order, change, carry.impulses, progress, free_velocity, sweep
+        )
         if temporal:
             configuration, progress = inputs.advance(change, configuration, progress, h)
-        return _Carry(change, carry.total_change + change, impulses, configuration, progress), corrected
+        return _Carry(
+            change, carry.total_change + change, impulses, configuration, progress
+        ), corrected
 
     configuration = start_configuration(inputs.at_start, inputs.state)
-    unmoved = jnp.zeros((0, 6) if rows.contacts is None or not temporal else inputs.free.motion.shape, zero.dtype)
+    unmoved = jnp.zeros(
+        (0, 6) if rows.contacts is None or not temporal else inputs.free.motion.shape, zero.dtype
+    )
     lengths = inputs.lengths(inputs.at_start.frame)
     progress = Progress(zero, jnp.zeros_like(inputs.state.joint_position), lengths, unmoved)
     start = _Carry(zero, zero, no_impulses(rows), configuration, progress)
@@ -207,17 +222,27 @@ def iterate(inputs: SweepInputs, dt: Array, options: SolverOptions) -> Solution:
         configuration, _ = inputs.advance(change, configuration, progress, dt)
     last = corrections
     if options.velocity_iterations:
-        sweep = _sweep(options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False)
+        sweep = _sweep(
+            options, dt, h, dt if temporal else jnp.zeros_like(dt), moves_positions=False
+        )
 
-        def velocity_sweep(carry: tuple[Array, SweepImpulses], _) -> tuple[tuple[Array, SweepImpulses], Array]:
-            change, impulses, corrected = sweep_once(rows, order, *carry, progress, free_velocity, sweep)
+        def velocity_sweep(
+            carry: tuple[Array, SweepImpulses], _
+        ) -> tuple[tuple[Array, SweepImpulses], Array]:
+            change, impulses, corrected = sweep_once(
+                rows, order, *carry, progress, free_velocity, sweep
+            )
             return (change, impulses), corrected
 
-        (change, impulses), last = scan(velocity_sweep, (change, impulses), length=options.velocity_iterations)
+        (change, impulses), last = scan(
+            velocity_sweep, (change, impulses), length=options.velocity_iterations
+        )
     return Solution(change, mean_change, impulses, configuration, corrections[-1], last[-1])
 
 
-def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool) -> Sweep:
+def _sweep(
+    options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves_positions: bool
+) -> Sweep:
     temporal = options.solver == "tgs"
     return Sweep(
         temporal=temporal,
@@ -227,11 +252,13 @@ def _sweep(options: SolverOptions, dt: Array, h: Array, elapsed: Array, *, moves
         dt=dt,
         h=h,
         elapsed=elapsed,
-        error_reduction=jnp.asarray(2 / options.position_iterations**0.5 if temporal else 0.8, dt.dtype),
+        error_reduction=jnp.asarray(
+            2 / options.position_iterations**0.5 if temporal else 0.8, dt.dtype
+        ),
     )
 
 
-# --- the step -------------------------------------------------------------------------------------
+# --- the step -----------------------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
@@ -282,9 +309,18 @@ def physx_step(
         contacts = contact_rows(articulation, at_start, touching, free.motion, dt, options)
     contact_part = None if contacts is None else contacts.rows
     rows = constraint_rows(
-        articulation, at_start, loops, state.joint_position, free.motion, commands, contact_part, drift
+        articulation,
+        at_start,
+        loops,
+        state.joint_position,
+        free.motion,
+        commands,
+        contact_part,
+        drift,
     )
-    inputs = SweepInputs(articulation, state, at_start, rows, free, late, keeps_drift=drift is not None)
+    inputs = SweepInputs(
+        articulation, state, at_start, rows, free, late, keeps_drift=drift is not None
+    )
     solution = iterate(inputs, dt, options)
     configuration = _within_limits(articulation, solution.configuration)
     end = to_state(articulation, topology, configuration, state)
@@ -299,13 +335,17 @@ def physx_step(
         wrench = wrench + on_links
     contacts_after = anchors_after = None
     if touching is not None and contacts is not None:
-        by_contacts, contacts_after, anchors_after = _contact_results(at_start, touching, contacts, solution, dt)
+        by_contacts, contacts_after, anchors_after = _contact_results(
+            at_start, touching, contacts, solution, dt
+        )
         wrench = wrench + by_contacts
     acceleration = free.acceleration + solution.change / dt
     link_acceleration = link_motion(at_start, acceleration) + at_start.velocity_product
     end_frame = link_frames(topology, kinematics(drifted, end))
     tendons = tendon_wrenches(rows, solution.impulses, dt, topology.num_links)
-    joint_forces = incoming_joint_forces(articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons)
+    joint_forces = incoming_joint_forces(
+        articulation, at_start, end_frame, motion, link_acceleration, wrench, tendons
+    )
     report = StepReport(
         joint_acceleration=acceleration[topology.num_base_dofs :],
         link_velocity=link_velocity,
@@ -331,7 +371,8 @@ def _free_motion(
     dt: Array,
     options: SolverOptions,
 ) -> tuple[Unconstrained, Array | None]:
-    """The motion without constraints, and the acceleration [nv] by forces that act in every sweep instead.
+    """The motion without constraints, and the acceleration [nv] by forces that act in every sweep
+    instead.
 
     Args:
       velocity: generalised velocity at the start of the step, [nv].
@@ -352,9 +393,15 @@ def _free_motion(
 
 
 def _contact_results(
-    at_start: StepStart, touching: AnchoredContacts, contacts: StepContacts, solution: Solution, dt: Array
+    at_start: StepStart,
+    touching: AnchoredContacts,
+    contacts: StepContacts,
+    solution: Solution,
+    dt: Array,
 ) -> tuple[Array, ContactReport, FrictionAnchors]:
-    """Mean wrenches of contacts on the links [L, 6], the report on them, and the anchors for the next step."""
+    """Mean wrenches of contacts on the links [L, 6], the report on them, and the anchors for the
+    next step.
+    """
     rows = contacts.rows
     impulses = solution.impulses.contacts
     assert impulses is not None
@@ -362,7 +409,9 @@ def _contact_results(
     last = solution.velocity_corrections[-(rows.normal.gap.size + rows.friction.error.size) :]
     report = contact_report(at_start, touching, rows, impulses, last, solution.change, dt)
     frames = [at_start.frame.take([link]) for link in rows.links]
-    anchors = remember_anchors(contacts.anchors, impulses.slips, frames, touching.reference, contacts.found_at)
+    anchors = remember_anchors(
+        contacts.anchors, impulses.slips, frames, touching.reference, contacts.found_at
+    )
     return wrench, report, anchors
 
 
@@ -380,13 +429,22 @@ def _within_limits(articulation: Articulation, configuration: Configuration) -> 
     """PhysX 5.6.1 clips the positions of limited prismatic joints."""
     q = configuration.joint_position
     clipped = jnp.clip(q, articulation.joint_lower_limit, articulation.joint_upper_limit)
-    return configuration._replace(joint_position=jnp.where(articulation.topology.dof_is_linear, clipped, q))
+    return configuration._replace(
+        joint_position=jnp.where(articulation.topology.dof_is_linear, clipped, q)
+    )
 
 
 def _end(
-    articulation: Articulation, moved: State, at_start: StepStart, free: Unconstrained, solution: Solution, dt: Array
+    articulation: Articulation,
+    moved: State,
+    at_start: StepStart,
+    free: Unconstrained,
+    solution: Solution,
+    dt: Array,
 ) -> tuple[State, Array]:
-    """The state after the step, with the positions of ``moved``, and the links' velocities [L, 6]."""
+    """The state after the step, with the positions of ``moved``, and the links' velocities
+    [L, 6].
+    """
     base = at_start.topology.num_base_dofs
     velocity = free.velocity + solution.change
     motion = free.motion + link_motion(at_start, solution.change)
@@ -398,8 +456,12 @@ def _end(
     moved_by = free.motion + link_motion(at_start, solution.mean_change)
     carried = jnp.sum(at_start.mass[:, None] * moved_by[:, :3], axis=0)
     travelled = solution.configuration.root_center[:, 0]
-    center = jnp.sum(at_start.mass[:, None] * at_start.center, axis=0)[:, None] / jnp.sum(at_start.mass)
-    end = with_momentum(articulation, end, center, travelled, target, carried, dt, magnitude_only=True)
+    center = jnp.sum(at_start.mass[:, None] * at_start.center, axis=0)[:, None] / jnp.sum(
+        at_start.mass
+    )
+    end = with_momentum(
+        articulation, end, center, travelled, target, carried, dt, magnitude_only=True
+    )
     return end, frame_velocity(articulation, end, offset="com")
 
 
@@ -412,25 +474,27 @@ def step_with_joint_drift(
     dt: float | Array,
     options: SolverOptions,
 ) -> tuple[State, Array, StepReport]:
-    """Takes a :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` and keeps the drift of spherical joints.
+    """Takes a :func:`step_and_report` with ``"pgs"`` or ``"tgs"`` and keeps the drift of spherical
+    joints.
 
-    PhysX locks the axes of a spherical joint in velocity only. A joint with two free axes, or with one free axis on a
-    rotating parent, therefore also turns about its locked axes. Its joint positions are the components of its rotation
-    along the free axes, and PhysX remembers the whole rotation. :func:`step` puts the joint back onto its free axes. No
-    other joints drift.
+    PhysX locks the axes of a spherical joint in velocity only. A joint with two free axes, or with
+    one free axis on a rotating parent, therefore also turns about its locked axes. Its joint
+    positions are the components of its rotation along the free axes, and PhysX remembers the whole
+    rotation. :func:`step` puts the joint back onto its free axes. No other joints drift.
 
     Args:
       articulation: the articulation as it was built.
       state: the state at the start of the step.
-      drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents' links, shape [L, 3];
-        zeros at the start and after joint positions have been set, as in PhysX.
+      drift: rotation vectors [rad] by which the inbound joint frames have turned on their parents'
+        links, shape [L, 3]; zeros at the start and after joint positions have been set, as in
+        PhysX.
       control: as for :func:`step`.
       dt: length of the step [s].
       options: as for :func:`step`.
 
     Returns:
-      The state after the step, its drift, and the report. To evaluate other quantities with the drift, use
-      ``artix.frame_pose(artix.with_joint_drift(articulation, drift), state)``.
+      The state after the step, its drift, and the report. To evaluate other quantities with the
+      drift, use ``artix.frame_pose(artix.with_joint_drift(articulation, drift), state)``.
 
     Raises:
       ValueError: as :func:`step`, or the solver is not ``"pgs"`` or ``"tgs"``.
@@ -447,18 +511,19 @@ def step_with_joint_drift(
       >>> drift = jnp.zeros((2, 3))
       >>> for _ in range(5):
       ...     state, drift, _ = artix.step_with_joint_drift(ball, state, drift, None, 0.05, options)
-      ...
       >>> print(jnp.abs(drift[1, 0]) > 0)  # turned about its locked axis
       True
     """
     check_type("options", options, SolverOptions)
     if options.solver not in ("pgs", "tgs"):
         raise ValueError(
-            f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no drift: use "
-            "artix.step, or solver='pgs' or 'tgs'"
+            f"solver={options.solver!r} keeps spherical joints on their free axes, so there is no "
+            "drift: use artix.step, or solver='pgs' or 'tgs'"
         )
     check_known_control(control)
-    return _step_with_joint_drift(articulation, state, drift, control, as_time(articulation, dt), options)
+    return _step_with_joint_drift(
+        articulation, state, drift, control, as_time(articulation, dt), options
+    )
 
 
 @quantity
@@ -473,7 +538,9 @@ def _step_with_joint_drift(
     check_state(articulation, state)
     (control,) = checked_controls(scene_of(articulation), control, options)
 
-    def take(start: tuple[State, Array], part: Array) -> tuple[tuple[State, Array | None], StepReport]:
+    def take(
+        start: tuple[State, Array], part: Array
+    ) -> tuple[tuple[State, Array | None], StepReport]:
         outcome = physx_step(articulation, start[0], control, part, options, drift=start[1])
         return (outcome.state, outcome.drift), outcome.report
 
@@ -491,13 +558,15 @@ def step_with_sleep(
     *,
     sleep_threshold: float | Array = SLEEP_THRESHOLD,
 ) -> tuple[State, SleepState]:
-    """Takes an :func:`artix.step` if the articulation is awake; otherwise the articulation stays at rest.
+    """Takes an :func:`artix.step` if the articulation is awake; otherwise the articulation stays at
+    rest.
 
-    This is PhysX's rule. Half a wake time before a link would fall asleep, its velocities start to be summed. When the
-    kinetic energy per mass of the sum (not of the mean) reaches the threshold, the link stays awake for up to another
-    wake time. The articulation falls asleep as a whole, once all links are ready. A nonzero joint force or external
-    wrench wakes it; after other changes (drive targets, parameters) call :func:`wake_up`. This function is not
-    differentiable. Under ``jax.vmap`` a sleeping articulation costs as much as a step.
+    This is PhysX's rule. Half a wake time before a link would fall asleep, its velocities start to
+    be summed. When the kinetic energy per mass of the sum (not of the mean) reaches the threshold,
+    the link stays awake for up to another wake time. The articulation falls asleep as a whole, once
+    all links are ready. A nonzero joint force or external wrench wakes it; after other changes
+    (drive targets, parameters) call :func:`wake_up`. This function is not differentiable. Under
+    ``jax.vmap`` a sleeping articulation costs as much as a step.
 
     Args:
       state: its state.
@@ -505,7 +574,8 @@ def step_with_sleep(
       control: as for :func:`artix.step`.
       dt: length of the step [s].
       options: as for :func:`artix.step`.
-      sleep_threshold: kinetic energy per mass below which a link may sleep [m^2/s^2], PhysX's ``setSleepThreshold``.
+      sleep_threshold: kinetic energy per mass below which a link may sleep [m^2/s^2], PhysX's
+        ``setSleepThreshold``.
 
     Returns:
       The state after the step, and its counters.
@@ -520,12 +590,17 @@ def step_with_sleep(
       >>> state, sleep = hanging, artix.wake_up(pole, 0.02)
       >>> for _ in range(4):
       ...     state, sleep = artix.step_with_sleep(pole, state, sleep, None, 0.01)
-      ...
       >>> print(artix.is_sleeping(sleep))  # nothing moved for 0.02 s
       True
     """
     check_type("sleep", sleep, SleepState)
-    check_vector("sleep.wake_counter", sleep.wake_counter, articulation.link_mass.shape, articulation.dtype, "L links")
+    check_vector(
+        "sleep.wake_counter",
+        sleep.wake_counter,
+        articulation.link_mass.shape,
+        articulation.dtype,
+        "L links",
+    )
     end = step(articulation, state, control, dt, options)
     return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
 

@@ -20,16 +20,18 @@ Array = jax.Array
 
 
 class Control(struct.PyTreeNode):
-    """The input that acts on an articulation during one step. Fields that are ``None`` have no effect.
+    """The input that acts on an articulation during one step. Fields that are ``None`` have no
+    effect.
 
     Attributes:
-      joint_force: commanded joint forces [N m or N], shape [n]; clipped to ``articulation.max_joint_force``.
+      joint_force: commanded joint forces [N m or N], shape [n]; clipped to
+        ``articulation.max_joint_force``.
       drive_target: target positions of the drives [rad or m], shape [n]; if ``None``,
         ``articulation.drive.target_position``.
       drive_target_velocity: target velocities of the drives [rad/s or m/s], shape [n]; if ``None``,
         ``articulation.drive.target_velocity``.
-      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in world axes, shape
-        [L, 6].
+      external_force: wrench on each link at its centre of mass, force [N] then torque [N m] in
+        world axes, shape [L, 6].
 
     Examples:
       >>> pole = artix.robots.load("cart_pole")
@@ -64,7 +66,8 @@ def check_control(articulation: Articulation, control: Control, called: str = "c
 
 
 def check_known_control(control: Control | None, called: str = "control") -> None:
-    """Raises ``ValueError`` if a control, or controls for each step, are known and have a number that is not finite.
+    """Raises ``ValueError`` if a control, or controls for each step, are known and have a number
+    that is not finite.
 
     A joint force may be infinite, which asks for the largest one.
     """
@@ -75,14 +78,25 @@ def check_known_control(control: Control | None, called: str = "control") -> Non
 
 
 def warn_of_missing_gains(articulation: Articulation, control: Control | None) -> None:
-    """Warns of targets for drives that exert no force, like those of robots from URDF, unless the gains are traced."""
-    targets = None if not isinstance(control, Control) else (control.drive_target, control.drive_target_velocity)
-    if targets is None or all(target is None for target in targets) or not isinstance(articulation, Articulation):
+    """Warns of targets for drives that exert no force, like those of robots from URDF, unless the
+    gains are traced.
+    """
+    targets = (
+        None
+        if not isinstance(control, Control)
+        else (control.drive_target, control.drive_target_velocity)
+    )
+    if (
+        targets is None
+        or all(target is None for target in targets)
+        or not isinstance(articulation, Articulation)
+    ):
         return
     if articulation.topology.num_dofs and lacks_gains(articulation):
         warnings.warn(
-            "the targets in control have no effect, as all drives have stiffness 0 and damping 0 (a URDF has no "
-            "gains); set them with articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
+            "the targets in control have no effect, as all drives have stiffness 0 and damping 0 "
+            "(a URDF has no gains); set them with "
+            "articulation.replace(drive=articulation.drive.replace(stiffness=..., damping=...))",
             stacklevel=5,
         )
 
@@ -116,13 +130,15 @@ def commands_of(articulation: Articulation, control: Control) -> Commands:
     )
 
 
-def position_error(topology: Topology, position: Array, target: Array, turn: Array | None = None) -> Array:
+def position_error(
+    topology: Topology, position: Array, target: Array, turn: Array | None = None
+) -> Array:
     """Target minus position, [n].
 
     The position of a spherical joint is a rotation, which does not count turns, so that its error
-    is the shortest way: with one axis the angle left, and with several axes twice the vector part of
-    the rotation left. A ``turn`` of the joint frames, quaternions [4, B-1], is part of the rotation,
-    not of its target.
+    is the shortest way: with one axis the angle left, and with several axes twice the vector part
+    of the rotation left. A ``turn`` of the joint frames, quaternions [4, B-1], is part of the
+    rotation, not of its target.
     """
     error = target - position
     if not topology.has_spherical:
@@ -132,12 +148,17 @@ def position_error(topology: Topology, position: Array, target: Array, turn: Arr
         rotation = spatial.quaternion_product(turn, rotation)
     product = spatial.quaternion_product(spatial.conjugate(wanted), rotation)
     product = jnp.where(product[3] < 0, -product, product)
-    several, spherical = jnp.asarray(topology.dof_is_one_of_several), jnp.asarray(topology.dof_is_spherical)
+    several, spherical = (
+        jnp.asarray(topology.dof_is_one_of_several),
+        jnp.asarray(topology.dof_is_spherical),
+    )
     remainder = jnp.where(spherical, error - 2 * jnp.pi * jnp.round(error / (2 * jnp.pi)), error)
     return jnp.where(several, where_spherical(topology, -2 * product[:3], error), remainder)
 
 
 def room(limit: Array, position: Array, sign: int) -> Array:
-    """Distance of positions from a limit above (1) or below (-1): negative beyond it, infinite without a limit."""
+    """Distance of positions from a limit above (1) or below (-1): negative beyond it, infinite
+    without a limit.
+    """
     limited = jnp.isfinite(limit)
     return jnp.where(limited, sign * (jnp.where(limited, limit, 0) - position), jnp.inf)

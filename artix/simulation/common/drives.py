@@ -1,21 +1,61 @@
-"""The impulse of a drive on one DOF, within its limit and its motor's envelope."""
+"""The impulse of a drive on one DOF, within its limit and its motor's envelope, over the time that
+it acts.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import compiled
 from artix.model.joints import DriveEnvelopes, Drives
-from artix.simulation.common.sweep import Budget
 
 Array = jax.Array
 
 
+class Budget(Protocol):
+    """What the bounds of a drive's impulse depend on, for all rows of a sweep."""
+
+    @property
+    def dt(self) -> Array:
+        """The step [s]."""
+        ...
+
+    @property
+    def budget_time(self) -> Array:
+        """The time over which envelopes accumulate [s]."""
+        ...
+
+    @property
+    def restarts(self) -> bool:
+        """Whether envelopes account for this sweep only instead of the whole step; static."""
+        ...
+
+    @property
+    def drive_limits_are_forces(self) -> bool:
+        """Whether drive limits are forces instead of impulses per step; static."""
+        ...
+
+
+class Sweep(NamedTuple):
+    """The sweeps of the implicit solver, each over a whole step."""
+
+    dt: Array
+    drive_limits_are_forces: bool
+    restarts: bool = False
+
+    @property
+    def budget_time(self) -> Array:
+        """The whole step [s]."""
+        return self.dt
+
+
 class DriveRow(NamedTuple):
-    """The drive of one DOF (or of all, [n]): everything that its impulse depends on, except velocity."""
+    """The drive of one DOF (or of all, [n]): everything that its impulse depends on, except
+    velocity.
+    """
 
     drive: Drives
     envelope: DriveEnvelopes
@@ -31,7 +71,9 @@ class DriveRow(NamedTuple):
 
 
 def within_limit(row: DriveRow, impulse: Array, sweep: Budget) -> Array:
-    """Clips an accumulated impulse to the drive's limit. An envelope, if there is one, replaces the limit."""
+    """Clips an accumulated impulse to the drive's limit. An envelope, if there is one, replaces the
+    limit.
+    """
     limited, bound = _limit(row, sweep)
     return jnp.where(limited, jnp.clip(impulse, -bound, bound), impulse)
 
@@ -39,16 +81,21 @@ def within_limit(row: DriveRow, impulse: Array, sweep: Budget) -> Array:
 def _limit(row: DriveRow, sweep: Budget) -> tuple[Array, Array]:
     """Whether there is a limit, and the largest impulse within it."""
     limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
-    return limited, jnp.where(limited, row.drive.max_force, 0) * (sweep.dt if sweep.drive_limits_are_forces else 1)
+    return limited, jnp.where(limited, row.drive.max_force, 0) * (
+        sweep.dt if sweep.drive_limits_are_forces else 1
+    )
 
 
-def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity: Array, sweep: Budget) -> Array:
-    """Cuts an accumulated impulse back until drive and commanded force together fit the motor's envelope.
+def within_envelope(
+    row: DriveRow, impulse: Array, accumulated: Array, velocity: Array, sweep: Budget
+) -> Array:
+    """Cuts an accumulated impulse back until drive and commanded force together fit the motor's
+    envelope.
 
     With the total impulse I and the velocity ``v(I)`` that it leaves, ``|I| <= (max_effort -
-    velocity_dependent_resistance |v(I)|) t`` and ``|v(I)| <= max_actuator_velocity - speed_effort_gradient |I| / t``;
-    the result is the impulse between zero and the desired one that satisfies both and is nearest to the latter, or zero
-    if there is none.
+    velocity_dependent_resistance |v(I)|) t`` and ``|v(I)| <= max_actuator_velocity -
+    speed_effort_gradient |I| / t``; the result is the impulse between zero and the desired one that
+    satisfies both and is nearest to the latter, or zero if there is none.
 
     Args:
       row: the drive.
@@ -58,14 +105,18 @@ def within_envelope(row: DriveRow, impulse: Array, accumulated: Array, velocity:
       sweep: the sweep.
     """
     start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
-    return _within_envelope(row, impulse, accumulated, start, velocity, jnp.asarray(sweep.budget_time, impulse.dtype))
+    return _within_envelope(
+        row, impulse, accumulated, start, velocity, jnp.asarray(sweep.budget_time, impulse.dtype)
+    )
 
 
 @compiled
 def _within_envelope(
     row: DriveRow, impulse: Array, accumulated: Array, start: Array, velocity: Array, time: Array
 ) -> Array:
-    """The impulse of :func:`within_envelope` where the envelope counts what exceeds ``start``, over ``time``."""
+    """The impulse of :func:`within_envelope` where the envelope counts what exceeds ``start``, over
+    ``time``.
+    """
     envelope = row.envelope
     active = jnp.isfinite(envelope.max_effort)
     commanded = row.joint_force * time
@@ -78,7 +129,8 @@ def _within_envelope(
     effort = jnp.where(active, envelope.max_effort, 0) * time
     gradient = envelope.speed_effort_gradient / time
     low, high = jnp.zeros_like(size), size
-    # For magnitude x, a x + b |at_zero + slope x| <= bound defines two half-lines, one for each sign of b.
+    # For magnitude x, a x + b |at_zero + slope x| <= bound defines two half-lines, one for each
+    # sign of b.
     for a, b, bound in ((1, resistance, effort), (gradient, 1, envelope.max_actuator_velocity)):
         bounded = jnp.isfinite(bound)
         for side in (b, -b):

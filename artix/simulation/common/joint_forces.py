@@ -28,16 +28,17 @@ def incoming_joint_forces(
     Args:
       articulation: the articulation.
       at_start: the articulation at the start of the step.
-      end_frame: the links' frames at the end of the step, in whose joint frames PhysX expresses the result.
+      end_frame: the links' frames at the end of the step, in whose joint frames PhysX expresses the
+        result.
       motion: the links' velocities at the start of the step, [L, 6].
       acceleration: the links' accelerations during the step, [L, 6].
       wrench: external wrenches on the links, without those of tendons, [L, 6].
-      tendon_wrench: wrenches of all tendons on the links, and of fixed tendons on the links that their joints move,
-        [L, 6] each. PhysX counts the latter as transmitted by those joints.
+      tendon_wrench: wrenches of all tendons on the links, and of fixed tendons on the links that
+        their joints move, [L, 6] each. PhysX counts the latter as transmitted by those joints.
 
     Returns:
-      Force [N], then torque [N m] at the origin and in the axes of the child joint frame, shape [L, 6]; zero for the
-      root.
+      Force [N], then torque [N m] at the origin and in the axes of the child joint frame, shape
+      [L, 6]; zero for the root.
     """
     everything, transmitted = tendon_wrench
     needed = inertial_wrenches(at_start, motion, acceleration) - wrench - everything
@@ -50,5 +51,8 @@ def incoming_joint_forces(
     arm = joint.position - articulation.link_com_pose[:, :3].T
     axes = spatial.quaternion_product(end_frame.rotation, joint.rotation)
     arm = spatial.rotate(end_frame.rotation, arm)
-    local = [spatial.rotate_inverse(axes, vector) for vector in (force.T, torque.T - spatial.cross(arm, force.T))]
+    local = [
+        spatial.rotate_inverse(axes, vector)
+        for vector in (force.T, torque.T - spatial.cross(arm, force.T))
+    ]
     return jnp.concatenate(local).T.at[0].set(0)

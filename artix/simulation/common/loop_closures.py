@@ -80,8 +80,8 @@ def loop_wrenches(at_start: StepStart, loops: LoopClosures, force: Array) -> tup
       force: force of each row, including distances [N or N m].
 
     Returns:
-      The wrenches on the links at their centres of mass, [L, 6], and those that each joint exerts on its ``link_b`` at
-      the origin of frame b, [C, 6]; all in world axes.
+      The wrenches on the links at their centres of mass, [L, 6], and those that each joint exerts
+      on its ``link_b`` at the origin of frame b, [C, 6]; all in world axes.
     """
     wrenches = [wrench.T for wrench in anchor_wrenches(loops.anchors, *loops.sides, force)]
     total = jnp.zeros_like(at_start.center, shape=(len(at_start.mass), 6))

@@ -1,4 +1,6 @@
-"""Momentum and centre of mass of a floating articulation at the end of a step, which would drift otherwise."""
+"""Momentum and centre of mass of a floating articulation at the end of a step, which would drift
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def with_momentum(
     *,
     magnitude_only: bool,
 ) -> State:
-    """Sets the root velocity that gives a momentum at the new poses, and moves the centre of mass to its place.
+    """Sets the root velocity that gives a momentum at the new poses, and moves the centre of mass
+    to its place.
 
     Args:
       articulation: the articulation.
@@ -64,21 +67,28 @@ def with_momentum(
     present = about(middle, carrying)
     spread = second - first[:, None] * middle[None]
     locked = spatial.trace(spread)[None, None] * spatial.identity_like(first) - spread
-    turn = turn_to_momentum(locked, present[3:], target.angular[:, None], magnitude_only=magnitude_only)
+    turn = turn_to_momentum(
+        locked, present[3:], target.angular[:, None], magnitude_only=magnitude_only
+    )
     # Rotating about the centre of mass does not change the linear momentum.
     push = (target.linear[:, None] - present[:3]) / mass
-    corrected = jnp.concatenate([root.linear - spatial.cross(turn, middle) + push, root.angular + turn])[:, 0]
+    corrected = jnp.concatenate(
+        [root.linear - spatial.cross(turn, middle) + push, root.angular + turn]
+    )[:, 0]
     shift = (center + dt * carried[:, None] / mass - middle)[:, 0] - travelled
-    # Two evaluations of the same centre differ by rounding; a robot at rest would creep by it, step after step. The
-    # derivatives of the shift are those of what it rounds.
+    # Two evaluations of the same centre differ by rounding; a robot at rest would creep by it, step
+    # after step. The derivatives of the shift are those of what it rounds.
     rounding = 4 * jnp.finfo(shift.dtype).eps * jnp.max(jnp.abs(center))
     shift = shift - jax.lax.stop_gradient(jnp.where(jnp.abs(shift) <= rounding, shift, 0))
     return end.replace(
-        root_pose=jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]]), root_velocity=corrected
+        root_pose=jnp.concatenate([end.root_pose[:3] + shift, end.root_pose[3:]]),
+        root_velocity=corrected,
     )
 
 
-def turn_to_momentum(inertia: Array, angular: Array, target: Array, *, magnitude_only: bool) -> Array:
+def turn_to_momentum(
+    inertia: Array, angular: Array, target: Array, *, magnitude_only: bool
+) -> Array:
     """The angular velocity [3, 1] that changes the angular momentum of the rigid whole to a target.
 
     Args:
@@ -95,11 +105,15 @@ def _with_magnitude(vector: Array, other: Array) -> Array:
     """A vector scaled to the length of another."""
     square, wanted = jnp.sum(vector**2), jnp.sum(other**2)
     both = (square > 0) & (wanted > 0)
-    return vector * jnp.where(both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, square, 1)), 0)
+    return vector * jnp.where(
+        both, jnp.sqrt(jnp.where(both, wanted, 1) / jnp.where(both, square, 1)), 0
+    )
 
 
 def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
-    """Mass moments (one item) and momentum [6, 1] of all bodies, about the root's centre of mass in world axes."""
+    """Mass moments (one item) and momentum [6, 1] of all bodies, about the root's centre of mass in
+    world axes.
+    """
     return _mass_and_momentum_with_jvp(articulation, state)
 
 
@@ -126,8 +140,12 @@ def _mass_and_momentum_jvp(primals, tangents):
     root, qd = root_motion(tree, state.root_velocity), state.joint_velocity
     velocity = body_velocities(tree, motions, root, qd)
     momentum = _summed(inertias, velocity)
-    by_parameters = directional_derivative(lambda a: _mass_and_momentum(a, state), articulation, d_articulation)
-    moments, d_momentum = jax.tree.map(jnp.zeros_like, momentum) if by_parameters is None else by_parameters
+    by_parameters = directional_derivative(
+        lambda a: _mass_and_momentum(a, state), articulation, d_articulation
+    )
+    moments, d_momentum = (
+        jax.tree.map(jnp.zeros_like, momentum) if by_parameters is None else by_parameters
+    )
     d_velocity = directional_derivative(
         lambda carry: body_velocities(tree, motions, root_motion(tree, carry[0]), carry[1]),
         (state.root_velocity, qd),
@@ -135,7 +153,9 @@ def _mass_and_momentum_jvp(primals, tangents):
     )
     if d_velocity is not None:
         d_momentum = d_momentum + _carried(inertias, d_velocity)
-    displacement = displacement_from_tangents(tree, state, d_state.root_pose, d_state.joint_position)
+    displacement = displacement_from_tangents(
+        tree, state, d_state.root_pose, d_state.joint_position
+    )
     if displacement is not None:
         moved = displaced_bodies(tree, kin, motions, displacement)
         d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
@@ -147,8 +167,13 @@ def _mass_and_momentum_jvp(primals, tangents):
 def _displaced(
     tree: Topology, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
 ) -> tuple[Inertias, Array]:
-    """Changes of the bodies' mass moments and of the total momentum for displacements of bodies and DOFs."""
-    d_inertias, still = inertia_rates(inertias, moved), Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity))
+    """Changes of the bodies' mass moments and of the total momentum for displacements of bodies and
+    DOFs.
+    """
+    d_inertias, still = (
+        inertia_rates(inertias, moved),
+        Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity)),
+    )
     turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
     return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
 

@@ -1,4 +1,6 @@
-"""Solvers of a step that rooms above provide: what they offer, and how :func:`artix.step` finds them by name."""
+"""Solvers of a step that rooms above provide: what they offer, and how :func:`artix.step` finds
+them by name.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from artix.simulation.common.report import StepReport
 
 Array = jax.Array
 
-#: The modules that register these solvers when they are imported. They live in a room above, which this one cannot
-#: import, and are imported when the first step asks for them.
+#: The modules that register these solvers when they are imported. They live in a room above, which
+#: this one cannot import, and are imported when the first step asks for them.
 HOMES = {"pgs": "artix.physx.solver.step", "tgs": "artix.physx.solver.step"}
 
 
@@ -38,7 +40,9 @@ class Solver(Protocol):
         ...
 
     def check(self, articulation: Articulation, ground: Ground, options: SolverOptions) -> None:
-        """Raises ``ValueError`` for contacts that it does not support, before the step is traced."""
+        """Raises ``ValueError`` for contacts that it does not support, before the step is
+        traced.
+        """
         ...
 
     def step(
@@ -51,7 +55,9 @@ class Solver(Protocol):
         options: SolverOptions,
         ground: Ground | None,
     ) -> tuple[State, Any, StepReport]:
-        """One substep with checked arguments: the state after it, the memory if there was one, and the report."""
+        """One substep with checked arguments: the state after it, the memory if there was one, and
+        the report.
+        """
         ...
 
 

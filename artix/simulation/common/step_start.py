@@ -1,4 +1,5 @@
-"""Quantities evaluated once, at the start of a step: poses, Jacobians, inertias and the inverse mass matrix.
+"""Quantities evaluated once, at the start of a step: poses, Jacobians, inertias, forces, the
+inverse mass matrix.
 
 Positions are relative to the root's centre of mass at the start of the step, in world axes.
 """
@@ -44,9 +45,11 @@ class StepStart(NamedTuple):
     motions: Motion
     """What a unit velocity of each joint DOF gives to what lies below it, [3, n]."""
     link_jacobian: Array | None
-    """Velocities of the links' centres of mass per unit of ``nu``, [L, 6, nv]; see :func:`evaluate_step_start`."""
+    """Velocities of the links' centres of mass per unit of ``nu``, [L, 6, nv]; see
+    :func:`evaluate_step_start`."""
     accelerations: Array | None
-    """Accelerations of the links at zero generalised acceleration, [L, 6]; see :func:`evaluate_step_start`."""
+    """Accelerations of the links at zero generalised acceleration, [L, 6]; see
+    :func:`evaluate_step_start`."""
     mass_matrix: Array
     """Mass matrix without armature, [nv, nv]."""
     mass_product: MassProduct
@@ -79,11 +82,13 @@ class StepStart(NamedTuple):
         return self.inverse
 
 
-def evaluate_step_start(articulation: Articulation, state: State, *, with_all: bool = True) -> StepStart:
+def evaluate_step_start(
+    articulation: Articulation, state: State, *, with_all: bool = True
+) -> StepStart:
     """Evaluates everything that stays constant during the step.
 
-    The links' Jacobian, their accelerations and the inverse mass matrix are only evaluated ``with_all``; most steps of
-    the implicit solver do not need them.
+    The links' Jacobian, their accelerations and the inverse mass matrix are only evaluated
+    ``with_all``; most steps of the implicit solver do not need them.
     """
     topology = articulation.topology
     kin = kinematics(articulation, state)
@@ -116,7 +121,11 @@ def evaluate_step_start(articulation: Articulation, state: State, *, with_all: b
 
 def _velocity_products(articulation: Articulation, state: State) -> Array:
     return frame_acceleration(
-        articulation, state, jnp.zeros(articulation.topology.nv, articulation.dtype), offset="com", classical=True
+        articulation,
+        state,
+        jnp.zeros(articulation.topology.nv, articulation.dtype),
+        offset="com",
+        classical=True,
     )
 
 
@@ -132,7 +141,9 @@ def has_loop_joints(topology: Topology) -> bool:
 
 def inverse_with(at_start: StepStart, added: Array) -> Array:
     """The inverse of the mass matrix with ``added`` [nv] on its diagonal, [nv, nv]."""
-    return inverse_of_product(at_start.topology, at_start.mass_matrix, at_start.mass_product._replace(added=added))
+    return inverse_of_product(
+        at_start.topology, at_start.mass_matrix, at_start.mass_product._replace(added=added)
+    )
 
 
 def world_inertias(at_start: StepStart) -> Array:
@@ -143,7 +154,9 @@ def world_inertias(at_start: StepStart) -> Array:
 
 
 def link_motion(at_start: StepStart, velocity: Array) -> Array:
-    """The link velocities [L, 6] for a generalised velocity [nv]; also for displacements and effects of impulses."""
+    """The link velocities [L, 6] for a generalised velocity [nv]; also for displacements and
+    effects of impulses.
+    """
     # Sums over the tree: solvers without tendons need no Jacobian.
     tree, base = at_start.topology, at_start.topology.num_base_dofs
     root = root_motion(tree, velocity[:base] if base else jnp.zeros_like(velocity, shape=6))
@@ -156,31 +169,43 @@ def response(at_start: StepStart, impulse: Array) -> Array:
 
 
 def inertial_wrenches(at_start: StepStart, motion: Array, acceleration: Array) -> Array:
-    """The wrenches [L, 6] at the links' centres of mass required for their motion (Newton-Euler)."""
+    """The wrenches [L, 6] at the links' centres of mass required for their motion
+    (Newton-Euler).
+    """
     omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
     moment = spins(at_start, alpha) + spatial.cross(omega, spins(at_start, omega))
     return jnp.concatenate([at_start.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
 
 
 def spins(at_start: StepStart, angular: Array) -> Array:
-    """Angular momenta of the links about their own centres of mass, for angular velocities [3, L] in world axes."""
+    """Angular momenta of the links about their own centres of mass, for angular velocities [3, L]
+    in world axes.
+    """
     axes = at_start.mass_axes
-    return spatial.rotate(axes, spatial.apply(at_start.own_inertia, spatial.rotate_inverse(axes, angular)))
+    return spatial.rotate(
+        axes, spatial.apply(at_start.own_inertia, spatial.rotate_inverse(axes, angular))
+    )
 
 
 def momenta_about_centers(at_start: StepStart, motion: Array) -> Array:
     """Linear and angular momenta [L, 6] of the links about their own centres of mass."""
-    return jnp.concatenate([at_start.mass[:, None] * motion[:, :3], spins(at_start, motion[:, 3:].T).T], axis=1)
+    return jnp.concatenate(
+        [at_start.mass[:, None] * motion[:, :3], spins(at_start, motion[:, 3:].T).T], axis=1
+    )
 
 
 def generalized_force(at_start: StepStart, wrench: Array) -> Array:
     """The generalised force [nv] of wrenches [L, 6] at the links' centres of mass."""
     force, torque = wrench[:, :3].T, wrench[:, 3:].T
     moved = jnp.concatenate([force, torque + spatial.cross(at_start.center.T, force)])
-    return generalized_forces(at_start.topology, at_start.motions, link_sums(at_start.topology, moved))
+    return generalized_forces(
+        at_start.topology, at_start.motions, link_sums(at_start.topology, moved)
+    )
 
 
-def point_row(at_start: StepStart, link: np.ndarray | Array, point: Array, direction: Array) -> Array:
+def point_row(
+    at_start: StepStart, link: np.ndarray | Array, point: Array, direction: Array
+) -> Array:
     """Rows that map link motions to the velocities of points along directions.
 
     Args:
@@ -190,10 +215,12 @@ def point_row(at_start: StepStart, link: np.ndarray | Array, point: Array, direc
       direction: the directions, [k, 3].
 
     Returns:
-      Shape [k, 6]. The product of a row with the motion of its ``link`` is the velocity; as a wrench, the row is a unit
-      force at the point.
+      Shape [k, 6]. The product of a row with the motion of its ``link`` is the velocity; as a
+      wrench, the row is a unit force at the point.
     """
-    return jnp.concatenate([direction, jnp.cross(point - at_start.center[link], direction)], axis=-1)
+    return jnp.concatenate(
+        [direction, jnp.cross(point - at_start.center[link], direction)], axis=-1
+    )
 
 
 def angular_row(direction: Array) -> Array:
@@ -202,13 +229,52 @@ def angular_row(direction: Array) -> Array:
 
 
 def axis_row(at_start: StepStart, dof: np.ndarray, link: np.ndarray | Array, point: Array) -> Array:
-    """Rows for the axes of DOFs [k]: velocities of points for translations, angular velocities for rotations."""
+    """Rows for the axes of DOFs [k]: velocities of points for translations, angular velocities for
+    rotations.
+    """
     axis = at_start.axis[dof]
     linear = jnp.asarray(at_start.topology.dof_is_linear[dof])[:, None]
     return jnp.where(linear, point_row(at_start, link, point, axis), angular_row(axis))
 
 
 def onto_links(at_start: StepStart, link: np.ndarray | Array, row: Array) -> Array:
-    """Rows [k, 6] for the motions of links [k] as rows for those of all links, or wrenches on them, [k, L, 6]."""
+    """Rows [k, 6] for the motions of links [k] as rows for those of all links, or wrenches on them,
+    [k, L, 6].
+    """
     places = jnp.eye(at_start.topology.num_links, dtype=row.dtype)
     return places[link][:, :, None] * row[:, None]
+
+
+def gravity_and_loads(articulation: Articulation, load: Array | None) -> Array:
+    """Wrenches of gravity and of external loads on the links at their centres of mass, [L, 6]."""
+    a = articulation
+    linear = (a.link_mass * a.gravity_scale)[:, None] * a.gravity[None]
+    weight = jnp.concatenate([linear, jnp.zeros_like(linear)], axis=1)
+    return weight if load is None else weight + load
+
+
+def link_resistance(
+    articulation: Articulation, at_start: StepStart, motion: Array, wrench: Array, dt: Array
+) -> tuple[Array, Array]:
+    """Wrenches at the links' centres of mass, [L, 6] each: what damping takes away from the given
+    ones, and brakes.
+
+    Link damping also attenuates gravity and loads by ``1 - damping dt``, as in PhysX. A link beyond
+    its speed limit is braked to it within the step.
+    """
+    a = articulation
+    taken, brakes = [], []
+    for k, damping, limit in (
+        (0, a.link_linear_damping, a.max_link_linear_velocity),
+        (3, a.link_angular_damping, a.max_link_angular_velocity),
+    ):
+        velocity = motion[:, k : k + 3].T
+        momentum = spins(at_start, velocity) if k else at_start.mass[None] * velocity
+        square = spatial.dot(velocity, velocity)
+        fast = square > limit**2
+        speed = jnp.sqrt(jnp.where(fast, square, 1))
+        excess = jnp.where(fast, 1 - jnp.where(fast, limit, 1) / speed, 0)
+        rate = jnp.where(damping > 0, jnp.minimum(damping, 1 / dt), 0)
+        brakes.append(-momentum * (rate + excess / dt)[None])
+        taken.append(wrench[:, k : k + 3].T * (rate * dt)[None])
+    return jnp.concatenate(taken).T, jnp.concatenate(brakes).T

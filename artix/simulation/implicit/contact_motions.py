@@ -1,12 +1,14 @@
 """The contacts of an implicit step, and their velocities per generalised velocity.
 
-A contact with the ground moves with a point of its link. A contact between two links moves with a point of the first
-link relative to the coincident point of the second. DOFs that move both links cancel in this difference, so contact
-between two links changes neither the linear nor the angular momentum of the whole.
+A contact with the ground moves with a point of its link. A contact between two links moves with a
+point of the first link relative to the coincident point of the second. DOFs that move both links
+cancel in this difference, so contact between two links changes neither the linear nor the angular
+momentum of the whole.
 
-Few links touch something, but each may have many contacts. For a link with a single contact, three motions matter:
-those of the point along the contact's axes. For a link with several contacts, such as a flat foot, it is six, however
-many contacts there are. The same holds for two links that touch each other.
+Few links touch something, but each may have many contacts. For a link with a single contact, three
+motions matter: those of the point along the contact's axes. For a link with several contacts, such
+as a flat foot, it is six, however many contacts there are. The same holds for two links that touch
+each other.
 """
 
 from __future__ import annotations
@@ -41,24 +43,27 @@ Array = jax.Array
 
 
 class Touches(struct.PyTreeNode):
-    """All K contacts: those with the ground, articulation by articulation, then those between links."""
+    """All K contacts: those with the ground, articulation by articulation, then those between
+    links.
+    """
 
-    found: tuple[GroundContacts | None, ...]
+    ground_contacts: tuple[GroundContacts | None, ...]
     """Contacts of each articulation with the ground, and the shapes they belong to."""
     between: LinkContacts | None
-    """Contacts between links. Their points are relative to the first articulation's reference point."""
+    """Contacts between links. Their points are relative to the first articulation's reference
+    point."""
     pairs: ShapePairs = struct.field(pytree_node=False)
     """The pairs of shapes that can touch each other."""
 
     @property
     def grounds(self) -> tuple[Contacts | None, ...]:
         """Contacts of each articulation with the ground."""
-        return tuple(None if found is None else found.contacts for found in self.found)
+        return tuple(None if ground is None else ground.contacts for ground in self.ground_contacts)
 
     @property
     def is_spread(self) -> bool:
         """Whether it is known that no link has more than one contact."""
-        grounds = [ground for ground in self.found if ground is not None]
+        grounds = [ground for ground in self.ground_contacts if ground is not None]
         if self.between is not None or any(ground.source is not None for ground in grounds):
             return False
         links = [ground.contacts.links or ground.geometries for ground in grounds]
@@ -66,7 +71,9 @@ class Touches(struct.PyTreeNode):
 
     def is_external(self, number: int) -> bool:
         """Whether an articulation can touch anything other than itself."""
-        return self.found[number] is not None or (len(self.grounds) > 1 and self.between is not None)
+        return self.ground_contacts[number] is not None or (
+            len(self.grounds) > 1 and self.between is not None
+        )
 
     @property
     def normal(self) -> Array:
@@ -99,7 +106,9 @@ class Touches(struct.PyTreeNode):
         return self._joined("relaxation_time")
 
     def _joined(self, name: str) -> Array:
-        return joined([getattr(part, name) for part in (*self.grounds, self.between) if part is not None])
+        return joined(
+            [getattr(part, name) for part in (*self.grounds, self.between) if part is not None]
+        )
 
 
 def num_motions(num_contacts: int) -> int:
@@ -110,10 +119,12 @@ def num_motions(num_contacts: int) -> int:
 def contact_reaches(
     articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
 ) -> tuple[Array, Array]:
-    """Link motions per generalised velocity, [S, nv], and contact velocities per motion, [K, 3, S]."""
+    """Link motions per generalised velocity, [S, nv], and contact velocities per motion,
+    [K, 3, S].
+    """
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
-    for k, ground in enumerate(touches.found):
+    for k, ground in enumerate(touches.ground_contacts):
         if ground is not None:
             direction, reach = _on_ground(articulations[k], kins[k], ground)
             parts.append((in_columns(direction, sizes, k), reach))
@@ -123,25 +134,36 @@ def contact_reaches(
     return joined(directions), side_by_side(reaches, [len(direction) for direction in directions])
 
 
-def contact_directions(articulations: Sequence[Articulation], states: Sequence[State], touches: Touches) -> Array:
-    """Derivatives of the contact velocities (two tangents, normal) by the generalised velocity, [K, 3, nv]."""
+def contact_directions(
+    articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
+) -> Array:
+    """Derivatives of the contact velocities (two tangents, normal) by the generalised velocity,
+    [K, 3, nv].
+    """
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
-    for k, ground in enumerate(touches.found):
+    for k, ground in enumerate(touches.ground_contacts):
         if ground is not None and ground.source is not None:
-            linear = motions_by(articulations[k], kins[k], _moves(articulations[k], ground), ground.contacts.point.T)[
-                :3
-            ]
-            parts.append(in_columns(_along(contact_frames(ground.contacts.normal), linear), sizes, k))
+            linear = motions_by(
+                articulations[k], kins[k], _moves(articulations[k], ground), ground.contacts.point.T
+            )[:3]
+            parts.append(
+                in_columns(_along(contact_frames(ground.contacts.normal), linear), sizes, k)
+            )
         elif ground is not None:
-            links, contacts = articulations[k].topology.geometry_links(ground.geometries), ground.contacts
+            links, contacts = (
+                articulations[k].topology.geometry_links(ground.geometries),
+                ground.contacts,
+            )
             jacobian = contact_jacobian(
                 articulations[k], kins[k], links, contacts.point, contact_frames(contacts.normal)
             )
             parts.append(in_columns(jacobian, sizes, k))
     if touches.between is not None:
         between, frames = touches.between, contact_frames(touches.between.normal)
-        linear = _moved_by(articulations, kins, _relative(touches.pairs, between), between.point.T)[:3]
+        linear = _moved_by(articulations, kins, _relative(touches.pairs, between), between.point.T)[
+            :3
+        ]
         parts.append(_along(frames, linear))
     return joined(parts)
 
@@ -158,31 +180,47 @@ def _moves(articulation: Articulation, ground: GroundContacts) -> Array:
     return ground.looked_up(moves_links(articulation.topology, links), articulation.dtype)
 
 
-def _on_ground(articulation: Articulation, kin: Kinematics, ground: GroundContacts) -> tuple[Array, Array]:
+def _on_ground(
+    articulation: Articulation, kin: Kinematics, ground: GroundContacts
+) -> tuple[Array, Array]:
     if ground.source is not None:
         frames, moves = contact_frames(ground.contacts.normal), _moves(articulation, ground)
         groups = [np.array([k]) for k in range(len(frames))]
         return _grouped(
-            frames, ground.contacts.point.T, groups, lambda middle: motions_by(articulation, kin, moves, middle)
+            frames,
+            ground.contacts.point.T,
+            groups,
+            lambda middle: motions_by(articulation, kin, moves, middle),
         )
     links, contacts = articulation.topology.geometry_links(ground.geometries), ground.contacts
     place = contact_points(articulation, kin, links, contacts.point)
-    together = np.array(contacts.links or ground.geometries, int)  # By shapes where the links are data.
+    together = np.array(
+        contacts.links or ground.geometries, int
+    )  # By shapes where the links are data.
     groups = [np.flatnonzero(together == one) for one in dict.fromkeys(together.tolist())]
     of_groups = links[np.array([which[0] for which in groups], int)]
     return _grouped(
-        contact_frames(contacts.normal), place, groups, lambda middle: motions_at(articulation, kin, of_groups, middle)
+        contact_frames(contacts.normal),
+        place,
+        groups,
+        lambda middle: motions_at(articulation, kin, of_groups, middle),
     )
 
 
 def _between_links(
-    articulations: Sequence[Articulation], kins: Sequence[Kinematics], pairs: ShapePairs, between: LinkContacts
+    articulations: Sequence[Articulation],
+    kins: Sequence[Kinematics],
+    pairs: ShapePairs,
+    between: LinkContacts,
 ) -> tuple[Array, Array]:
     relative = _relative(pairs, between)
     groups = [np.array([k]) for k in range(len(between.gap))]
     if isinstance(relative, np.ndarray):
         alike = [tuple(row) for row in relative.tolist()]
-        groups = [np.array([k for k, row in enumerate(alike) if row == kind]) for kind in dict.fromkeys(alike)]
+        groups = [
+            np.array([k for k, row in enumerate(alike) if row == kind])
+            for kind in dict.fromkeys(alike)
+        ]
     firsts = np.array([which[0] for which in groups], int)
     return _grouped(
         contact_frames(between.normal),
@@ -192,18 +230,23 @@ def _between_links(
     )
 
 
-def _moved_by(articulations: Sequence[Articulation], kins: Sequence[Kinematics], moves: Any, point: Array) -> Array:
-    """:func:`motions_by` of all articulations, for points relative to the first one's reference point, [6, K, nv]."""
+def _moved_by(
+    articulations: Sequence[Articulation], kins: Sequence[Kinematics], moves: Any, point: Array
+) -> Array:
+    """:func:`motions_by` of all articulations, for points relative to the first one's reference
+    point, [6, K, nv].
+    """
     columns = np.cumsum([0, *(one.topology.nv for one in articulations)])
     points = []
     for k, (articulation, kin) in enumerate(zip(articulations, kins, strict=True)):
-        own = point if k == 0 else point + (kins[0].reference - kin.reference)[:, None]
-        points.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], own))
+        place = point if k == 0 else point + (kins[0].reference - kin.reference)[:, None]
+        points.append(motions_by(articulation, kin, moves[:, columns[k] : columns[k + 1]], place))
     return points[0] if len(points) == 1 else jnp.concatenate(points, axis=2)
 
 
 def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
-    """How the generalised velocities move the first link of each contact against the second, [K, nv].
+    """How the generalised velocities move the first link of each contact against the second,
+    [K, nv].
 
     The result is static if all candidates are contacts.
     """
@@ -217,7 +260,8 @@ def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
 def _grouped(
     frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]
 ) -> tuple[Array, Array]:
-    """The motions of groups of contacts, [S, nv], and the contacts' velocities per those, [K, 3, S].
+    """The motions of groups of contacts, [S, nv], and the contacts' velocities per those,
+    [K, 3, S].
 
     Args:
       frames: tangents and normals, [K, 3, 3].

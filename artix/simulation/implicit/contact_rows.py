@@ -1,18 +1,22 @@
-"""Contacts as rows of the implicit solver, three velocities each: two tangential ones and a normal one.
+"""Contacts as rows of the implicit solver, three velocities each: two tangential ones and a normal
+one.
 
-Signorini's and Coulomb's laws take the form of one equation for a contact's impulse ``x`` and velocity ``u``, after
-Alart and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the projection of ``x_t - u_t / g_t`` onto the disc
-of radius ``friction x_n``. Its solutions do not depend on the positive ``g``, and satisfy De Saxce's cone condition. It
-is differentiable wherever the contact clearly sticks, slides or separates.
+Signorini's and Coulomb's laws take the form of one equation for a contact's impulse ``x`` and
+velocity ``u``, after Alart and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the
+projection of ``x_t - u_t / g_t`` onto the disc of radius ``friction x_n``. Its solutions do not
+depend on the positive ``g``, and satisfy De Saxce's cone condition. It is differentiable wherever
+the contact clearly sticks, slides or separates.
 
-With smoothing, contacts push before they touch: ``x_n u_n = E`` replaces ``x_n u_n = 0``. This is the stationarity
-condition of a logarithmic barrier ``-E log(gap)``, the central path of interior-point methods.
+With smoothing, contacts push before they touch: ``x_n u_n = E`` replaces ``x_n u_n = 0``. This is
+the stationarity condition of a logarithmic barrier ``-E log(gap)``, the central path of
+interior-point methods.
 
-Contacts move with their links. For a link with a single contact, three motions matter, those of the point. For a link
-with several, such as a flat foot, it is six, however many contacts there are. The rest of the solver works with these
-motions.
+Contacts move with their links. For a link with a single contact, three motions matter, those of the
+point. For a link with several, such as a flat foot, it is six, however many contacts there are. The
+rest of the solver works with these motions.
 
-Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like solution methods*, 1991.
+Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like
+solution methods*, 1991.
 """
 
 from __future__ import annotations
@@ -64,7 +68,8 @@ class ContactRow(NamedTuple):
     reach: Array
     """Derivative of its velocity by the link motions, [3, S]."""
     approach: Array
-    """The largest speed at which the contact may close: minus the lower bound of its normal velocity."""
+    """The largest speed at which the contact may close: minus the lower bound of its normal
+    velocity."""
     softness: Array
     """Velocity at which a compliant contact yields, per normal impulse."""
     friction: Array
@@ -83,7 +88,8 @@ class ContactRows(NamedTuple):
     """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
     each: ContactRow
     pattern: np.ndarray | None = None
-    """Which entries of ``J^T slopes J`` can differ from zero, [nv, nv], where links are data; ``None`` for all."""
+    """Which entries of ``J^T slopes J`` can differ from zero, [nv, nv], where links are data;
+    ``None`` for all."""
 
     @property
     def num_contacts(self) -> int:
@@ -96,20 +102,26 @@ class ContactRows(NamedTuple):
 
 
 def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
-    """The contact rates [..., 3] in the laws for motions [S]; the normal one must not be negative."""
+    """The contact rates [..., 3] in the laws for motions [S]; the normal one must not be
+    negative.
+    """
     rate = matmul(row.reach, motions)
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
 
 
 def contact_imbalance(row: ContactRow, impulse: Array, rate: Array) -> Array:
-    """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity [3]."""
+    """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity
+    [3].
+    """
     normal = _normal(row, impulse[2], rate[2])
     tangents = _within_disc(impulse[:2] - rate[:2] / row.tangential, row.friction * normal)
     return jnp.concatenate([tangents, normal[None]]) - impulse
 
 
 def law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:
-    """Derivatives of :func:`contact_imbalance` by the impulses, softness included, and by the rates, [K, 3, 3] each."""
+    """Derivatives of :func:`contact_imbalance` by the impulses, softness included, and by the
+    rates, [K, 3, 3] each.
+    """
     by_impulse, by_rate = jax.vmap(jax.jacfwd(contact_imbalance, (1, 2)))(rows, impulse, rate)
     return by_impulse.at[:, :, 2].add(by_rate[:, :, 2] * rows.softness[:, None]), by_rate
 
@@ -122,7 +134,9 @@ def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
     # The positive root of x (x - wanted) = E / g, without cancellation.
     share = row.smoothing / row.normal
     root = jnp.sqrt(wanted**2 + 4 * share)
-    return jnp.where(wanted > 0, 0.5 * (wanted + root), 2 * share / jnp.where(wanted > 0, 1, root - wanted))
+    return jnp.where(
+        wanted > 0, 0.5 * (wanted + root), 2 * share / jnp.where(wanted > 0, 1, root - wanted)
+    )
 
 
 def _within_disc(vector: Array, radius: Array) -> Array:
@@ -150,16 +164,21 @@ def contact_rows(
     acting: Sequence[Acting],
     options: SolverOptions,
 ) -> ContactRows:
-    """The rows of all contacts, for the responses of all articulations under their hard relations."""
+    """The rows of all contacts, for the responses of all articulations under their hard
+    relations.
+    """
     motions, reach = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(motions), acting[0].dt
     coupling = matmul(response.reading(motions), effect.T)
     block = jnp.sum(matmul(reach, coupling)[:, :, None] * reach[:, None], axis=3)
     softness = _softness(contacts, dt)
-    velocity = joined([generalized_velocity(*member) for member in zip(articulations, states, strict=True)])
+    velocity = joined(
+        [generalized_velocity(*member) for member in zip(articulations, states, strict=True)]
+    )
     closing = matmul(reach[:, 2], matmul(motions, velocity))
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
-    # The largest entry of a response is on its diagonal because the response is positive semidefinite.
+    # The largest entry of a response is on its diagonal because the response is positive
+    # semidefinite.
     least = _MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
     normal = jnp.maximum(block[:, 2, 2], least) + softness
     each = ContactRow(
@@ -169,7 +188,9 @@ def contact_rows(
         friction=contacts.friction,
         tangential=jnp.maximum(tangential, least),
         normal=normal,
-        smoothing=jnp.full_like(normal, options.contact_smoothing) if options.contact_smoothing else None,
+        smoothing=jnp.full_like(normal, options.contact_smoothing)
+        if options.contact_smoothing
+        else None,
     )
     return ContactRows(motions, each, _pattern(articulations, contacts))
 
@@ -179,7 +200,9 @@ def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.nda
 
     A contact with the ground couples those that move its link, whichever link that is.
     """
-    if contacts.between is not None or all(one is None or one.source is None for one in contacts.found):
+    if contacts.between is not None or all(
+        one is None or one.source is None for one in contacts.ground_contacts
+    ):
         return None
     trees = [articulation.topology for articulation in articulations]
     ends = np.cumsum([tree.nv for tree in trees])
@@ -192,14 +215,18 @@ def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.nda
 
 
 def contact_impulse(
-    articulations: Sequence[Articulation], states: Sequence[State], contacts: Touches, impulse: Array
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    contacts: Touches,
+    impulse: Array,
 ) -> Array:
     """The generalised impulse [nv] of impulses [K, 3] on the contacts' rows."""
     direction = contact_directions(articulations, states, contacts)
     return matmul(impulse.reshape(-1), direction.reshape(-1, direction.shape[-1]))
 
 
-#: The share of the smallest gaps that closes in one step. Without it they would vanish only as 1 / steps.
+#: The share of the smallest gaps that closes in one step. Without it they would vanish only as 1 /
+#: steps.
 _LEAST_SHARE_CLOSED = 0.05
 
 #: A direction is locked if its remaining mobility is below this, in units of the rounding error.
@@ -207,15 +234,20 @@ _MIN_MOBILITY = 100
 
 
 def _softness(contacts: Touches, dt: Array) -> Array:
-    """Velocity per impulse at which a compliant contact yields, ``1 / (k dt (dt + tau))``; Castro et al., SAP, 2022."""
+    """Velocity per impulse at which a compliant contact yields, ``1 / (k dt (dt + tau))``; Castro
+    et al., SAP, 2022.
+    """
     return contacts.compliance / (dt * (dt + contacts.relaxation_time))
 
 
 def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
-    """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which fall together."""
+    """The acceleration with which gravity closes the gaps, [K]. It is zero between links, which
+    fall together.
+    """
     falls = [
-        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1) * _gravity_scale(articulation, ground)
-        for articulation, ground in zip(articulations, contacts.found, strict=True)
+        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1)
+        * _gravity_scale(articulation, ground)
+        for articulation, ground in zip(articulations, contacts.ground_contacts, strict=True)
         if ground is not None
     ]
     if contacts.between is not None:
@@ -230,7 +262,9 @@ def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
     return scale if ground.source is None else ground.looked_up(scale, scale.dtype)
 
 
-def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options: SolverOptions) -> Array:
+def _approach(
+    contacts: Touches, closing: Array, fall: Array, dt: Array, options: SolverOptions
+) -> Array:
     """The largest speed at which contacts may close; negative if they must separate.
 
     Args:
@@ -250,24 +284,29 @@ def _approach(contacts: Touches, closing: Array, fall: Array, dt: Array, options
 
 
 def _share_closed(contacts: Touches, options: SolverOptions) -> Array | int:
-    """The largest share of its gap that a contact may close in one step, [K]: all of it unless it is rigid and small.
+    """The largest share of its gap that a contact may close in one step, [K]: all of it unless it
+    is rigid and small.
 
-    Contacts at rest are open or closed by rounding errors of the root's height, 1e-7 m in float32. To close such gaps
-    at once asks for 2e-5 m/s now and then, a jolt of all joints. Small gaps therefore close slowly. Not at all would
-    leave nothing that keeps a robot's feet level: it would creep by 1e-6 m in a minute.
+    Contacts at rest are open or closed by rounding errors of the root's height, 1e-7 m in float32.
+    To close such gaps at once asks for 2e-5 m/s now and then, a jolt of all joints. Small gaps
+    therefore close slowly. Not at all would leave nothing that keeps a robot's feet level: it would
+    creep by 1e-6 m in a minute.
     """
     allowed = options.allowed_penetration
     if not allowed:
         return 1
-    return jnp.where(contacts.compliance > 0, 1, jnp.clip(contacts.gap / allowed, _LEAST_SHARE_CLOSED, 1))
+    return jnp.where(
+        contacts.compliance > 0, 1, jnp.clip(contacts.gap / allowed, _LEAST_SHARE_CLOSED, 1)
+    )
 
 
 def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array:
     """The speed at which contacts that hit during a step separate at its end, [K].
 
-    Steps of a free fall lie on a parabola whose speed is that of the step plus ``dt fall / 2``. On it, the speed at
-    which the gap closes is known, and the step ends on the parabola that leaves the ground with the restitution times
-    that speed. So a ball rebounds to the right height although it hits within a step.
+    Steps of a free fall lie on a parabola whose speed is that of the step plus ``dt fall / 2``. On
+    it, the speed at which the gap closes is known, and the step ends on the parabola that leaves
+    the ground with the restitution times that speed. So a ball rebounds to the right height
+    although it hits within a step.
     """
     half, height = 0.5 * dt * fall, jnp.maximum(contacts.gap, 0)
     impact = (closing - half) ** 2 + 2 * fall * height

@@ -1,6 +1,8 @@
-"""Bounds of DOFs in the implicit solver: actuator limits, dry friction, position and velocity limits.
+"""Bounds of DOFs in the implicit solver: actuator limits, dry friction, position and velocity
+limits.
 
-Springs and dampers are already in the linear system. What remains are inequalities, and drives that have limits.
+Springs and dampers are already in the linear system. What remains are inequalities, and drives that
+have limits.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
-from artix.simulation.common.drives import DriveRow, within_envelope, within_limit
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
 from artix.simulation.implicit.relations import approach_speed
 from artix.simulation.implicit.system import Acting, Response, drive_impulses, return_time
 
@@ -37,7 +38,8 @@ class BoundRow(NamedTuple):
     """1 if the solver's matrix contains the drive, 0 if the row has all of its impulse."""
     friction: JointFrictions
     lower_velocity: Array
-    """The smallest velocity that its limits of position and speed allow; that of position counts if they disagree."""
+    """The smallest velocity that its limits of position and speed allow; that of position counts if
+    they disagree."""
     upper_velocity: Array
     """The largest."""
 
@@ -57,7 +59,9 @@ class BoundImpulses(NamedTuple):
         return self.drive + self.friction + self.limit
 
 
-def bound_rows(articulation: Articulation, state: State, acting: Acting, free: Response) -> BoundRow:
+def bound_rows(
+    articulation: Articulation, state: State, acting: Acting, free: Response
+) -> BoundRow:
     """The rows of all DOFs of an articulation, whose response to impulses is ``free``."""
     topology, q, dt = articulation.topology, state.joint_position, acting.dt
     base, friction = topology.num_base_dofs, articulation.friction
@@ -72,7 +76,10 @@ def bound_rows(articulation: Articulation, state: State, acting: Acting, free: R
     return BoundRow(
         response=response,
         drive=_drive_row(
-            articulation, acting, response / (1 - acting.in_matrix * drives.gain * response), 1 / response
+            articulation,
+            acting,
+            response / (1 - acting.in_matrix * drives.gain * response),
+            1 / response,
         ),
         gain=drives.gain,
         push=drives.push,
@@ -90,16 +97,22 @@ def all_bound_rows(
     free: Sequence[Response],
 ) -> BoundRow:
     """:func:`bound_rows` of several articulations, one after another."""
-    return joined([bound_rows(*one) for one in zip(articulations, states, acting, free, strict=True)])
+    return joined(
+        [bound_rows(*one) for one in zip(articulations, states, acting, free, strict=True)]
+    )
 
 
 def is_unlimited(articulation: Articulation) -> Array:
     """1 for DOFs whose drives have neither a limit nor an envelope, 0 for the others, [n]."""
-    limited = jnp.isfinite(articulation.drive.max_force) | jnp.isfinite(articulation.envelope.max_effort)
+    limited = jnp.isfinite(articulation.drive.max_force) | jnp.isfinite(
+        articulation.envelope.max_effort
+    )
     return 1 - limited.astype(articulation.dtype)
 
 
-def _drive_row(articulation: Articulation, acting: Acting, response: Array, softened: Array) -> DriveRow:
+def _drive_row(
+    articulation: Articulation, acting: Acting, response: Array, softened: Array
+) -> DriveRow:
     return DriveRow(
         drive=articulation.drive,
         envelope=articulation.envelope,
@@ -114,9 +127,10 @@ def _drive_row(articulation: Articulation, acting: Acting, response: Array, soft
 def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
     """The residual of a DOF's laws with its active bounds, as an impulse; zero at a solution.
 
-    The laws are one equation for the DOF's velocity and total impulse, which together determine how both change. If a
-    bound holds the DOF (sticking friction counts as one), its velocity equals the bound. Otherwise its impulse is that
-    of the drive at this velocity plus that of sliding friction.
+    The laws are one equation for the DOF's velocity and total impulse, which together determine how
+    both change. If a bound holds the DOF (sticking friction counts as one), its velocity equals the
+    bound. Otherwise its impulse is that of the drive at this velocity plus that of sliding
+    friction.
 
     Args:
       row: the DOF.
@@ -136,13 +150,16 @@ def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, swe
 
 
 def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
-    """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without this impulse."""
+    """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without
+    this impulse.
+    """
     inside = row.in_matrix * row.gain
     unlimited = row.push - row.gain * velocity
     wanted = unlimited / (1 + (row.gain - inside) * row.response)
     there = velocity + (1 - row.in_matrix) * row.response * wanted
     force = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
-    # A drive in the matrix responds to the change of velocity, so less than the whole impulse is lost.
+    # A drive in the matrix responds to the change of velocity, so less than the whole impulse is
+    # lost.
     return (force - row.in_matrix * unlimited) / (1 - inside * row.response)
 
 

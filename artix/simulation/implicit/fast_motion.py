@@ -1,24 +1,26 @@
 """Fast motion: Coriolis forces at the middle of the step, and a bound on the energy at its end.
 
-A step takes Coriolis and gyroscopic forces at its start. That is an explicit Euler step: where links
-turn by an angle a within it, the energy grows by a share of up to the order of a^2 in every step. From
-a hundredth of a radian on, steps therefore take two measures, and slower steps are as without them:
+A step takes Coriolis and gyroscopic forces at its start. That is an explicit Euler step: where
+links turn by an angle a within it, the energy grows by a share of up to the order of a^2 in every
+step. From a hundredth of a radian on, steps therefore take two measures, and slower steps are as
+without them:
 
-* Coriolis forces are those of the velocity at the middle of the step, as in the implicit midpoint rule,
-  from one predictor and one corrector. Both are kept as small as rotations of the velocity would be,
-  so that nothing explodes where links turn by several radians. A floating base is moved with the angular
-  velocity of the midpoint rule of its rigid whole, which conserves energy and angular momentum exactly.
-* At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the work
-  of all forces. With a floating base, the motion of the joints is scaled and both momenta stay. Angular
-  momentum is lost only where links turn by tenths of a radian and the rotation of the whole alone would
-  have too much energy at the new poses.
+* Coriolis forces are those of the velocity at the middle of the step, as in the implicit midpoint
+  rule, from one predictor and one corrector. Both are kept as small as rotations of the velocity
+  would be, so that nothing explodes where links turn by several radians. A floating base is moved
+  with the angular velocity of the midpoint rule of its rigid whole, which conserves energy and
+  angular momentum exactly.
+* At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the
+  work of all forces. With a floating base, the motion of the joints is scaled and both momenta
+  stay. Angular momentum is lost only where links turn by tenths of a radian and the rotation of the
+  whole alone would have too much energy at the new poses.
 
-Where the damping of every joint takes more than Coriolis forces can add, links other than a floating
-base may turn by a tenth of a radian before that counts as fast.
+Where the damping of every joint takes more than Coriolis forces can add, links other than a
+floating base may turn by a tenth of a radian before that counts as fast.
 
-Simo and Wong, *Unconditionally stable algorithms for rigid body dynamics that exactly preserve energy
-and momentum*, 1991; Sanz-Serna, *An unconventional symplectic integrator of W. Kahan*, 1994; Hairer,
-Lubich and Wanner, *Geometric numerical integration*, 2006, section IV.4 on projections.
+Simo and Wong, *Unconditionally stable algorithms for rigid body dynamics that exactly preserve
+energy and momentum*, 1991; Sanz-Serna, *An unconventional symplectic integrator of W. Kahan*, 1994;
+Hairer, Lubich and Wanner, *Geometric numerical integration*, 2006, section IV.4 on projections.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ from artix.simulation.implicit.system import Acting, ImplicitSystem, joint_gains
 
 Array = jax.Array
 
-#: Angle [rad] by which links may turn in a slow step if a joint is not damped. Up to 1.5 times this nothing bounds the
-#: energy, so it is bounded only to the order of the step. Measures are no better in every case: an arm that a motor's
-#: envelope drives at 1/240 s is 0.056 rad off its small steps after 100 steps, and 0.018 rad without them.
+#: Angle [rad] by which links may turn in a slow step if a joint is not damped. Up to 1.5 times this
+#: nothing bounds the energy, so it is bounded only to the order of the step. Measures are no better
+#: in every case: an arm that a motor's envelope drives at 1/240 s is 0.056 rad off its small steps
+#: after 100 steps, and 0.018 rad without them.
 _SLOW = 0.01
 
 #: The same if damping takes a larger share of the velocity of every joint than the square of this.
@@ -87,7 +90,9 @@ class EndChange(NamedTuple):
     """Added to the kinetic energy [J], []."""
 
 
-def _share(articulation: Articulation, state: State, motion: Array, acting: Acting, system: ImplicitSystem) -> Array:
+def _share(
+    articulation: Articulation, state: State, motion: Array, acting: Acting, system: ImplicitSystem
+) -> Array:
     """The share of the measures that a step takes: 0 for slow motion, 1 for fast motion."""
     base = articulation.topology.num_base_dofs
     damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
@@ -129,7 +134,8 @@ def with_bounded_energy(
     velocity: Array,
     end: State,
 ) -> tuple[State, Array]:
-    """The end of a step whose kinetic energy is bounded if the motion is fast, and the change of the energy [J].
+    """The end of a step whose kinetic energy is bounded if the motion is fast, and the change of
+    the energy [J].
 
     Args:
       articulation: the articulation.
@@ -146,15 +152,16 @@ def with_bounded_energy(
     return end.replace(root_velocity=root, joint_velocity=joints), change.energy
 
 
-# --- evaluation only where it is needed -------------------------------------------------------------------------------
+# --- evaluation only where it is needed ---------------------------------------------------------
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _if_fast(function: Callable[..., Any], share: Array, arguments: Any) -> Any:
     """``share function(1, *arguments)``, evaluated only if the share is positive.
 
-    Kernels evaluate what is in the loop for a vector of robots of which at least one moves fast. They take out of loops
-    what does not depend on what is carried: the number one is carried, for functions to multiply what should stay.
+    Kernels evaluate what is in the loop for a vector of robots of which at least one moves fast.
+    They take out of loops what does not depend on what is carried: the number one is carried, for
+    functions to multiply what should stay.
     """
     one = jnp.ones_like(share)
     nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, one, *arguments))
@@ -178,18 +185,23 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
     def where_fast(change: Any) -> Any:
         return change if is_zero(change) else jnp.where(is_fast, change, 0)
 
-    # Quotients of tiny velocities have infinite derivatives. Forward mode drops them where the result is masked,
-    # and reverse mode, which multiplies them by zero, where the tangents are.
+    # Quotients of tiny velocities have infinite derivatives. Forward mode drops them where the
+    # result is masked, and reverse mode, which multiplies them by zero, where the tangents are.
     tangents = jax.tree.map(where_fast, tangents, is_leaf=is_zero)
     value, change = _if_fast(function, *primals), value_and_change(scaled, primals, tangents)[1]
     return value, jax.tree.map(where_fast, change)
 
 
-# --- Coriolis forces at the middle of the step ------------------------------------------------------------------------
+# --- Coriolis forces at the middle of the step --------------------------------------------------
 
 
 def _coriolis_change(
-    one: Array, articulation: Articulation, state: State, acting: Acting, system: ImplicitSystem, mass_matrix: Array
+    one: Array,
+    articulation: Articulation,
+    state: State,
+    acting: Acting,
+    system: ImplicitSystem,
+    mass_matrix: Array,
 ) -> CoriolisChange:
     dt, base = acting.dt, articulation.topology.num_base_dofs
     response, before = system.response, one * generalized_velocity(articulation, state)
@@ -206,29 +218,40 @@ def _coriolis_change(
     energy = response.energy(at_start, effect_at_start)
     ratio = jnp.where(twice > 0, energy / jnp.where(twice > 0, twice, 1), 0)
     share = 1 / (1 + 0.25 * ratio)
-    fall = response.velocity(system.start - (1 - share) * effect_at_start) + 0.5 * ratio * share * motion
+    fall = (
+        response.velocity(system.start - (1 - share) * effect_at_start)
+        + 0.5 * ratio * share * motion
+    )
     middle = before - 0.5 * fall
     at_middle = coriolis(middle)
     effect = response.effect(at_middle[None])[0]
 
     def limit(impulse: Array, effect: Array) -> Array:
-        """The factor that makes a change of the velocity as large as rotations can be: twice the velocity."""
+        """The factor that makes a change of the velocity as large as rotations can be: twice the
+        velocity.
+        """
         return _at_most(response.energy(impulse, effect), 4 * twice)
 
     factor = limit(at_middle, effect)
     impulse, effect = factor * at_middle, factor * effect
     if base:
-        shift = matmul(mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, factor, dt))
+        shift = matmul(
+            mass_matrix[:, :6], _rigid_shift(mass_matrix, before, middle, at_middle, factor, dt)
+        )
         impulse, effect = impulse - shift, effect - response.effect(shift[None])[0]
-        # Contacts act on this velocity: where links turn by radians, the shift must not add energy, either.
+        # Contacts act on this velocity: where links turn by radians, the shift must not add energy,
+        # either.
         factor = limit(impulse, effect)
         impulse, effect = factor * impulse, factor * effect
     impulse, start = impulse - at_start, effect - effect_at_start
     return CoriolisChange(impulse, start, -response.velocity(start))
 
 
-def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array) -> Array:
-    """The twist [6] that the root must move with in addition, for its rigid whole to follow the midpoint rule.
+def _rigid_shift(
+    mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array
+) -> Array:
+    """The twist [6] that the root must move with in addition, for its rigid whole to follow the
+    midpoint rule.
 
     Args:
       mass_matrix: the mass matrix, [nv, nv].
@@ -251,17 +274,21 @@ def _rigid_shift(mass_matrix: Array, before: Array, middle: Array, impulse: Arra
     start = spatial.apply(inverse, momentum)
     omega = start
     for _ in range(_NEWTON_STEPS):
-        # The rule in axes at the start: I w + dt / 2 w x I w = L. It turns the body by a Cayley transform. With
-        # a longer dt that is the turn by w dt, and energy is conserved with any.
+        # The rule in axes at the start: I w + dt / 2 w x I w = L. It turns the body by a Cayley
+        # transform. With a longer dt that is the turn by w dt, and energy is conserved with any.
         half = 0.5 * dt * _tangent_ratio(0.25 * dt**2 * jnp.sum(omega**2))
         spin = spatial.apply(inertia, omega)
         error = spin + half * spatial.cross(omega, spin) - momentum
         slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
         omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
-    # The solution has at most the energy of the start. Newton's method need not have arrived if the whole turns far.
-    omega = omega * _at_most(jnp.sum(omega * spatial.apply(inertia, omega)), jnp.sum(start * momentum))
-    # Coriolis forces change the angular velocity of the whole by the first of these, until the middle of the
-    # step by half of it. The second is the part of gyroscopic forces, in whose place the rule is.
+    # The solution has at most the energy of the start. Newton's method need not have arrived if the
+    # whole turns far.
+    omega = omega * _at_most(
+        jnp.sum(omega * spatial.apply(inertia, omega)), jnp.sum(start * momentum)
+    )
+    # Coriolis forces change the angular velocity of the whole by the first of these, until the
+    # middle of the step by half of it. The second is the part of gyroscopic forces, in whose place
+    # the rule is.
     change = -spatial.apply(inverse, about_center(impulse))
     at_middle = spatial.apply(inverse, about_center(matmul(m[:6], middle)))
     torque = spatial.cross(spatial.apply(inertia, at_middle), at_middle)
@@ -283,8 +310,12 @@ def _tangent_ratio(square: Array) -> Array:
     return jnp.where(tiny, 1 + square / 3, jnp.clip(jnp.tan(x), -3, 3) / x)
 
 
-def _relative_motion(articulation: Articulation, mass_matrix: Array, velocity: Array) -> tuple[Array, Array]:
-    """The velocity [nv] relative to the centre of mass of a floating articulation, and twice its kinetic energy."""
+def _relative_motion(
+    articulation: Articulation, mass_matrix: Array, velocity: Array
+) -> tuple[Array, Array]:
+    """The velocity [nv] relative to the centre of mass of a floating articulation, and twice its
+    kinetic energy.
+    """
     base = articulation.topology.num_base_dofs
     if base:
         velocity = velocity.at[:3].set(0)
@@ -298,7 +329,7 @@ def _with_velocity(state: State, velocity: Array, base: int) -> State:
     return state.replace(root_velocity=root, joint_velocity=velocity[base:])
 
 
-# --- the bound on the energy ------------------------------------------------------------------------------------------
+# --- the bound on the energy --------------------------------------------------------------------
 
 
 def _end_change(
@@ -331,15 +362,17 @@ def _end_change(
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
         end = end.replace(joint_position=one * end.joint_position)
-        # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps. Energy is added
-        # only for what is curved: positions move with the velocity at the end, which costs energy on a straight way,
-        # too.
+        # The work of gravity along the mean velocity errs by an oscillation that slow motion keeps.
+        # Energy is added only for what is curved: positions move with the velocity at the end,
+        # which costs energy on a straight way, too.
         work = _height_energy(articulation, state) - _height_energy(articulation, end)
         curved = jnp.maximum(work + dt * jnp.sum(weight * velocity), 0)
         allowed = allowed + strict * jnp.minimum(work + dt * jnp.sum(weight * mean), curved)
         energy = kinetic_energy(articulation, end, armature=True)
         scale = square_root(_ratio(allowed, energy, jnp.where(returns, 1 - strict, 0), most))
-        return EndChange(jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy)
+        return EndChange(
+            jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy
+        )
     still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
     moments, momentum = mass_and_momentum(articulation, still)
     center, mass = moments.first / moments.mass, moments.mass[0]
@@ -350,7 +383,8 @@ def _end_change(
     rigid = 0.5 * jnp.sum(omega * angular)
     total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
     inner = jnp.maximum(total - rigid, 0)
-    # Where the whole turns and joints hardly move, what it errs by must not change their motion much.
+    # Where the whole turns and joints hardly move, what it errs by must not change their motion
+    # much.
     loose = _ramp(jnp.where(total > 0, inner / jnp.where(total > 0, total, 1), 0), _STIFF, _LOOSE)
     least = 1 - jnp.maximum(jnp.minimum(angle, 1), jnp.maximum(strict, loose))
     least = jnp.where(returns, 1 - strict, least)
@@ -374,10 +408,12 @@ def _ratio(wanted: Array, energy: Array, least: Array | float, most: Array | flo
     """The factor between two bounds that an energy needs; 1 where there is none."""
     positive = energy > 0
     share = jnp.where(positive, wanted / jnp.where(positive, energy, 1) - 1, 0)
-    # Two evaluations of the same energy differ by rounding, by which a wheel would become slower and slower. The
-    # derivatives are those of what this rounds.
+    # Two evaluations of the same energy differ by rounding, by which a wheel would become slower
+    # and slower. The derivatives are those of what this rounds.
     rounding = jnp.abs(share) <= 16 * jnp.finfo(share.dtype).eps
-    return 1 + jnp.clip(share - jax.lax.stop_gradient(jnp.where(rounding, share, 0)), least - 1, most - 1)
+    return 1 + jnp.clip(
+        share - jax.lax.stop_gradient(jnp.where(rounding, share, 0)), least - 1, most - 1
+    )
 
 
 def _height_energy(articulation: Articulation, state: State) -> Array:

@@ -1,12 +1,13 @@
-"""The first guess of a step: sweeps over all rows, each of which is solved by itself (block Gauss-Seidel).
+"""The first guess of a step: sweeps over all rows, each of which is solved by itself (block
+Gauss-Seidel).
 
-Newton's method on active sets takes one step for each round of changes of what sticks, slides, pushes and
-is open. Sweeps find most of these changes at a fifth of a Newton step's cost. Where they leave loads to be
-shared, they share them by the order of the rows, so Newton's method takes no more from them than the sets:
-see :func:`artix.simulation.implicit.solver.solve_system`.
+Newton's method on active sets takes one step for each round of changes of what sticks, slides,
+pushes and is open. Sweeps find most of these changes at a fifth of a Newton step's cost. Where they
+leave loads to be shared, they share them by the order of the rows, so Newton's method takes no more
+from them than the sets: see :func:`artix.simulation.implicit.solver.solve_system`.
 
-Sweeps carry coordinates of the change of velocity, in which a row reads and writes only entries between its
-link and the root, see :class:`artix.simulation.implicit.system.Response`.
+Sweeps carry coordinates of the change of velocity, in which a row reads and writes only entries
+between its link and the root, see :class:`artix.simulation.implicit.system.Response`.
 
 Jean, *The non-smooth contact dynamics method*, 1999.
 """
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import compiled, matmul
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import resolve_friction, resolve_normal
@@ -93,14 +94,20 @@ def first_guess(
             old = BoundImpulses(*(part[group] for part in on_dofs))
             new = _on_dofs(row, rows.sweep, old, dofs.part(group).rate(rate, change), largest)
             change = dofs.part(group).moved(change, new.total - old.total)
-            on_dofs = BoundImpulses(*(part.at[group].set(one) for part, one in zip(on_dofs, new, strict=True)))
+            on_dofs = BoundImpulses(
+                *(part.at[group].set(one) for part, one in zip(on_dofs, new, strict=True))
+            )
         if rows.contacts is not None:
-            change, on_contacts = _on_contacts(response, rows.contacts, rates.contacts, on_contacts, change)
+            change, on_contacts = _on_contacts(
+                response, rows.contacts, rates.contacts, on_contacts, change
+            )
         return change, Impulses(on_dofs, distances, on_contacts), done + 1
 
     begin = response.effect((push + rows.force(start))[None])[0]
     done = jnp.where(is_solved, jnp.int32(most), jnp.int32(0))
-    change, impulses, _ = jax.lax.while_loop(lambda state: state[2] < most, sweep, (begin, start, done))
+    change, impulses, _ = jax.lax.while_loop(
+        lambda state: state[2] < most, sweep, (begin, start, done)
+    )
     return response.velocity(change), impulses
 
 
@@ -108,7 +115,9 @@ def _entries(arrays: Any, index: Any) -> Any:
     return jax.tree.map(lambda array: array[index], arrays)
 
 
-def _on_dofs(row: BoundRow, sweep: Sweep, old: BoundImpulses, rate: Array, budget: Array) -> BoundImpulses:
+def _on_dofs(
+    row: BoundRow, sweep: Sweep, old: BoundImpulses, rate: Array, budget: Array
+) -> BoundImpulses:
     """The impulses of drives, friction and limits, one after the other, for velocities [n]."""
     drive = drive_impulse(row, rate - row.response * old.drive, sweep)
     rate = rate + row.response * (drive - old.drive)
@@ -126,13 +135,17 @@ def _on_contacts(
     axes = _Reach.of(response, matmul(reach.reshape(-1, reach.shape[2]), rows.motions))
     for k in range(rows.num_contacts):
         row = _entries(rows.each, k)
-        change, impulse = _on_contact(axes.part(slice(3 * k, 3 * k + 3)), row, start[k], impulses[k], change)
+        change, impulse = _on_contact(
+            axes.part(slice(3 * k, 3 * k + 3)), row, start[k], impulses[k], change
+        )
         impulses = impulses.at[k].set(impulse)
     return change, impulses
 
 
 @compiled
-def _on_contact(axes: _Reach, row: ContactRow, start: Array, old: Array, change: Array) -> tuple[Array, Array]:
+def _on_contact(
+    axes: _Reach, row: ContactRow, start: Array, old: Array, change: Array
+) -> tuple[Array, Array]:
     """The normal impulse of a contact, then its friction."""
     normal = resolve_normal(row, old[2], axes.part(2).rate(start[2], change))
     change = axes.part(slice(2, 3)).moved(change, (normal - old[2])[None])

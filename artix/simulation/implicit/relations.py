@@ -1,4 +1,5 @@
-"""Relations between velocities of a step: equations of hard mimic and loop joints, and bounds of distances.
+"""Relations between velocities of a step: equations of hard mimic and loop joints, and bounds of
+distances.
 
 An equation is ``J v = target``. A bound lets a velocity reach it within the step, but not pass it.
 """
@@ -14,15 +15,17 @@ from artix.dynamics.factorization import inverse_of_unsymmetric
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.mimic import mimic_directions, mimic_errors
+from artix.simulation.common.springs import mimic_directions, mimic_errors
 from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array
 
-#: Fraction of a position error that hard mimic joints and loop joints correct per step (Baumgarte), as in PhysX.
+#: Fraction of a position error that hard mimic joints and loop joints correct per step (Baumgarte),
+#: as in PhysX.
 ERROR_REDUCTION = 0.8
 
-#: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed, which is energy.
+#: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed,
+#: which is energy.
 _MAX_RETURN_SPEED = 1.0
 
 #: Regularisation in units of the rounding error of the matrix's largest entry.
@@ -37,9 +40,11 @@ class HardRows(NamedTuple):
     target: Array
     """Target velocities of the relations at the end of the step, [H]."""
     position_target: Array
-    """Target velocities of the motion of the positions, which also corrects errors of mimic joints, [H]."""
+    """Target velocities of the motion of the positions, which also corrects errors of mimic joints,
+    [H]."""
     back: Array
-    """Change of the generalised velocity per missing velocity, ``R J^T (J R J^T)^-1``, regularised, [nv, H]."""
+    """Change of the generalised velocity per missing velocity, ``R J^T (J R J^T)^-1``, regularised,
+    [nv, H]."""
 
 
 def hard_rows(
@@ -81,12 +86,15 @@ def hard_rows(
     coupling = matmul(direction, effect)
     largest = jnp.max(jnp.abs(coupling))
     regularization = jnp.where(largest > 0, _REGULARIZATION * jnp.finfo(dt.dtype).eps * largest, 1)
-    solve = inverse_of_unsymmetric(coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype))
+    solve = inverse_of_unsymmetric(
+        coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype)
+    )
     return HardRows(direction, target, target + correction, matmul(effect, solve))
 
 
 def approach_speed(gap: Array, exists: Array, dt: Array, time_constant: Array) -> Array:
-    """The speed towards a bound at this distance that a step of length dt allows; infinite unless the bound ``exists``.
+    """The speed towards a bound at this distance that a step of length dt allows; infinite unless
+    the bound ``exists``.
 
     It is negative beyond the bound: what lies beyond it over ``time_constant``, both times in s.
     """
@@ -110,8 +118,8 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, dt: Array) ->
     """The rows of all distances."""
     lower_gap, upper_gap = distance_gaps(articulation, loops)
     drift = dt * loops.rows.bias[loops.distances]
-    # A taut rope is a loop joint: errors of the steps' linearisation must not add up, so they are undone as those of
-    # hard relations, faster than penetrations.
+    # A taut rope is a loop joint: errors of the steps' linearisation must not add up, so they are
+    # undone as those of hard relations, faster than penetrations.
     time_constant = dt / ERROR_REDUCTION
     return DistanceRows(
         direction=loops.rows.jacobian[loops.distances],

@@ -1,4 +1,6 @@
-"""The reports of an implicit step: accelerations, joint forces, and the forces, impulses and slip of contacts."""
+"""The reports of an implicit step: accelerations, joint forces, and the forces, impulses and slip
+of contacts.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ from artix.simulation.common.report import (
 from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, link_motion
 from artix.simulation.implicit.contact_motions import Touches
-from artix.simulation.implicit.contact_rows import ContactRows, contact_imbalance, contact_rates, contact_rows
+from artix.simulation.implicit.contact_rows import (
+    ContactRows,
+    contact_imbalance,
+    contact_rates,
+    contact_rows,
+)
 from artix.simulation.implicit.solution import Bounded
 from artix.simulation.implicit.step import Solved, mean_acceleration
 from artix.simulation.implicit.system import Prepared, Response, parted
@@ -56,12 +63,12 @@ class _Done(NamedTuple):
     def part(self, which: slice) -> _Done:
         return _Done(*(array[which] for array in self))
 
-    def at(self, found: GroundContacts) -> _Done:
+    def at(self, ground: GroundContacts) -> _Done:
         """The same of all points of which these contacts are the nearest, zero for the others."""
-        assert found.source is not None
-        assert found.number is not None
-        numbers = jnp.arange(len(found.source.geometries), dtype=found.number.dtype)
-        places = numbers[:, None] == found.number
+        assert ground.source is not None
+        assert ground.number is not None
+        numbers = jnp.arange(len(ground.source.geometries), dtype=ground.number.dtype)
+        places = numbers[:, None] == ground.number
 
         def spread(values: Array) -> Array:
             if values.dtype == bool:
@@ -98,30 +105,36 @@ def contact_reports(
       dt: length of the step [s].
 
     Returns:
-      A report on each articulation's contacts with the ground, one on all contacts between links, and the wrenches on
-      each articulation's links at their centres of mass, [L, 6].
+      A report on each articulation's contacts with the ground, one on all contacts between links,
+      and the wrenches on each articulation's links at their centres of mass, [L, 6].
     """
     done = _done(touches, rows, impulse, velocity, dt)
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     reports: list[ContactReport | None] = []
     wrenches: list[list[Array]] = [[] for _ in articulations]
     first = 0
-    for k, found in enumerate(touches.found):
+    for k, ground in enumerate(touches.ground_contacts):
         report = None
-        if found is not None:
-            count = len(found.contacts.gap)
-            report, wrench = _ground_report(articulations[k], kins[k], found, done.part(slice(first, first + count)))
+        if ground is not None:
+            count = len(ground.contacts.gap)
+            report, wrench = _ground_report(
+                articulations[k], kins[k], ground, done.part(slice(first, first + count))
+            )
             wrenches[k].append(wrench)
             first += count
         reports.append(report)
     between = None
     if touches.between is not None:
-        between, on_links = _link_report(articulations, kins, touches, done.part(slice(first, None)))
-        for own, wrench in zip(wrenches, on_links, strict=True):
-            own.append(wrench)
+        between, on_links = _link_report(
+            articulations, kins, touches, done.part(slice(first, None))
+        )
+        for collected, wrench in zip(wrenches, on_links, strict=True):
+            collected.append(wrench)
     totals = [
-        sum(own[1:], start=own[0]) if own else jnp.zeros((one.topology.num_links, 6), one.dtype)
-        for own, one in zip(wrenches, articulations, strict=True)
+        sum(collected[1:], start=collected[0])
+        if collected
+        else jnp.zeros((one.topology.num_links, 6), one.dtype)
+        for collected, one in zip(wrenches, articulations, strict=True)
     ]
     return reports, between, totals
 
@@ -141,12 +154,12 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
 
 
 def _ground_report(
-    articulation: Articulation, kin: Kinematics, found: GroundContacts, done: _Done
+    articulation: Articulation, kin: Kinematics, ground: GroundContacts, done: _Done
 ) -> tuple[ContactReport, Array]:
-    if found.source is not None:
-        done, found = done.at(found), found.source.replace(omitted=found.omitted)
-    contacts = found.contacts
-    links = articulation.topology.geometry_links(found.geometries)
+    if ground.source is not None:
+        done, ground = done.at(ground), ground.source.replace(omitted=ground.omitted)
+    contacts = ground.contacts
+    links = articulation.topology.geometry_links(ground.geometries)
     place = contact_points(articulation, kin, links, contacts.point)
     lever = place - take(link_centers(articulation, kin), links)
     wrench = jnp.concatenate([done.force, spatial.cross(lever, done.force.T).T], axis=1)
@@ -155,13 +168,13 @@ def _ground_report(
     on_links = matmul(onto, wrench)
     report = ContactReport(
         links=contacts.links,
-        geometries=found.geometries,
+        geometries=ground.geometries,
         point=(place + kin.reference[:, None]).T,
         normal=contacts.normal,
         gap=contacts.gap,
         **done.reported(),
         link_force=on_links[:, :3],
-        omitted=found.omitted,
+        omitted=ground.omitted,
     )
     return report, on_links
 
@@ -171,19 +184,25 @@ def _link_report(
 ) -> tuple[LinkContactReport, list[Array]]:
     contacts, pairs = touches.between, touches.pairs
     assert contacts is not None
-    geometries, links = (looked_up(table, contacts.pair, jnp.int32) for table in (pairs.numbers, pairs.links))
+    geometries, links = (
+        looked_up(table, contacts.pair, jnp.int32) for table in (pairs.numbers, pairs.links)
+    )
     sizes = [one.topology.num_links for one in articulations]
     numbers = jnp.arange(sum(sizes), dtype=jnp.int32)[:, None]
-    onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(done.force.dtype)
+    onto = (numbers == links[:, 0]).astype(done.force.dtype) - (numbers == links[:, 1]).astype(
+        done.force.dtype
+    )
     moment = spatial.cross(contacts.point.T, done.force.T).T
     at_reference = matmul(onto, jnp.concatenate([done.force, moment], axis=1))
     wrenches = []
-    for articulation, kin, own in zip(articulations, kins, parted(at_reference, sizes), strict=True):
+    for articulation, kin, wrench in zip(
+        articulations, kins, parted(at_reference, sizes), strict=True
+    ):
         centers = link_centers(articulation, kin)
         if kin is not kins[0]:
             centers = centers + (kin.reference - kins[0].reference)[:, None]
-        turning = own[:, 3:] - spatial.cross(centers, own[:, :3].T).T
-        wrenches.append(jnp.concatenate([own[:, :3], turning], axis=1))
+        turning = wrench[:, 3:] - spatial.cross(centers, wrench[:, :3].T).T
+        wrenches.append(jnp.concatenate([wrench[:, :3], turning], axis=1))
     report = LinkContactReport(
         geometries=geometries,
         links=links,
@@ -199,7 +218,7 @@ def _link_report(
 
 def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) -> list[StepReport]:
     """The reports of a step that ends in given states. All share the contacts between links."""
-    parts, found = solved.parts, solved.found
+    parts, solution = solved.parts, solved.solution
     wrenches = [part.wrench for part in parts]
     grounds: list[ContactReport | None] = [None] * len(parts)
     between = None
@@ -208,21 +227,23 @@ def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) 
         touches, acting = solved.touching.touches, [part.acting for part in parts]
         response = Response.joined([part.system.response for part in parts])
         rows = contact_rows(*members, touches, response, acting, options)
-        impulses, dt = found.impulses.contacts, acting[0].dt
-        grounds, between, on_links = contact_reports(*members, touches, rows, impulses, found.velocity, dt)
+        impulses, dt = solution.impulses.contacts, acting[0].dt
+        grounds, between, on_links = contact_reports(
+            *members, touches, rows, impulses, solution.velocity, dt
+        )
         wrenches = [wrench + contact for wrench, contact in zip(wrenches, on_links, strict=True)]
-    residuals = residual_of(found.moving_corrections), residual_of(found.corrections)
+    residuals = residual_of(solution.moving_corrections), residual_of(solution.corrections)
     reports = []
     for k, ground in enumerate(grounds):
-        one = parts[k], found.each[k], wrenches[k], ends[k], solved.energy_corrections[k]
-        report = _report(*one, residuals, found.is_solved)
+        one = parts[k], solution.each[k], wrenches[k], ends[k], solved.energy_corrections[k]
+        report = _report(*one, residuals, solution.is_solved)
         reports.append(report.replace(contacts=ground, link_contacts=between))
     return reports
 
 
 def _report(
     part: Prepared,
-    found: Bounded,
+    solution: Bounded,
     wrench: Array,
     end: State,
     correction: Array,
@@ -231,18 +252,24 @@ def _report(
 ) -> StepReport:
     """The report on one articulation, without contacts; ``wrench`` [L, 6] acts on its links."""
     articulation, state, at_start, dt = part.articulation, part.state, part.at_start, part.acting.dt
-    tree, acceleration = at_start.topology, mean_acceleration(part, found)
-    link_acceleration = frame_acceleration(articulation, state, acceleration, offset="com", classical=True)
+    tree, acceleration = at_start.topology, mean_acceleration(part, solution)
+    link_acceleration = frame_acceleration(
+        articulation, state, acceleration, offset="com", classical=True
+    )
     link_velocity = (
-        link_motion(at_start, found.velocity) if tree.fixed_base else frame_velocity(articulation, end, offset="com")
+        link_motion(at_start, solution.velocity)
+        if tree.fixed_base
+        else frame_velocity(articulation, end, offset="com")
     )
     on_link_b = wrench[:0]
     if part.loops:
-        on_links, on_link_b = loop_wrenches(at_start, part.loops, found.loop_impulse / dt)
+        on_links, on_link_b = loop_wrenches(at_start, part.loops, solution.loop_impulse / dt)
         wrench = wrench + on_links
-    tendons = _tendon_wrenches(part.acting.springs, found.velocity, jnp.zeros_like(wrench), dt)
+    tendons = _tendon_wrenches(part.acting.springs, solution.velocity, jnp.zeros_like(wrench), dt)
     end_frame = link_frames(tree, kinematics(articulation, end))
-    forces = incoming_joint_forces(articulation, at_start, end_frame, part.motion, link_acceleration, wrench, tendons)
+    forces = incoming_joint_forces(
+        articulation, at_start, end_frame, part.motion, link_acceleration, wrench, tendons
+    )
     return StepReport(
         joint_acceleration=acceleration[tree.num_base_dofs :],
         link_velocity=link_velocity,
@@ -257,13 +284,21 @@ def _report(
     )
 
 
-def _tendon_wrenches(springs: list[Springs], velocity: Array, none: Array, dt: Array) -> tuple[Array, Array]:
-    """Wrenches [L, 6] of all tendons on the links, and the part that counts as transmitted by joints."""
+def _tendon_wrenches(
+    springs: list[Springs], velocity: Array, none: Array, dt: Array
+) -> tuple[Array, Array]:
+    """Wrenches [L, 6] of all tendons on the links, and the part that counts as transmitted by
+    joints.
+    """
     everything = transmitted = none
     for group in springs:
         effort = spring_efforts(group, velocity, dt)
         if group.wrench is not None:
-            everything = everything - jnp.einsum("s,slk->lk", effort, group.wrench, precision=HIGHEST)
+            everything = everything - jnp.einsum(
+                "s,slk->lk", effort, group.wrench, precision=HIGHEST
+            )
         if group.transmitted is not None:
-            transmitted = transmitted - jnp.einsum("s,slk->lk", effort, group.transmitted, precision=HIGHEST)
+            transmitted = transmitted - jnp.einsum(
+                "s,slk->lk", effort, group.transmitted, precision=HIGHEST
+            )
     return everything, transmitted

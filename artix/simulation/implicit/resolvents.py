@@ -1,26 +1,29 @@
 """The laws of all rows of a step, as resolvents.
 
-A row has a velocity ``u = J v`` and an impulse ``lambda``, which its law relates: a drive, dry friction
-and the limits of a DOF; bounds of other velocities, which are equal for hard relations; contact with
-Coulomb friction. With a response r, the resolvent of a law at a centre ``lambda0`` is the impulse that
-satisfies it where the row's velocity is ``u + r (lambda - lambda0)``, that is, with ``x = u - r lambda0``::
+A row has a velocity ``u = J v`` and an impulse ``lambda``, which its law relates: a drive, dry
+friction and the limits of a DOF; bounds of other velocities, which are equal for hard relations;
+contact with Coulomb friction. With a response r, the resolvent of a law at a centre ``lambda0`` is
+the impulse that satisfies it where the row's velocity is ``u + r (lambda - lambda0)``, that is,
+with ``x = u - r lambda0``::
 
     bounds of a velocity      lambda = (clip(x, lower, upper) - x) / r
     friction within f         lambda = clip(-x / r, -f, f)
     Coulomb's contact         lambda_n = max(0, -x_n / r),  lambda_t = -x_t / r within |.| <= mu lambda_n
     contact, convex           lambda = the point of the friction cone nearest to -(x + s n) / r
 
-A law holds wherever its resolvent returns its centre. The change from centre to resolvent measures how
-far it is from being satisfied, with r = the row's own response. In the convex law of a contact, De
-Saxce's correction ``s = mu |u_t|`` is constant: it is Coulomb's law once s is right.
+A law holds wherever its resolvent returns its centre. The change from centre to resolvent measures
+how far it is from being satisfied, with r = the row's own response. In the convex law of a contact,
+De Saxce's correction ``s = mu |u_t|`` is constant: it is Coulomb's law once s is right.
 
 Newton's method needs slopes. Let S be the decrease of a resolvent per velocity, with the row's own
 response w. A change du of the velocity then changes the resolvent by ``S (w dlambda - du)``, so the
-impulse that the resolvent will return is ``lambda + (resolvent - lambda - S du) / (1 - S w)``. Where a
-bound or friction holds a row, S w = 1, and a small share of w is added to keep the quotient finite.
+impulse that the resolvent will return is ``lambda + (resolvent - lambda - S du) / (1 - S w)``.
+Where a bound or friction holds a row, S w = 1, and a small share of w is added to keep the quotient
+finite.
 
-With contact smoothing E, a contact's normal law is ``lambda_n u_n = E`` instead of ``lambda_n u_n = 0``.
-"""
+With contact smoothing E, a contact's normal law is ``lambda_n u_n = E`` instead of
+``lambda_n u_n = 0``.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -29,18 +32,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 
 Array = jax.Array
 
-#: Shares up to the first of these are made smaller by the second for friction that holds: bodies creep by as little.
+#: Shares up to the first of these are made smaller by the second for friction that holds: bodies
+#: creep by as little.
 _FINE_SHARE, _STIFFER_TANGENTS = 1e-5, 1e-2
 
 
 class VelocityBounds(NamedTuple):
-    """E rows whose velocities are bounded: distances of loop joints, and hard relations with equal bounds."""
+    """E rows whose velocities are bounded: distances of loop joints, and hard relations with equal
+    bounds.
+    """
 
     direction: Array
     """J, [E, nv]."""
@@ -66,7 +72,12 @@ def linearized(change: Array, slope: Array, response: Array, share: Array | floa
 
 
 def resolve_dofs(
-    row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array, share: Array | float
+    row: BoundRow,
+    sweep: Sweep,
+    center: BoundImpulses,
+    rate: Array,
+    budget: Array,
+    share: Array | float,
 ) -> tuple[BoundImpulses, BoundImpulses]:
     """The resolvents of drives, friction and limits, [n] each, and their slopes.
 
@@ -98,7 +109,8 @@ def resolve_dofs(
 def dof_changes(
     row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array
 ) -> tuple[BoundImpulses, BoundImpulses]:
-    """The changes from impulses to their resolvents with the DOFs' own responses, and the slopes of these.
+    """The changes from impulses to their resolvents with the DOFs' own responses, and the slopes of
+    these.
 
     They are free of cancellation, which rows that hold would magnify.
     """
@@ -117,7 +129,9 @@ def bound_changes(row: VelocityBounds, center: Array, rate: Array) -> tuple[Arra
     return jnp.where(slope > 0, (bound - rate) / row.response, -center), slope
 
 
-def resolve_bounds(row: VelocityBounds, center: Array, rate: Array, share: Array | float) -> tuple[Array, Array]:
+def resolve_bounds(
+    row: VelocityBounds, center: Array, rate: Array, share: Array | float
+) -> tuple[Array, Array]:
     """The resolvents of bounds of velocities, and their slopes."""
     inverse = 1 / (share * row.response)
     impulse, beyond = _bounded(row.lower, row.upper, rate - share * row.response * center)
@@ -130,11 +144,14 @@ def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
     return jnp.clip(free, lower, upper) - free, (free < lower) | (free > upper)
 
 
-def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
-    """The changes to the resolvents of Coulomb's law with the contacts' own responses, and linear functions.
+def linear_contacts(
+    row: ContactRow, center: Array, rate: Array, share: Array | float
+) -> tuple[Array, Linear]:
+    """The changes to the resolvents of Coulomb's law with the contacts' own responses, and linear
+    functions.
 
-    Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the velocity by
-    ``-k u``, with k = mu lambda_n / |u_t| at the solution.
+    Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the
+    velocity by ``-k u``, with k = mu lambda_n / |u_t| at the solution.
     """
     rigid = 1 - row.softness / row.normal
     push = rigid * center[:, 2] - (rate[:, 2] + row.approach) / row.normal
@@ -157,7 +174,10 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
     still = -rate[:, :2] / row.tangential[:, None]
     slip = jnp.where(sticks[:, None], still, pull * within[:, None] - center[:, :2])
     wrong = jnp.concatenate([slip, missing[:, None]], axis=1)
-    across = jnp.where(sticks, 1 / sticking_share(share, rate), part / (1 - part + share)) / row.tangential
+    across = (
+        jnp.where(sticks, 1 / sticking_share(share, rate), part / (1 - part + share))
+        / row.tangential
+    )
     sideways = -across[:, None] * rate[:, :2]
     along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
     sliding = sideways + along[:, None] * direction - center[:, :2]
@@ -174,7 +194,9 @@ def linear_contacts(row: ContactRow, center: Array, rate: Array, share: Array | 
 
 
 def sticking_share(share: Array | float, rate: Array) -> Array | float:
-    """The share of contacts that stick: gaps, whose rounding errors share loads, allow normals no smaller one."""
+    """The share of contacts that stick: gaps, whose rounding errors share loads, allow normals no
+    smaller one.
+    """
     stiffer = jnp.maximum(_STIFFER_TANGENTS * share, 100 * jnp.finfo(rate.dtype).eps)
     return jnp.where(share > _FINE_SHARE, share, stiffer)
 
@@ -192,7 +214,9 @@ def resolve_friction(row: ContactRow, center: Array, rate: Array, normal: Array)
     return pull * jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
 
 
-def convex_contacts(row: ContactRow, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
+def convex_contacts(
+    row: ContactRow, center: Array, rate: Array, slip: Array, share: Array
+) -> tuple[Array, Array]:
     """The resolvents of the convex law, and their slopes: projections onto friction cones."""
     tangential, rigid = share * row.tangential, share * (row.normal - row.softness)
     normal = rigid + row.softness
@@ -201,7 +225,8 @@ def convex_contacts(row: ContactRow, center: Array, rate: Array, slip: Array, sh
     pressed, rise = _pressed(row, push, 1 / normal)
     length = tangential_length(pull)
     slides = (length > row.friction * pressed) | (row.friction <= 0)
-    # On the cone's surface the squares of both distances count, with the friction's weighted by mu^2.
+    # On the cone's surface the squares of both distances count, with the friction's weighted by
+    # mu^2.
     weight = row.friction**2 * tangential
     total = normal + weight
     nearest = (normal * push + row.friction * tangential * length) / total
@@ -235,12 +260,18 @@ def _pressed(row: ContactRow, push: Array, inverse: Array) -> tuple[Array, Array
     root = jnp.sqrt(push**2 + 4 * share)
     is_away = push <= 0
     # Without cancellation.
-    pressed = jnp.where(is_away, 2 * share / jnp.where(is_away, root - push, 1), 0.5 * (push + root))
+    pressed = jnp.where(
+        is_away, 2 * share / jnp.where(is_away, root - push, 1), 0.5 * (push + root)
+    )
     return pressed, pressed / root
 
 
-def _blocks(direction: Array, isotropic: Array, along: Array, inward: Array, outward: Array, normal: Array) -> Array:
-    """Blocks [K, 3, 3]: ``isotropic I + along d d^T`` for tangents, ``inward d``, ``outward d^T``, normal."""
+def _blocks(
+    direction: Array, isotropic: Array, along: Array, inward: Array, outward: Array, normal: Array
+) -> Array:
+    """Blocks [K, 3, 3]: ``isotropic I + along d d^T`` for tangents, ``inward d``, ``outward d^T``,
+    normal.
+    """
     x, y = direction[:, 0], direction[:, 1]
     cross = along * x * y
     rows = (

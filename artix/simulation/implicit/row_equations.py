@@ -6,10 +6,10 @@ The changes v of the velocity and x of the impulses of all rows obey the linear 
     own x + slope J v = missing                      for each DOF and bound
     -by_impulse x - by_rate J v = missing            for each contact, three rows at once
 
-A little is added to the rows of the laws, which makes x a function of v even where a bound holds, and
-leaves the matrix of the solver's Newton steps. Proximal iterations then remove the effect of what was
-added, as far as the equations can be met. Redundant rows, such as those of a table's four feet, leave
-open how impulses are shared; v is well defined.
+A little is added to the rows of the laws, which makes x a function of v even where a bound holds,
+and leaves the matrix of the solver's Newton steps. Proximal iterations then remove the effect of
+what was added, as far as the equations can be met. Redundant rows, such as those of a table's four
+feet, leave open how impulses are shared; v is well defined.
 """
 
 from __future__ import annotations
@@ -35,17 +35,21 @@ from artix.simulation.implicit.rows import Impulses, Rates, Slopes, StepRows
 
 Array = jax.Array
 
-#: Added to the laws, in units of a row's response to itself, in float64 as in float32. Corners of a flat foot that is
-#: tilted by 1e-3 rad are not quite level, so sticking of all of them would forbid it to tilt, by forces that the step
-#: does not find either. The iterations leave open what is as weak as that; with 1e-9, derivatives took it for held.
+#: Added to the laws, in units of a row's response to itself, in float64 as in float32. Corners of a
+#: flat foot that is tilted by 1e-3 rad are not quite level, so sticking of all of them would forbid
+#: it to tilt, by forces that the step does not find either. The iterations leave open what is as
+#: weak as that; with 1e-9, derivatives took it for held.
 _REGULARIZATION = 3e-5
 
-#: They leave (3e-5 / s)^4 of a motion whose response is s times that of its rows alone: 8e-11 for s = 1/100.
+#: They leave (3e-5 / s)^4 of a motion whose response is s times that of its rows alone: 8e-11 for s
+#: = 1/100.
 _ITERATIONS = 4
 
 
 class Changes(NamedTuple):
-    """Changes of the velocity and of impulses, or what the equations' right-hand sides are for them."""
+    """Changes of the velocity and of impulses, or what the equations' right-hand sides are for
+    them.
+    """
 
     velocity: Array
     """[nv]."""
@@ -74,7 +78,9 @@ class RowEquations(NamedTuple):
     """[K, 3, 3]."""
 
     def solve(self, order: np.ndarray, right: Changes) -> Changes:
-        """The changes for these right-hand sides, eliminated in this order of the velocity's entries."""
+        """The changes for these right-hand sides, eliminated in this order of the velocity's
+        entries.
+        """
         regularized = _Regularized.of(jax.lax.stop_gradient(self), order)
         shapes = [part.shape for part in right]
         ends = np.cumsum([part.size for part in right])[:-1]
@@ -93,7 +99,8 @@ class RowEquations(NamedTuple):
             solve = regularized.solve_transposed
             return joined(refined(self.apply_transposed, solve, parted(b), _ITERATIONS))
 
-        # One vector, since JAX transposes only systems whose whole right-hand side is linear in what varies.
+        # One vector, since JAX transposes only systems whose whole right-hand side is linear in
+        # what varies.
         whole = jax.lax.custom_linear_solve(
             lambda x: joined(self.apply(parted(x))), joined(right), solve, solve_transposed
         )
@@ -194,7 +201,9 @@ class _Regularized(NamedTuple):
 
 
 def law_residuals(rows: StepRows, impulses: Impulses, velocity: Array) -> Changes:
-    """The residual of each row's law, as an impulse. Its derivatives are right; responses only scale them."""
+    """The residual of each row's law, as an impulse. Its derivatives are right; responses only
+    scale them.
+    """
     rates = rows.rates(velocity)
     dofs = bound_imbalance(rows.dofs, impulses.dofs, rates.dofs, rows.sweep)
     bounds = rates.bounds
@@ -210,7 +219,9 @@ def law_residuals(rows: StepRows, impulses: Impulses, velocity: Array) -> Change
     return Changes(velocity[:0], dofs, bounds, contacts)
 
 
-def row_equations(matrix: Array, rows: StepRows, impulses: Impulses, velocity: Array) -> RowEquations:
+def row_equations(
+    matrix: Array, rows: StepRows, impulses: Impulses, velocity: Array
+) -> RowEquations:
     """The equations at a solution.
 
     Args:

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import matmul
-from artix.simulation.common.drives import within_envelope, within_limit
-from artix.simulation.common.sweep import Sweep
+from artix.simulation.common.drives import Sweep, within_envelope, within_limit
 from artix.simulation.implicit.contact_rows import ContactRows, times
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import (
@@ -75,7 +74,8 @@ class Law(NamedTuple):
     residual: Array
     """How far each law is from being satisfied, as a velocity, [R]."""
     change: Impulses
-    """The laws as linear functions of the velocity: what they add to the impulses, and their slopes."""
+    """The laws as linear functions of the velocity: what they add to the impulses, and their
+    slopes."""
     slopes: Slopes
 
 
@@ -85,7 +85,8 @@ class Lagged(NamedTuple):
     slip: Array
     """De Saxce's correction s of each contact, [K]."""
     friction: Array
-    """The largest friction impulse of each DOF: static friction, or dynamic once the DOF slips, [n]."""
+    """The largest friction impulse of each DOF: static friction, or dynamic once the DOF slips,
+    [n]."""
 
 
 class StepRows(NamedTuple):
@@ -153,12 +154,23 @@ class StepRows(NamedTuple):
         contacts = jnp.zeros_like(zero, shape=(count, 3))
         return Impulses(BoundImpulses(zero, zero, zero), bounds, contacts)
 
+    def no_slopes(self) -> Slopes:
+        """Slopes of rows that do not answer."""
+        none = self.none()
+        return Slopes(
+            none.dofs,
+            none.distances,
+            jnp.zeros_like(none.contacts, shape=(len(none.contacts), 3, 3)),
+        )
+
     def driven(self, rates: Rates) -> Impulses:
         """The impulses of drives at these velocities, and no others."""
         row, still = self.dofs, jnp.zeros_like(self.dofs.response)
         alone = row._replace(response=still, drive=row.drive._replace(response=still))
         none = self.none()
-        return none._replace(dofs=none.dofs._replace(drive=drive_impulse(alone, rates.dofs, self.sweep)))
+        return none._replace(
+            dofs=none.dofs._replace(drive=drive_impulse(alone, rates.dofs, self.sweep))
+        )
 
     def correction(self, rates: Rates) -> Array:
         """De Saxce's correction ``mu |u_t|`` of each contact, [K]."""
@@ -166,7 +178,9 @@ class StepRows(NamedTuple):
             return rates.contacts[:, 2]
         return self.contacts.each.friction * tangential_length(rates.contacts)
 
-    def resolvent(self, center: Impulses, rates: Rates, lagged: Lagged, share: Array) -> tuple[Impulses, Slopes]:
+    def resolvent(
+        self, center: Impulses, rates: Rates, lagged: Lagged, share: Array
+    ) -> tuple[Impulses, Slopes]:
         """The impulses of all rows' resolvents, with the convex law of contacts, and their slopes.
 
         Args:
@@ -207,28 +221,42 @@ class StepRows(NamedTuple):
             error, held = bound_changes(self.bounds, bounds, rates.bounds)
             part = linearized(error, held, self.bounds.response, share)
             missing = missing._replace(distances=error)
-            change, slope = change._replace(distances=part.change), slope._replace(bounds=part.slope)
+            change, slope = (
+                change._replace(distances=part.change),
+                slope._replace(bounds=part.slope),
+            )
         if self.contacts is not None:
             wrong, each = linear_contacts(self.contacts.each, contacts, rates.contacts, share)
             missing = missing._replace(contacts=wrong)
-            change, slope = change._replace(contacts=each.change), slope._replace(contacts=each.slope)
+            change, slope = (
+                change._replace(contacts=each.change),
+                slope._replace(contacts=each.slope),
+            )
         return Law(self.velocities(missing), change, slope)
 
-    def nearer(self, law: Law, center: Impulses, impulses: Impulses, share: Array) -> Law:
-        """The laws of :meth:`linear` at ``impulses`` that hold rows by the impulses nearest to those of a centre."""
+    def towards(
+        self, slopes: Slopes, center: Impulses, impulses: Impulses, share: Array
+    ) -> Impulses:
+        """What the laws of :meth:`linear` add, too, to hold rows by the impulses nearest to those
+        of a centre.
+        """
         dofs, distances, contacts = jax.tree.map(jnp.subtract, impulses, center)
         rates = Rates(dofs.total[:0], distances, contacts)
         if self.bounds is not None:
             rates = rates._replace(bounds=share * self.bounds.response * distances)
         if self.contacts is not None:
             each, sticking = self.contacts.each, sticking_share(share, contacts)
-            scale = jnp.stack([sticking * each.tangential, sticking * each.tangential, share * each.normal], axis=1)
+            scale = jnp.stack(
+                [sticking * each.tangential, sticking * each.tangential, share * each.normal],
+                axis=1,
+            )
             rates = rates._replace(contacts=scale * contacts)
-        none = law.slopes._replace(dofs=BoundImpulses(*(part[:0] for part in law.slopes.dofs)))
-        change = none.changes(rates)
-        held = (-share * self.dofs.response * slope * part for slope, part in zip(law.slopes.dofs, dofs, strict=True))
-        change = jax.tree.map(jnp.add, law.change, change._replace(dofs=BoundImpulses(*held)))
-        return law._replace(change=change)
+        none = slopes._replace(dofs=BoundImpulses(*(part[:0] for part in slopes.dofs)))
+        held = (
+            -share * self.dofs.response * slope * part
+            for slope, part in zip(slopes.dofs, dofs, strict=True)
+        )
+        return none.changes(rates)._replace(dofs=BoundImpulses(*held))
 
     def velocities(self, impulses: Impulses) -> Array:
         """Impulses as the velocities that they give to their own rows, [R]."""
@@ -243,10 +271,14 @@ class StepRows(NamedTuple):
         return jnp.concatenate(parts)
 
     def admissible(self, impulses: Impulses, rates: Rates, budget: Array) -> Impulses:
-        """The impulses cut to what drives and friction can give at these velocities; contacts do not pull."""
+        """The impulses cut to what drives and friction can give at these velocities; contacts do
+        not pull.
+        """
         drive, friction, limit = impulses.dofs
         row = self.dofs.drive._replace(response=jnp.zeros_like(drive))
-        drive = within_envelope(row, within_limit(row, drive, self.sweep), drive, rates.dofs, self.sweep)
+        drive = within_envelope(
+            row, within_limit(row, drive, self.sweep), drive, rates.dofs, self.sweep
+        )
         dofs = BoundImpulses(drive, jnp.clip(friction, -budget, budget), limit)
         contacts = impulses.contacts
         if self.contacts is not None:
@@ -265,7 +297,8 @@ class StepRows(NamedTuple):
     def returned_energy(self, impulses: Impulses) -> Array:
         """The energy that limits and contacts may add, as they undo what lies beyond them.
 
-        It is counted with the inertia that each row alone has. A compliant contact gives back what it stored.
+        It is counted with the inertia that each row alone has. A compliant contact gives back what
+        it stored.
         """
         row, limit = self.dofs, impulses.dofs.limit
         back = jnp.where(limit > 0, row.lower_velocity, -row.upper_velocity)

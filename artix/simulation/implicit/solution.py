@@ -1,7 +1,8 @@
 """The solution of a step by :mod:`artix.simulation.implicit.solver`, and its derivative.
 
-The derivative comes from the momentum equation and the laws at the solution, so it needs the derivatives
-of inverse dynamics, but neither those of the mass matrix nor those of the solver's iterations.
+The derivative comes from the momentum equation and the laws at the solution, so it needs the
+derivatives of inverse dynamics, but neither those of the mass matrix nor those of the solver's
+iterations.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
+from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.sweep import implicit_sweep
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
@@ -37,6 +38,7 @@ from artix.simulation.implicit.system import (
     Response,
     dof_places,
     elimination_order,
+    elimination_products,
     in_columns,
     loose_groups,
     missing_impulse,
@@ -47,15 +49,21 @@ from artix.simulation.implicit.system import (
 Array = jax.Array
 
 
-#: A direction is locked if hard relations leave less than this of its mobility, in units of the rounding error.
+#: A direction is locked if hard relations leave less than this of its mobility, in units of the
+#: rounding error.
 _LOCKED = 100
+
+#: Systems that need more products, those of a dense one of 64 velocities, are solved by LAPACK,
+#: which XLA calls.
+_MAX_PRODUCTS = 64**3 // 3
 
 
 class Bounded(NamedTuple):
     """Velocities of one articulation that satisfy all bounds."""
 
     moving_velocity: Array
-    """Velocity that moves the positions, [nv]; it also corrects position errors of hard mimic joints."""
+    """Velocity that moves the positions, [nv]; it also corrects position errors of hard mimic
+    joints."""
     velocity: Array
     """Velocity at the end of the step, [nv]."""
     loop_impulse: Array
@@ -69,7 +77,8 @@ class AllBounded(NamedTuple):
     velocity: Array
     """Velocity of all articulations at the end of the step, [nv]."""
     moving_corrections: Array
-    """How far the laws are from being satisfied by the velocity that moves positions, as velocities, [R]."""
+    """How far the laws are from being satisfied by the velocity that moves positions, as
+    velocities, [R]."""
     corrections: Array
     """The same for the velocity at the end."""
     impulses: Impulses
@@ -113,7 +122,9 @@ class StepVelocity(NamedTuple):
     """1 if they were enough, else 0, as a floating-point number, []."""
 
 
-def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions) -> AllBounded:
+def solved_bounds(
+    parts: Sequence[Prepared], touching: Touching | None, options: SolverOptions
+) -> AllBounded:
     """The velocities of all articulations that satisfy the laws of all rows."""
     inputs = StepInputs(
         tuple(part.articulation for part in parts),
@@ -131,7 +142,9 @@ def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options:
     moving = None
     if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
         relations = tuple(_relations(part, "position_target") for part in parts)
-        moving = _solve(options, matrix, responses, products, start, inputs._replace(relations=relations))
+        moving = _solve(
+            options, matrix, responses, products, start, inputs._replace(relations=relations)
+        )
     end = _solve(options, matrix, responses, products, start, inputs)
     moving = end if moving is None else moving
     loops = _loop_impulses(parts, end.impulses.distances)
@@ -139,7 +152,9 @@ def solved_bounds(parts: Sequence[Prepared], touching: Touching | None, options:
     each = [Bounded(*one) for one in zip(*velocities, loops, strict=True)]
     steps = end.steps if moving is end else moving.steps + end.steps
     is_solved = (moving.solved > 0) & (end.solved > 0)
-    return AllBounded(each, end.velocity, moving.residual, end.residual, end.impulses, steps, is_solved)
+    return AllBounded(
+        each, end.velocity, moving.residual, end.residual, end.impulses, steps, is_solved
+    )
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -151,12 +166,20 @@ def _solve(
     remembered: ContactMemory | None,
     inputs: StepInputs,
 ) -> StepVelocity:
-    """Solves a step, with the ``matrix`` of its linear system, the same as ``products``, and its inverse."""
+    """Solves a step, with the ``matrix`` of its linear system, the same as ``products``, and its
+    inverse.
+    """
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
-    missing = [missing_impulse(*member, acting, None) for member, acting in zip(members, inputs.acting, strict=True)]
+    missing = [
+        missing_impulse(*member, acting, None)
+        for member, acting in zip(members, inputs.acting, strict=True)
+    ]
     is_spread = rows.bounds is None and (inputs.touches is None or inputs.touches.is_spread)
+    is_apart = inputs.touches is None or inputs.touches.between is None
+    is_tree = rows.bounds is None and is_apart and None not in products
+    num_products = elimination_products(trees) if is_tree else len(matrix) ** 3 // 3
     system = StepSystem(
         matrix=matrix,
         push=-joined(missing),
@@ -164,14 +187,16 @@ def _solve(
         rows=rows,
         response=Response.joined(responses),
         along_trees=_along_trees(trees, products),
-        order=elimination_order(trees),
+        order=elimination_order(trees) if num_products <= _MAX_PRODUCTS else None,
         groups=loose_groups(trees) if is_spread else None,
     )
     start = rows.driven(rows.rates(system.velocity))
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, residual, steps, is_solved = solve_system(system, start, options.tolerance, options.max_newton_steps)
+    point, residual, steps, is_solved = solve_system(
+        system, start, options.tolerance, options.max_newton_steps
+    )
     velocity = system.velocity + point.change
     counts = steps.astype(velocity.dtype), is_solved.astype(velocity.dtype)
     return StepVelocity(velocity, point.impulses, residual, *counts)
@@ -179,7 +204,9 @@ def _solve(
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
 def _solve_jvp(options: SolverOptions, primals, tangents):
-    """Tangents of the matrix, its products and responses are not used: the equations account for them."""
+    """Tangents of the matrix, its products and responses are not used: the equations account for
+    them.
+    """
     (matrix, responses, _, _, inputs), d_inputs = primals, tangents[4]
     solution = _solve(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
@@ -192,7 +219,9 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
     def imbalance(inputs: StepInputs) -> tuple[Array, Changes]:
         """The momentum that is missing, and the residuals of the laws, at the solution."""
         missing = []
-        for k, (articulation, state) in enumerate(zip(inputs.articulations, inputs.states, strict=True)):
+        for k, (articulation, state) in enumerate(
+            zip(inputs.articulations, inputs.states, strict=True)
+        ):
             change = velocities[k] - generalized_velocity(articulation, state)
             part = missing_impulse(articulation, state, inputs.acting[k], change)
             relations = inputs.relations[k]
@@ -226,7 +255,9 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
 def _along_trees(
     trees: Sequence[Topology], products: Sequence[MassProduct | None]
 ) -> Callable[[Array], Callable[[Array], Array]] | None:
-    """The solution of the linear system with an added diagonal; ``None`` if it does not have the trees' pattern."""
+    """The solution of the linear system with an added diagonal; ``None`` if it does not have the
+    trees' pattern.
+    """
     plain = [product for product in products if product is not None]
     if len(plain) < len(products):
         return None
@@ -234,8 +265,13 @@ def _along_trees(
 
     def factorize(diagonal: Array) -> Callable[[Array], Array]:
         parts = zip(trees, plain, parted(diagonal, sizes), strict=True)
-        factors = [factorize_product(tree, one._replace(added=one.added + part)) for tree, one, part in parts]
-        return lambda right: joined([solve(one, part) for one, part in zip(factors, parted(right, sizes), strict=True)])
+        factors = [
+            factorize_product(tree, one._replace(added=one.added + part))
+            for tree, one, part in parts
+        ]
+        return lambda right: joined(
+            [solve(one, part) for one, part in zip(factors, parted(right, sizes), strict=True)]
+        )
 
     return factorize
 
@@ -245,7 +281,9 @@ def _start_velocity(inputs: StepInputs) -> Array:
     return joined([generalized_velocity(*member) for member in members])
 
 
-def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: StepInputs) -> StepRows:
+def _step_rows(
+    options: SolverOptions, responses: Sequence[Response], inputs: StepInputs
+) -> StepRows:
     """The rows of all articulations."""
     articulations, states, acting, relations, touches = inputs
     trees, dt = [one.topology for one in articulations], acting[0].dt
@@ -254,7 +292,7 @@ def _step_rows(options: SolverOptions, responses: Sequence[Response], inputs: St
     if touches is not None:
         response = Response.joined(responses)
         contacts = contact_rows(articulations, states, touches, response, acting, options)
-    sweep = implicit_sweep(dt, drive_limits_are_forces=options.drive_limits_are_forces)
+    sweep = Sweep(dt, options.drive_limits_are_forces)
     bounds = _velocity_bounds(relations, responses, [tree.nv for tree in trees])
     still = jnp.zeros_like(dt, shape=sum(tree.nv for tree in trees))
     return StepRows(still, dof_places(trees), dofs, bounds, contacts, sweep)
@@ -279,7 +317,9 @@ def _velocity_bounds(
 
 
 def _relations(part: Prepared, target: str) -> Relations | None:
-    """The hard relations of an articulation, whose bounds are equal, then the distances of its loop joints."""
+    """The hard relations of an articulation, whose bounds are equal, then the distances of its loop
+    joints.
+    """
     hard, loops, parts = part.system.hard, part.loops, []
     if hard is not None:
         wanted = getattr(hard, target)

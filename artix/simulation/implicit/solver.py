@@ -6,39 +6,43 @@ The step in symbols, for the velocity v [nv] at its end and the impulses lambda 
     lambda ~ u = J v                  the law of each row, see :mod:`artix.simulation.implicit.resolvents`
 
 Laws are replaced by linear functions ``lambda = l - R u``. A Newton step solves
-``(M + J^T R J) d = p + J^T lambda - M (v - v0)``, after which lambda and v satisfy the momentum equation.
-The step is solved once they satisfy the laws as well, which each row's own response measures. There are
-two kinds of functions:
+``(M + J^T R J) d = p + J^T lambda - M (v - v0)``, after which lambda and v satisfy the momentum
+equation. The step is solved once they satisfy the laws as well, which each row's own response
+measures. There are two kinds of functions, for which the same Newton steps with one factorisation
+serve in turns:
 
 * **Active sets.** What sticks, slides, pushes and is open remains so (a semismooth Newton method on
-  Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if little
-  changes. Steps that leave larger residuals are shortened, else some contacts would stick and slide in
-  turns. The method need not converge, so it ends as soon as it gets no nearer. Sweeps guess the first
-  sets (:mod:`artix.simulation.implicit.first_guess`) where links have single contacts.
-* **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is the
-  gradient of a convex function, whose minimum Newton's method with a line search finds. The impulses at
-  the minimum are the next centre and its velocities give the next s, by Aitken's extrapolation. Where laws
-  leave impulses open, this finds those nearest to the start: equal corners carry equal loads, whatever
-  their order. Responses become smaller once s changes little, and active sets are tried from each point
-  that is clearly better than the last one from which they failed.
+  Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if
+  little changes. Steps that leave larger residuals are shortened, else some contacts would stick
+  and slide in turns. The method need not converge, so it ends as soon as it gets no nearer. Sweeps
+  guess the first sets (:mod:`artix.simulation.implicit.first_guess`) where links have single
+  contacts.
+* **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is
+  the gradient of a convex function, whose minimum Newton's method with a line search finds. The
+  impulses at the minimum are the next centre and its velocities give the next s, by Aitken's
+  extrapolation. Where laws leave impulses open, this finds those nearest to the start: equal
+  corners carry equal loads, whatever their order. Responses become smaller once s changes little,
+  and active sets are tried from each point that is clearly better than the last one from which they
+  failed.
 
-A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within their
-bounds, and the velocity that follows from them. All but those of drives are made smaller if they would
-add energy.
+A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within
+their bounds, and the velocity that follows from them. All but those of drives are made smaller if
+they would add energy.
 
-Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*, 2002;
-Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and Feng, *The
-bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with Coulomb friction*,
-2018; Castro et al., *An unconstrained convex formulation of compliant contact* (SAP, arXiv 2110.10107);
-Rockafellar, *Augmented Lagrangians and applications of the proximal point algorithm*, 1976; Irons and Tuck,
-*A version of the Aitken accelerator for computer iteration*, 1969.
-"""
+Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*,
+2002; Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and
+Feng, *The bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with
+Coulomb friction*, 2018; Castro et al., *An unconstrained convex formulation of compliant contact*
+(SAP, arXiv 2110.10107); Rockafellar, *Augmented Lagrangians and applications of the proximal point
+algorithm*, 1976; Irons and Tuck, *A version of the Aitken accelerator for computer iteration*,
+1969.
+"""  # noqa: E501
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -47,16 +51,19 @@ import numpy as np
 from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.simulation.implicit.first_guess import first_guess
-from artix.simulation.implicit.rows import Impulses, Lagged, Law, Rates, Slopes, StepRows
+from artix.simulation.implicit.rows import Impulses, Lagged, Rates, Slopes, StepRows
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array
+A = TypeVar("A")
+T = TypeVar("T")
 
-#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many digits, and at
-#: proximal points, which gain one or two.
+#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many
+#: digits, and at proximal points, which gain one or two.
 _TOLERANCES = {"float64": (1e-12, 1e-9), "float32": (2e-6, 2e-6)}
 
-#: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but rounds more.
+#: What is added to rows that hold, as a share of their responses. Less needs fewer steps, but
+#: rounds more.
 _HELD_SHARE = {"float64": 1e-6, "float32": 1e-5}
 
 #: The share after a proximal point. Where laws leave impulses open, it keeps them from jumping.
@@ -65,20 +72,25 @@ _SAFE_SHARE = 1e-4
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
 _ROUNDING = 4
 
-#: The momentum that may be lost, as a share of the residual: what is lost in free directions adds up.
+#: The momentum that may be lost, as a share of the residual: what is lost in free directions adds
+#: up.
 _BALANCE = 0.01
 
-#: Steps with active sets that may get no nearer in a row, at the start and from each proximal point.
+#: Steps with active sets that may get no nearer in a row, at the start and from each proximal
+#: point.
 _FIRST_MISSES, _MISSES = 6, 1
 
-#: A step with active sets is halved until it leaves less than this share of the squares of all residuals, a few times.
+#: A step with active sets is halved until it leaves less than this share of the squares of all
+#: residuals, a few times.
 _SMALLER, _MAX_HALVINGS = 0.9, 5
 
-#: A step gets nearer if it leaves less than this share of the smallest residual so far. Active sets are tried from
-#: proximal points with less than this share of the residual from which they were tried last.
+#: A step gets nearer if it leaves less than this share of the smallest residual so far. Active sets
+#: are tried from proximal points with less than this share of the residual from which they were
+#: tried last.
 _NEARER = 0.5
 
-#: Responses at the first proximal point and at late ones as shares of the rows' own, and their ratio.
+#: Responses at the first proximal point and at late ones as shares of the rows' own, and their
+#: ratio.
 _FIRST_SHARE, _LAST_SHARE, _STIFFER = 0.1, 1e-4, 0.1
 
 #: Bounds of the factor by which De Saxce's corrections change, as a multiple of what they miss.
@@ -87,7 +99,8 @@ _RELAXATION = 0.3, 10.0
 #: A minimum need not be more exact than this share of what it changes.
 _INEXACT = 0.1
 
-#: Static friction is not enough where what would stop a DOF exceeds it by this share, beyond rounding.
+#: Static friction is not enough where what would stop a DOF exceeds it by this share, beyond
+#: rounding.
 _SLIPS = 1e-5
 
 #: The line search ends where the slope is this part of the first one.
@@ -96,9 +109,6 @@ _MAX_SEARCHES = 15
 
 #: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
 _SMALL_ENERGY = 1e-3
-
-#: Larger systems are solved by LAPACK instead of by operations of the robot's own program.
-_MAX_UNROLLED = 64
 
 
 class StepSystem(NamedTuple):
@@ -114,19 +124,21 @@ class StepSystem(NamedTuple):
     response: Response
     """``M^-1``."""
     along_trees: Callable[[Array], Callable[[Array], Array]] | None
-    """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the trees; ``None`` if
-    M does not have their pattern."""
-    order: np.ndarray
-    """The entries of the velocity from the leaves to the root."""
+    """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the
+    trees; ``None`` if M does not have their pattern."""
+    order: np.ndarray | None
+    """The entries of the velocity from the leaves to the root; ``None`` for LAPACK instead of an
+    elimination."""
     groups: Sequence[np.ndarray] | None
-    """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the order of rows."""
+    """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the
+    order of rows."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
         if self.along_trees is not None and self.rows.is_diagonal:
             return self.along_trees(self.rows.diagonal(slopes))
         matrix = self.matrix + self.rows.stiffness(slopes)
-        if len(matrix) > _MAX_UNROLLED:
+        if self.order is None:
             factors = jax.scipy.linalg.lu_factor(matrix)
             return lambda right: jax.scipy.linalg.lu_solve(factors, right)
         order, back = self.order, np.argsort(self.order)
@@ -140,7 +152,8 @@ class StepSystem(NamedTuple):
     def newton_step(self, gradient: Array, slopes: Slopes) -> tuple[Array, Rates]:
         """The solution d of ``(M + J^T slopes J) d = -gradient``, and the rows' rates J d.
 
-        Rows that hold are far stiffer than masses. A refinement corrects what moves without straining them.
+        Rows that hold are far stiffer than masses. A refinement corrects what moves without
+        straining them.
         """
         rows = self.rows
         solve = self.factorized(slopes)
@@ -159,8 +172,6 @@ class Point(NamedTuple):
     rates: Rates
     """J v."""
     impulses: Impulses
-    imbalance: Array
-    """What is missing in the momentum equation, [nv]."""
     error: Array
     """How far the laws are from being satisfied, as a velocity, []."""
 
@@ -177,25 +188,37 @@ class _Exactness(NamedTuple):
     weights: Array
     """Diagonal of M, [nv]."""
     pushed: Array
-    """The largest velocity that p gives to an entry by itself, [], which the momentum equation rounds."""
+    """The largest velocity that p gives to an entry by itself, [], which the momentum equation
+    rounds."""
     held_share: float
 
-    def satisfied(self, rows: StepRows, point: Point, enough: Array, step: Array) -> Array:
-        """Whether laws and momentum equation hold at a point, after a Newton step."""
-        noise = self.rounding * jnp.maximum(_largest(step), _largest(rows.velocities(point.impulses)))
-        lost = _largest(point.imbalance / self.weights)
-        rounded = jnp.maximum(noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change)))
-        return (point.error <= enough + noise) & (lost <= _BALANCE * enough + 4 * rounded)
+    def accepted(
+        self, rows: StepRows, point: Point, imbalance: Array, enough: Array, step: Array
+    ) -> Array:
+        """The largest error of a solution at a point after a Newton step, []; negative if momentum
+        is missing.
+        """
+        noise = self.rounding * jnp.maximum(
+            _largest(step), _largest(rows.velocities(point.impulses))
+        )
+        lost = _largest(imbalance / self.weights)
+        rounded = jnp.maximum(
+            noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change))
+        )
+        return jnp.where(lost <= _BALANCE * enough + 4 * rounded, enough + noise, -1)
 
 
 class _Loop(NamedTuple):
-    """The state between proximal points."""
+    """The state between active sets and proximal points."""
 
-    now: Point
+    current: Point
     center: Point
     """The last proximal point, or the start."""
     best: Point
-    """The proximal point with the smallest residual. Before the first one, the best iterate so far."""
+    """The proximal point with the smallest residual. Before the first one, the best iterate so
+    far."""
+    is_convex: Array
+    """Whether the next proximal point is to be found; else active sets are."""
     lagged: Lagged
     missed: Array
     """What De Saxce's corrections missed at the last proximal point, [K]."""
@@ -209,8 +232,6 @@ class _Loop(NamedTuple):
     """Steps with active sets that may get no nearer."""
     steps: Array
     """Newton steps so far."""
-    holds: Array
-    """Whether the laws hold, with the present bounds of friction."""
     is_solved: Array
 
     @property
@@ -231,13 +252,15 @@ def solve_system(
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, how far each law is from being satisfied, as a velocity [R], the number of Newton steps, and
-      whether they were enough.
+      The solution, how far each law is from being satisfied, as a velocity [R], the number of
+      Newton steps, and whether they were enough.
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
     rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
-    exact, loose = _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
+    exact, loose = (
+        _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
+    )
     exactness = _Exactness(
         enough=exact + rounding * _largest(at_start),
         loose=loose + rounding * _largest(at_start),
@@ -247,277 +270,311 @@ def solve_system(
         held_share=_HELD_SHARE.get(dtype.name, 1e-5),
     )
 
-    def body(loop: _Loop) -> _Loop:
-        loop = _with_active_sets(system, loop, exactness, max_steps)
-
-        def seek(sought: tuple[_Loop, Array]) -> tuple[_Loop, Array]:
-            return _with_proximal_point(system, sought[0], exactness, max_steps), jnp.ones((), bool)
-
-        # A loop of at most one turn, which a vector of robots enters only if one of them has to.
-        return jax.lax.while_loop(lambda sought: ~sought[1], seek, (loop, loop.holds))[0]
-
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
     budget = _static_budget(rows)
     free, is_solved = _without_impulses(system, budget, exactness)
-    still = jnp.zeros_like(system.push)
-    center = Point(still, at_start, start, system.imbalance(still, start), jnp.full((), jnp.inf, dtype))
-    point = center if system.groups is None else _guessed(system, system.groups, center, budget, is_solved)
+    infinite = jnp.full((), jnp.inf, dtype)
+    center = Point(jnp.zeros_like(system.push), at_start, start, infinite)
+    point = (
+        center
+        if system.groups is None
+        else _guessed(system, system.groups, center, budget, is_solved)
+    )
+    slip = rows.correction(at_start)
     begin = _Loop(
-        now=chosen(is_solved, free, point),
+        current=chosen(is_solved, free, point),
         center=center,
         best=point,
-        lagged=Lagged(rows.correction(at_start), budget),
-        missed=jnp.zeros_like(rows.correction(at_start)),
+        is_convex=jnp.zeros((), bool),
+        lagged=Lagged(slip, budget),
+        missed=jnp.zeros_like(slip),
         relaxation=jnp.ones((), dtype),
-        tried=jnp.full((), jnp.inf, dtype),
+        tried=infinite,
         share=jnp.full((), _FIRST_SHARE, dtype),
         misses=jnp.full((), _FIRST_MISSES, jnp.int32),
         steps=jnp.zeros((), jnp.int32),
-        holds=is_solved,
         is_solved=is_solved,
     )
-    end = jax.lax.while_loop(goes_on, body, begin)
-    point = chosen(end.is_solved, end.now, end.best)
-    point = _cut_off(system, point, end)
+    end = jax.lax.while_loop(
+        goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin
+    )
+    point = chosen(end.is_solved, end.current, end.best)
+    point = _if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
     law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
     return point, law.residual, end.steps, end.is_solved
 
 
-def _without_impulses(system: StepSystem, budget: Array, exactness: _Exactness) -> tuple[Point, Array]:
-    """The velocity without impulses of rows, and whether it is the solution, as where nothing touches or limits.
+def _if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwise: T) -> T:
+    """What a function returns where it is needed: a loop of one turn, which a vector enters if one
+    robot has to.
 
-    Else it is not what to start from: Newton steps from the velocity at the start are fewer, since it is nearer to what
-    sticks.
+    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1
+    that changes.
+    """
+    one = jnp.ones_like(jax.tree.leaves(argument)[0], shape=())
+
+    def body(state: tuple[T, Array, Array]) -> tuple[T, Array, Array]:
+        _, one, is_needed = state
+        return function(_times(one, argument)), one + 1, ~is_needed
+
+    return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
+
+
+def _without_impulses(
+    system: StepSystem, budget: Array, exactness: _Exactness
+) -> tuple[Point, Array]:
+    """The velocity without impulses of rows, and whether it is the solution, as where nothing
+    touches or limits.
+
+    Else it is not what to start from: Newton steps from the velocity at the start are fewer, since
+    it is nearer to what sticks.
     """
     rows = system.rows
     change = system.response.to(system.push)
     rates = rows.rates(system.velocity + change)
     law = rows.linear(rows.none(), rates, budget, exactness.held_share)
-    point = Point(change, rates, rows.none(), jnp.zeros_like(change), _largest(law.residual))
-    return point, exactness.satisfied(rows, point, exactness.enough, change)
+    point = Point(change, rates, rows.none(), _largest(law.residual))
+    accepted = exactness.accepted(rows, point, jnp.zeros_like(change), exactness.enough, change)
+    return point, point.error <= accepted
 
 
-def _guessed(system: StepSystem, groups: Sequence[np.ndarray], start: Point, budget: Array, is_solved: Array) -> Point:
+def _guessed(
+    system: StepSystem, groups: Sequence[np.ndarray], start: Point, budget: Array, is_solved: Array
+) -> Point:
     """The point after a few sweeps."""
     arguments = system.push, start.rates, start.impulses, budget, is_solved
     change, impulses = first_guess(system.rows, system.response, groups, *arguments)
     rates = _sum(start.rates, system.rows.rates(change))
-    return Point(change, rates, impulses, system.imbalance(change, impulses), start.error)
+    return Point(change, rates, impulses, start.error)
 
 
-class _Sets(NamedTuple):
-    """The state of Newton's method on active sets."""
+class _Run(NamedTuple):
+    """The state of Newton's method, on active sets or on a convex function."""
 
-    now: Point
-    change: Impulses
-    """What the laws add to the impulses."""
+    current: Point
+    imbalance: Array
+    """What is missing in the momentum equation, [nv]."""
+    added: Impulses
+    """What the laws add to the impulses at this velocity."""
     slopes: Slopes
     squares: Array
     """The sum of the squares of all residuals, []."""
     nearest: Point
-    """The point with the smallest error in this run."""
+    """The point with the smallest error in this run of active sets."""
     misses: Array
     steps: Array
+    accepted: Array
+    """The largest error of a solution here, []."""
+    is_whole: Array
+    """Whether the last step was whole: on a convex function, the momentum equation then holds."""
     holds: Array
+    """Whether the laws hold, with the present bounds of friction."""
+    is_minimum: Array
+    """Whether the convex function is minimal."""
+
+
+def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
+    """The state after Newton's method on active sets, until it gets no nearer, or after a proximal
+    point.
+    """
+    rows, current, center, friction = system.rows, loop.current, loop.center, loop.lagged.friction
+    share = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
+    law = rows.linear(current.impulses, current.rates, friction, share)
+    added = law.change
+    if system.groups is not None:  # Sweeps tell the sets, but not how to share loads.
+        added = _sum(added, rows.towards(law.slopes, center.impulses, current.impulses, share))
+
+    def at_center(rates: Rates) -> tuple[Impulses, Slopes]:
+        resolved, slopes = rows.resolvent(center.impulses, rates, loop.lagged, loop.share)
+        return jax.tree.map(jnp.subtract, resolved, center.impulses), slopes
+
+    added, slopes = _if_needed(loop.is_convex, at_center, current.rates, (added, law.slopes))
+    begin = _Run(
+        current=current,
+        imbalance=system.imbalance(current.change, current.impulses),
+        added=added,
+        slopes=slopes,
+        squares=jnp.full_like(current.error, jnp.inf),
+        nearest=current,
+        misses=loop.misses,
+        steps=loop.steps,
+        accepted=current.error,
+        is_whole=jnp.zeros((), bool),
+        holds=jnp.zeros((), bool),
+        is_minimum=jnp.zeros((), bool),
+    )
+
+    def goes_on(run: _Run) -> Array:
+        return ~(run.holds | run.is_minimum) & (run.misses > 0) & (run.steps < max_steps)
+
+    run = jax.lax.while_loop(
+        goes_on, lambda run: _after_step(system, loop, run, share, exactness), begin
+    )
+    return _with_next_method(rows, loop, run)
+
+
+class _Step(NamedTuple):
+    """A whole Newton step."""
+
+    change: Array
+    rates: Rates
+    impulses: Impulses
+
+
+def _after_step(
+    system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: _Exactness
+) -> _Run:
+    """The state after a Newton step."""
+    rows, current = system.rows, run.current
+    change, rates = system.newton_step(run.imbalance - rows.force(run.added), run.slopes)
+    step = _Step(change, rates, _sum(run.added, run.slopes.changes(rates)))
+    trial = _shortened(system, loop, run, step, share)
+    falls = functools.partial(_on_convex_function, system, loop, run.slopes, trial, exactness)
+    trial = _if_needed(loop.is_convex, falls, (current, run.added, step), trial)
+    length, error = trial.length, trial.error
+    change = length * step.change
+    rates = _sum(current.rates, _times(length, step.rates))
+    end = Point(
+        current.change + change, rates, _sum(current.impulses, _times(length, step.impulses)), error
+    )
+    imbalance = system.imbalance(end.change, end.impulses)
+    enough = jnp.where(loop.is_convex, exactness.loose, exactness.enough)
+    accepted = exactness.accepted(rows, end, imbalance, enough, change)
+    is_miss = ~loop.is_convex & ~(error < _NEARER * run.nearest.error)
+    return _Run(
+        current=end,
+        imbalance=imbalance,
+        added=trial.added,
+        slopes=trial.slopes,
+        squares=trial.squares,
+        nearest=chosen(error < run.nearest.error, end, run.nearest),
+        misses=jnp.where(is_miss, run.misses - 1, run.misses),
+        steps=run.steps + 1,
+        accepted=accepted,
+        is_whole=length == 1,
+        holds=~loop.is_convex & (error <= accepted),
+        is_minimum=trial.is_minimum,
+    )
 
 
 class _Trial(NamedTuple):
-    """A step with active sets of some length."""
+    """The laws after a step of some length."""
 
     length: Array
-    impulses: Impulses
-    rates: Rates
-    law: Law
+    error: Array
+    """How far they are from being satisfied, as a velocity, []; on a convex function after the
+    whole step."""
     squares: Array
     """The sum of the squares of all residuals, []."""
+    added: Impulses
+    slopes: Slopes
+    is_minimum: Array
 
 
-def _with_active_sets(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
-    """Newton's method on active sets, until it gets no nearer."""
-    rows, budget = system.rows, loop.lagged.friction
-    added = jnp.where(loop.has_point, _SAFE_SHARE, exactness.held_share)
-
-    def law_at(impulses: Impulses, rates: Rates) -> Law:
-        return rows.linear(impulses, rates, budget, added)
-
-    def body(sets: _Sets) -> _Sets:
-        now, slopes = sets.now, sets.slopes
-        step, moved = system.newton_step(now.imbalance - rows.force(sets.change), slopes)
-        added_impulses = _sum(sets.change, slopes.changes(moved))
-
-        def at(length: Array) -> _Trial:
-            impulses = _sum(now.impulses, _times(length, added_impulses))
-            rates = _sum(now.rates, _times(length, moved))
-            law = law_at(impulses, rates)
-            return _Trial(length, impulses, rates, law, jnp.sum(law.residual**2))
-
-        trial = _shortened(at, sets.squares)
-        step, law = trial.length * step, trial.law
-        change, error = now.change + step, _largest(law.residual)
-        imbalance = system.imbalance(change, trial.impulses)
-        end = Point(change, trial.rates, trial.impulses, imbalance, error)
-        return _Sets(
-            now=end,
-            change=law.change,
-            slopes=law.slopes,
-            squares=trial.squares,
-            nearest=chosen(error < sets.nearest.error, end, sets.nearest),
-            misses=jnp.where(error < _NEARER * sets.nearest.error, sets.misses, sets.misses - 1),
-            steps=sets.steps + 1,
-            holds=exactness.satisfied(rows, end, exactness.enough, step),
-        )
-
-    def goes_on(sets: _Sets) -> Array:
-        return ~sets.holds & (sets.misses > 0) & (sets.steps < max_steps)
-
-    now = loop.now
-    law = law_at(now.impulses, now.rates)
-    if system.groups is not None:  # Sweeps tell the sets, but not how to share loads.
-        law = rows.nearer(law, loop.center.impulses, now.impulses, added)
-    begin = _Sets(
-        now=now,
-        change=law.change,
-        slopes=law.slopes,
-        squares=jnp.full_like(now.error, jnp.inf),
-        nearest=now,
-        misses=loop.misses,
-        steps=loop.steps,
-        holds=jnp.zeros((), bool),
-    )
-    sets = jax.lax.while_loop(goes_on, body, begin)
-    slower = _kinetic_budget(rows, budget, sets.now)
-    return loop._replace(
-        now=sets.now,
-        best=chosen(loop.has_point, loop.best, sets.nearest),
-        lagged=loop.lagged._replace(friction=jnp.where(sets.holds, slower, budget)),
-        misses=jnp.full_like(loop.misses, _MISSES),
-        steps=sets.steps,
-        holds=sets.holds,
-        is_solved=sets.holds & jnp.all(slower == budget),
-    )
-
-
-def _shortened(at: Callable[[Array], _Trial], squares: Array) -> _Trial:
-    """A step that leaves clearly smaller residuals than ``squares``, or the best of those that were tried."""
+def _shortened(system: StepSystem, loop: _Loop, run: _Run, step: _Step, share: Array) -> _Trial:
+    """A step that leaves clearly smaller residuals than the last one, or the best of those that
+    were tried.
+    """
     least = 0.5 ** (_MAX_HALVINGS - 0.5)
+
+    def at(length: Array) -> _Trial:
+        impulses = _sum(run.current.impulses, _times(length, step.impulses))
+        rates = _sum(run.current.rates, _times(length, step.rates))
+        law = system.rows.linear(impulses, rates, loop.lagged.friction, share)
+        sizes = _largest(law.residual), jnp.sum(law.residual**2)
+        return _Trial(length, *sizes, law.change, law.slopes, jnp.zeros((), bool))
 
     def is_long(tried: tuple[_Trial, Array]) -> Array:
         best, length = tried
-        return (best.squares > _SMALLER * squares) & (length > least)
+        return ~loop.is_convex & (best.squares > _SMALLER * run.squares) & (length > least)
 
     def halve(tried: tuple[_Trial, Array]) -> tuple[_Trial, Array]:
         best, length = tried
         half = at(0.5 * length)
         return chosen(half.squares < best.squares, half, best), half.length
 
-    whole = at(jnp.ones_like(squares))
+    whole = at(jnp.ones_like(run.squares))
     return jax.lax.while_loop(is_long, halve, (whole, whole.length))[0]
 
 
-class _Convex(NamedTuple):
-    """The state of Newton's method on a convex function."""
+def _on_convex_function(
+    system: StepSystem,
+    loop: _Loop,
+    slopes: Slopes,
+    whole: _Trial,
+    exactness: _Exactness,
+    step_from: tuple[Point, Impulses, _Step],
+) -> _Trial:
+    """A step as long as the convex function falls, from a point with what the laws add there."""
+    (start, added, step), rates = step_from, step_from[0].rates
+    rows, center, lagged, share = system.rows, loop.center.impulses, loop.lagged, loop.share
+    steady = matmul(system.matrix, start.change) - system.push
+    curvature = matmul(system.matrix, step.change)
 
-    change: Array
-    rates: Rates
-    impulses: Impulses
-    """The resolvents."""
-    slopes: Slopes
-    linear: Impulses
-    """The impulses of the linear functions, which satisfy the momentum equation."""
-    step: Array
-    steps: Array
-    is_whole: Array
-    """Whether the last step was whole, so that the linear functions satisfy the momentum equation."""
-    is_minimum: Array
-
-
-def _with_proximal_point(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
-    """The minimum of the convex function as the next centre."""
-    rows, center, lagged, share = system.rows, loop.center, loop.lagged, loop.share
-
-    def body(convex: _Convex) -> _Convex:
-        rates, slopes = convex.rates, convex.slopes
-        gradient = system.imbalance(convex.change, convex.impulses)
-        step, moved = system.newton_step(gradient, slopes)
-        steady = matmul(system.matrix, convex.change) - system.push
-        curvature = matmul(system.matrix, step)
-
-        def at(length: Array) -> tuple[tuple[Impulses, Slopes], Array]:
-            """The resolvents and the derivative of the convex function along the step."""
-            resolved = rows.resolvent(center.impulses, _sum(rates, _times(length, moved)), lagged, share)
-            return resolved, jnp.sum(step * (steady + length * curvature)) - _work(resolved[0], moved)
-
-        is_small = _largest((step, moved)) <= 0.1 * exactness.loose
-        begin = convex.impulses, slopes
-        length, (resolved, slopes_there) = _line_search(at, jnp.sum(step * gradient), is_small, begin)
-        moved = _times(length, moved)
-        # A minimum of the convex function need not be more exact than what it changes.
-        linear = _sum(convex.impulses, slopes.changes(moved))
-        mismatch = share * _distance(rows, resolved, linear)
-        changes = share * _distance(rows, resolved, center.impulses)
-        slip = rows.correction(_sum(rates, moved))
-        changes = jnp.maximum(changes, _largest(slip - lagged.slip))
-        is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
-        return _Convex(
-            change=convex.change + length * step,
-            rates=_sum(rates, moved),
-            impulses=resolved,
-            slopes=slopes_there,
-            linear=linear,
-            step=length * step,
-            steps=convex.steps + 1,
-            is_whole=length == 1,
-            is_minimum=is_exact & (length == 1),
+    def at(length: Array) -> tuple[tuple[Impulses, Slopes], Array]:
+        """The resolvents and the derivative of the convex function along the step."""
+        resolved = rows.resolvent(center, _sum(rates, _times(length, step.rates)), lagged, share)
+        return resolved, jnp.sum(step.change * (steady + length * curvature)) - _work(
+            resolved[0], step.rates
         )
 
-    def goes_on(convex: _Convex) -> Array:
-        return ~convex.is_minimum & (convex.steps < max_steps)
-
-    impulses, slopes = rows.resolvent(center.impulses, center.rates, lagged, share)
-    begin = _Convex(
-        change=center.change,
-        rates=center.rates,
-        impulses=impulses,
-        slopes=slopes,
-        linear=impulses,
-        step=center.change,
-        steps=loop.steps,
-        is_whole=jnp.zeros((), bool),
-        is_minimum=jnp.zeros((), bool),
+    is_small = _largest((step.change, step.rates)) <= 0.1 * exactness.loose
+    before = _sum(start.impulses, added)
+    first = jnp.sum(step.change * steady) - _work(before, step.rates)
+    length, (resolved, slopes) = _line_search(at, first, is_small, (before, slopes))
+    # A minimum of the convex function need not be more exact than what it changes.
+    added = jax.tree.map(
+        jnp.subtract, resolved, _sum(start.impulses, _times(length, step.impulses))
     )
-    convex = jax.lax.while_loop(goes_on, body, begin)
-    impulses, rates = convex.linear, convex.rates
-    error = _largest(rows.linear(impulses, rates, lagged.friction, exactness.held_share).residual)
-    point = Point(convex.change, rates, impulses, system.imbalance(convex.change, impulses), error)
+    mismatch = share * _largest(rows.velocities(added))
+    slip = rows.correction(_sum(rates, _times(length, step.rates)))
+    changes = jnp.maximum(share * _distance(rows, resolved, center), _largest(slip - lagged.slip))
+    is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
+    return whole._replace(
+        length=length, added=added, slopes=slopes, is_minimum=is_exact & (length == 1)
+    )
+
+
+def _with_next_method(rows: StepRows, loop: _Loop, run: _Run) -> _Loop:
+    """The state for the next method: proximal points from the last one once active sets get no
+    nearer, or sets.
+    """
+    point, is_point, lagged, share = run.current, loop.is_convex, loop.lagged, loop.share
     slower = _kinetic_budget(rows, lagged.friction, point)
-    holds = convex.is_minimum & exactness.satisfied(rows, point, exactness.loose, convex.step)
-    is_better = convex.is_whole & (error < loop.best.error) | convex.is_minimum & ~loop.has_point
-    tries_sets = error < _NEARER * loop.tried
-    missed = rows.correction(rates) - lagged.slip
+    friction = jnp.where(run.holds | is_point, slower, lagged.friction)
+    holds = run.holds | run.is_minimum & (point.error <= run.accepted)
+    is_better = run.is_whole & (point.error < loop.best.error) | run.is_minimum & ~loop.has_point
+    is_better = jnp.where(is_point, is_better, ~loop.has_point)
+    tries_sets = is_point & (point.error < _NEARER * loop.tried)
+    missed = rows.correction(point.rates) - lagged.slip
     relaxation = _relaxation(loop, missed)
     slip = jnp.maximum(lagged.slip + relaxation * missed, 0)
     # Each change of s moves stiff rows far, and costs many steps.
-    is_early = _largest(missed) > share * _distance(rows, impulses, center.impulses)
+    is_early = _largest(missed) > share * _distance(rows, point.impulses, loop.center.impulses)
     stiffer = jnp.maximum(_STIFFER * share, _LAST_SHARE)
-    return loop._replace(
-        now=point,
-        center=point,
-        best=chosen(is_better, point, loop.best),
-        lagged=Lagged(slip, slower),
-        missed=missed,
-        relaxation=relaxation,
-        tried=jnp.where(tries_sets, error, loop.tried),
-        share=jnp.where(is_early & loop.has_point, share, stiffer),
-        misses=jnp.where(tries_sets, jnp.int32(_MISSES), jnp.int32(0)),
-        steps=convex.steps,
-        is_solved=holds & jnp.all(slower == lagged.friction),
+    stiffer = jnp.where(is_early & loop.has_point, share, stiffer)
+    return _Loop(
+        current=chosen(holds | is_point, point, loop.center),
+        center=chosen(is_point, point, loop.center),
+        best=chosen(is_better, chosen(is_point, point, run.nearest), loop.best),
+        is_convex=~(tries_sets | run.holds),
+        lagged=Lagged(jnp.where(is_point, slip, lagged.slip), friction),
+        missed=jnp.where(is_point, missed, loop.missed),
+        relaxation=jnp.where(is_point, relaxation, loop.relaxation),
+        tried=jnp.where(tries_sets, point.error, loop.tried),
+        share=jnp.where(is_point, stiffer, share),
+        misses=jnp.full_like(loop.misses, _MISSES),
+        steps=run.steps,
+        is_solved=holds & jnp.all(friction == lagged.friction),
     )
 
 
 def _relaxation(loop: _Loop, missed: Array) -> Array:
-    """The multiple of what De Saxce's corrections miss by which to change them: Aitken's extrapolation."""
+    """The multiple of what De Saxce's corrections miss by which to change them: Aitken's
+    extrapolation.
+    """
     change = missed - loop.missed
     square = jnp.sum(change**2)
     extrapolates = loop.has_point & (square > 0)
@@ -528,10 +585,12 @@ def _relaxation(loop: _Loop, missed: Array) -> Array:
 def _line_search(
     at: Callable[[Array], tuple[Any, Array]], first: Array, is_whole: Array, begin: Any
 ) -> tuple[Array, Any]:
-    """The length of a step, at most 1, where the slope along it vanishes: a safeguarded regula falsi.
+    """The length of a step, at most 1, where the slope along it vanishes: a safeguarded regula
+    falsi.
 
     Args:
-      at: what is wanted at a length, and the derivative of a convex function along the step, increasing.
+      at: what is wanted at a length, and the derivative of a convex function along the step,
+        increasing.
       first: the slope at 0, negative.
       is_whole: whether to take the whole step.
       begin: anything like what is wanted.
@@ -547,7 +606,9 @@ def _line_search(
         (low, high, length), (down, up), side, count, _, _ = search
         wanted, there = at(length)
         is_first, is_high = count == 0, there > 0
-        is_found = jnp.where(is_first, is_whole | (there <= -_FLATTER * first), jnp.abs(there) <= -_FLATTER * first)
+        is_found = jnp.where(
+            is_first, is_whole | (there <= -_FLATTER * first), jnp.abs(there) <= -_FLATTER * first
+        )
         is_found = is_found | (count >= _MAX_SEARCHES)
         # The Illinois variant halves the slope at an end that stays twice.
         down = jnp.where(is_high & (side > 0), 0.5 * down, down)
@@ -560,38 +621,41 @@ def _line_search(
         return (low, high, length), (down, up), side, count + 1, wanted, is_found
 
     one = jnp.ones_like(first)
-    start = (0 * one, one, one), (first, one), 0 * one, jnp.zeros((), jnp.int32), begin, jnp.zeros((), bool)
+    start = (
+        (0 * one, one, one),
+        (first, one),
+        0 * one,
+        jnp.zeros((), jnp.int32),
+        begin,
+        jnp.zeros((), bool),
+    )
     (_, _, length), _, _, _, wanted, _ = jax.lax.while_loop(goes_on, body, start)
     return length, wanted
 
 
-def _cut_off(system: StepSystem, point: Point, end: _Loop) -> Point:
-    """The point, unless the step is not solved: then impulses within their bounds, of which only drives add energy."""
+def _cut_off(system: StepSystem, end: _Loop, point: Point) -> Point:
+    """A point that is not solved, with impulses within their bounds, of which only drives add
+    energy.
+    """
     rows = system.rows
-
-    def body(cut: tuple[Point, Array]) -> tuple[Point, Array]:
-        point, _ = cut
-        impulses = rows.admissible(point.impulses, point.rates, end.lagged.friction)
-        driving = rows.driving(impulses)
-        driven = system.response.to(system.push + rows.force(driving))
-        passive = jax.tree.map(jnp.subtract, impulses, driving)
-        force = rows.force(passive)
-        change = system.response.to(force)
-        # Impulses work along the mean of the velocities before and after.
-        work = jnp.sum(force * (system.velocity + 0.5 * driven))
-        twice = jnp.sum(force * change)
-        forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
-        allowed = _SMALL_ENERGY * forced + rows.returned_energy(impulses)
-        excessive = work + 0.5 * twice > allowed
-        # The share that leaves least energy. Twice of it would leave what there was: a bounce.
-        least = jnp.clip(-work / jnp.where(excessive, twice, 1), 0, 1)
-        share = jnp.where(excessive, least, 1)
-        impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
-        change = driven + share * change
-        rates = rows.rates(system.velocity + change)
-        return Point(change, rates, impulses, jnp.zeros_like(change), point.error), jnp.ones((), bool)
-
-    return jax.lax.while_loop(lambda cut: ~cut[1], body, (point, end.is_solved))[0]
+    impulses = rows.admissible(point.impulses, point.rates, end.lagged.friction)
+    driving = rows.driving(impulses)
+    driven = system.response.to(system.push + rows.force(driving))
+    passive = jax.tree.map(jnp.subtract, impulses, driving)
+    force = rows.force(passive)
+    change = system.response.to(force)
+    # Impulses work along the mean of the velocities before and after.
+    work = jnp.sum(force * (system.velocity + 0.5 * driven))
+    twice = jnp.sum(force * change)
+    forced = 0.5 * jnp.sum(driven * matmul(system.matrix, driven))
+    allowed = _SMALL_ENERGY * forced + rows.returned_energy(impulses)
+    excessive = work + 0.5 * twice > allowed
+    # The share that leaves least energy. Twice of it would leave what there was: a bounce.
+    least = jnp.clip(-work / jnp.where(excessive, twice, 1), 0, 1)
+    share = jnp.where(excessive, least, 1)
+    impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
+    change = driven + share * change
+    return Point(change, rows.rates(system.velocity + change), impulses, point.error)
 
 
 def _static_budget(rows: StepRows) -> Array:

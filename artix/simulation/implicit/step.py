@@ -17,12 +17,19 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, commands_of
-from artix.simulation.common.link_forces import gravity_and_loads, link_resistance
 from artix.simulation.common.loop_closures import closure_errors, loop_closures
 from artix.simulation.common.momentum_end import Momentum, mass_and_momentum, with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.springs import coupling_springs
-from artix.simulation.common.step_start import StepStart, evaluate_step_start, has_loop_joints, has_tendons, link_motion
+from artix.simulation.common.step_start import (
+    StepStart,
+    evaluate_step_start,
+    gravity_and_loads,
+    has_loop_joints,
+    has_tendons,
+    link_motion,
+    link_resistance,
+)
 from artix.simulation.implicit.contact_rows import Touching
 from artix.simulation.implicit.dof_rows import is_unlimited
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
@@ -32,8 +39,9 @@ from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, im
 Array = jax.Array
 
 
-#: Newton steps that bring loop joints back onto their closures after the positions have moved. They use the Jacobian at
-#: the start of the step, so each leaves a fraction of the error equal to the relative change of the Jacobian.
+#: Newton steps that bring loop joints back onto their closures after the positions have moved. They
+#: use the Jacobian at the start of the step, so each leaves a fraction of the error equal to the
+#: relative change of the Jacobian.
 _CLOSING_STEPS = 2
 
 
@@ -42,7 +50,7 @@ class Solved(NamedTuple):
 
     parts: list[Prepared]
     touching: Touching | None
-    found: AllBounded
+    solution: AllBounded
     ends: list[State]
     """The states after the step."""
     energy_corrections: list[Array]
@@ -58,7 +66,9 @@ def solve_step(
     touching: Touching | None,
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
-    parts = [_prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))]
+    parts = [
+        _prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))
+    ]
     return _ended(parts, touching, solved_bounds(parts, touching, options))
 
 
@@ -90,8 +100,12 @@ def _prepared(
     )
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     system = implicit_system(articulation, state, at_start, acting, loops)
-    acting, system = with_centered_forces(articulation, state, motion, acting, system, at_start.mass_matrix)
-    return Prepared(articulation, state, at_start, motion, loads - taken + brake, acting, loops, system)
+    acting, system = with_centered_forces(
+        articulation, state, motion, acting, system, at_start.mass_matrix
+    )
+    return Prepared(
+        articulation, state, at_start, motion, loads - taken + brake, acting, loops, system
+    )
 
 
 def end_states(solved: Solved) -> list[State]:
@@ -99,43 +113,56 @@ def end_states(solved: Solved) -> list[State]:
     return solved.ends
 
 
-def _ended(parts: list[Prepared], touching: Touching | None, found: AllBounded) -> Solved:
+def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounded) -> Solved:
     ends, corrections = [], []
-    for k, (part, bounded_part) in enumerate(zip(parts, found.each, strict=True)):
+    for k, (part, bounded_part) in enumerate(zip(parts, solution.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
         start = part.articulation, part.state, part.motion, part.acting, part.at_start.mass_matrix
         end = _end(part, bounded_part, is_touched)
         end, correction = with_bounded_energy(*start, bounded_part.velocity, end)
         ends.append(end)
         corrections.append(correction)
-    return Solved(parts, touching, found, ends, corrections)
+    return Solved(parts, touching, solution, ends, corrections)
 
 
-def _end(part: Prepared, found: Bounded, is_touched: bool) -> State:
+def _end(part: Prepared, solution: Bounded, is_touched: bool) -> State:
     """The state of one articulation after the step."""
-    articulation, state, at_start, acting, loops = part.articulation, part.state, part.at_start, part.acting, part.loops
+    articulation, state, at_start, acting, loops = (
+        part.articulation,
+        part.state,
+        part.at_start,
+        part.acting,
+        part.loops,
+    )
     base, dt = at_start.topology.num_base_dofs, acting.dt
-    moved = dt * found.moving_velocity
+    moved = dt * solution.moving_velocity
     end = integrate(articulation, state, moved)
     if loops:
         end, moved = _close_loops(part, end, moved)
-    end = end.replace(joint_velocity=found.velocity[base:])
+    end = end.replace(joint_velocity=solution.velocity[base:])
     if base == 0:
         return end
     moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(part, moments)
     if acting.springs or loops or is_touched:
-        # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is computed from the
-        # velocity, not from the impulses: otherwise rounding errors would make standing feet drift.
-        acceleration = mean_acceleration(part, found)
+        # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is
+        # computed from the velocity, not from the impulses: otherwise rounding errors would make
+        # standing feet drift.
+        acceleration = mean_acceleration(part, solution)
         needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
-        momentum = momentum + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration)) + acting.fast_impulse[:6]
-    start = end.replace(root_velocity=found.velocity[:6])
+        momentum = (
+            momentum
+            + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
+            + acting.fast_impulse[:6]
+        )
+    start = end.replace(root_velocity=solution.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 
 
 def _close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State, Array]:
-    """Closes the loops of an articulation after its positions have moved; also the total displacement, [nv]."""
+    """Closes the loops of an articulation after its positions have moved; also the total
+    displacement, [nv].
+    """
     loops, hard = part.loops, part.system.hard
     if loops is None or hard is None or not len(loops.held):
         return end, displacement
@@ -146,15 +173,21 @@ def _close_loops(part: Prepared, end: State, displacement: Array) -> tuple[State
     return end, displacement
 
 
-def mean_acceleration(part: Prepared, found: Bounded) -> Array:
+def mean_acceleration(part: Prepared, solution: Bounded) -> Array:
     """The mean generalised acceleration during the step, [nv]."""
-    return (found.velocity - generalized_velocity(part.articulation, part.state)) / part.acting.dt
+    return (
+        solution.velocity - generalized_velocity(part.articulation, part.state)
+    ) / part.acting.dt
 
 
 def _outer_wrench(part: Prepared, moments: Inertias) -> Array:
-    """The external wrench about the root's centre of mass, [6]; ``moments`` are the mass moments of the whole."""
+    """The external wrench about the root's centre of mass, [6]; ``moments`` are the mass moments of
+    the whole.
+    """
     articulation = part.articulation
-    weightless = gravity_and_loads(articulation.replace(gravity_scale=1 - articulation.gravity_scale), None)
+    weightless = gravity_and_loads(
+        articulation.replace(gravity_scale=1 - articulation.gravity_scale), None
+    )
     besides = _total_wrench(part.at_start, part.acting.wrench - weightless)
     return gravity_wrenches(articulation, moments.mass, moments.first)[:, 0] + besides
 
@@ -166,15 +199,24 @@ def _total_wrench(at_start: StepStart, wrench: Array) -> Array:
 
 
 def _floating_end(
-    articulation: Articulation, end: State, center: Array, travelled: Array, momentum: Array, dt: Array
+    articulation: Articulation,
+    end: State,
+    center: Array,
+    travelled: Array,
+    momentum: Array,
+    dt: Array,
 ) -> State:
-    """The end of a step with a momentum [6] about the initial position of the root's centre of mass."""
+    """The end of a step with a momentum [6] about the initial position of the root's centre of
+    mass.
+    """
     target = Momentum(*jnp.split(about(center, momentum[:, None])[:, 0], 2))
-    return with_momentum(articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False)
+    return with_momentum(
+        articulation, end, center, travelled, target, target.linear, dt, magnitude_only=False
+    )
 
 
 def contact_memory(solved: Solved) -> ContactMemory:
     """The impulses of contacts and dry friction, from which the next step starts."""
     assert solved.touching is not None
-    dofs, _, contacts = jax.lax.stop_gradient(solved.found.impulses)
+    dofs, _, contacts = jax.lax.stop_gradient(solved.solution.impulses)
     return ContactMemory(solved.touching.choice.recorded(contacts), dofs.friction)

@@ -1,9 +1,10 @@
-"""The linear system of an implicit step: springs, dampers and hard relations, and its response to impulses.
+"""The linear system of an implicit step: springs, dampers and hard relations, and its response to
+impulses.
 
-The inverse of a mass matrix is dense, but its factors are sparse: an impulse on one leg reaches another leg only
-through the root. Sweeps therefore carry coordinates of the change of velocity, in which a row reads and writes only
-entries between its link and the root. If hard relations or tendons couple everything, the coordinates are the change of
-the generalised velocity itself.
+The inverse of a mass matrix is dense, but its factors are sparse: an impulse on one leg reaches
+another leg only through the root. Sweeps therefore carry coordinates of the change of velocity, in
+which a row reads and writes only entries between its link and the root. If hard relations or
+tendons couple everything, the coordinates are the change of the generalised velocity itself.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from artix.simulation.implicit.relations import ERROR_REDUCTION, HardRows, hard_
 
 Array = jax.Array
 
-#: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity stays, and with it
-#: energy: with PhysX's 0.8 of it in a step of 5 ms, jammed humanoids gained ten times as much in the mean, at most 5 J.
+#: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity
+#: stays, and with it energy: with PhysX's 0.8 of it in a step of 5 ms, jammed humanoids gained ten
+#: times as much in the mean, at most 5 J.
 _RETURN_TIME = 0.025
 
 
@@ -54,11 +56,13 @@ class Acting(struct.PyTreeNode):
     drive_inertia: Array
     """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
     in_matrix: Array
-    """1 for drives without limits, which are in the linear system; 0 for the others, which are rows, [n]."""
+    """1 for drives without limits, which are in the linear system; 0 for the others, which are
+    rows, [n]."""
     dt: Array
     """Length of the step [s]."""
     fast_share: Array
-    """Share of the measures for fast motion, []; see :mod:`artix.simulation.implicit.fast_motion`."""
+    """Share of the measures for fast motion, []; see
+    :mod:`artix.simulation.implicit.fast_motion`."""
     fast_impulse: Array
     """What the Coriolis forces of fast motion add to the missing impulse, [nv]."""
     smooth_friction: float = struct.field(pytree_node=False)
@@ -66,10 +70,12 @@ class Acting(struct.PyTreeNode):
 
 
 class Response(struct.PyTreeNode):
-    """The change of the generalised velocity per generalised impulse: ``left diag(weight) left^T``, or a dense matrix.
+    """The change of the generalised velocity per generalised impulse: ``left diag(weight) left^T``,
+    or a dense matrix.
 
-    A generalised impulse p changes the coordinates by ``diag(weight) left^T p``, and coordinates y change the velocity
-    by ``left y``. With a dense matrix, coordinates are the velocity's change itself.
+    A generalised impulse p changes the coordinates by ``diag(weight) left^T p``, and coordinates y
+    change the velocity by ``left y``. With a dense matrix, coordinates are the velocity's change
+    itself.
     """
 
     left: Array | None
@@ -79,7 +85,9 @@ class Response(struct.PyTreeNode):
 
     @classmethod
     def joined(cls, parts: Sequence[Response]) -> Response:
-        """The joint response of several articulations, none of which responds to impulses on another."""
+        """The joint response of several articulations, none of which responds to impulses on
+        another.
+        """
         if len(parts) == 1:
             return parts[0]
         sizes = [len(part.weight) for part in parts]
@@ -115,14 +123,20 @@ class Response(struct.PyTreeNode):
 
     def effect(self, direction: Array) -> Array:
         """Changes of the coordinates per unit impulse along directions [S, nv], [S, nv]."""
-        return matmul(direction, self.weight.T) if self.left is None else self.reading(direction) * self.weight
+        return (
+            matmul(direction, self.weight.T)
+            if self.left is None
+            else self.reading(direction) * self.weight
+        )
 
     def velocity(self, coordinates: Array) -> Array:
         """The change of the generalised velocity [nv] for coordinates [nv]."""
         return coordinates if self.left is None else matmul(self.left, coordinates)
 
     def energy(self, impulse: Array, coordinates: Array) -> Array:
-        """Twice the energy that an impulse [nv] gives to a body at rest, from the coordinates [nv] of its effect."""
+        """Twice the energy that an impulse [nv] gives to a body at rest, from the coordinates [nv]
+        of its effect.
+        """
         if self.left is None:
             return jnp.sum(impulse * coordinates)
         return jnp.sum(coordinates**2 / self.weight)
@@ -146,7 +160,8 @@ class ImplicitSystem(NamedTuple):
     matrix: Array
     """The system's matrix, of which the response is the inverse, [nv, nv]."""
     product: MassProduct | None
-    """The same as a product with the pattern of the tree; ``None`` if springs, loops or mimic joints fill it."""
+    """The same as a product with the pattern of the tree; ``None`` if springs, loops or mimic
+    joints fill it."""
 
 
 class Prepared(NamedTuple):
@@ -165,7 +180,9 @@ class Prepared(NamedTuple):
 
 
 def return_time(dt: Array) -> Array:
-    """A penetration over this time [s] is the speed at which a step of length dt undoes it; so beyond a limit."""
+    """A penetration over this time [s] is the speed at which a step of length dt undoes it; so
+    beyond a limit.
+    """
     return jnp.maximum(_RETURN_TIME, dt / ERROR_REDUCTION)
 
 
@@ -183,21 +200,30 @@ def drive_impulses(articulation: Articulation, state: State, acting: Acting) -> 
     drive, dt, commands = articulation.drive, acting.dt, acting.commands
     error = position_error(articulation.topology, state.joint_position, commands.target_position)
     gain = dt * acting.drive_inertia * (dt * drive.stiffness + drive.damping)
-    push = dt * acting.drive_inertia * (drive.stiffness * error + drive.damping * commands.target_velocity)
+    push = (
+        dt
+        * acting.drive_inertia
+        * (drive.stiffness * error + drive.damping * commands.target_velocity)
+    )
     return DriveImpulses(gain, push)
 
 
 def joint_gains(articulation: Articulation, state: State, acting: Acting) -> Array:
-    """Decreases of the joints' impulses per velocity, by drives in the linear system and friction, [n]."""
+    """Decreases of the joints' impulses per velocity, by drives in the linear system and friction,
+    [n].
+    """
     drives = acting.in_matrix * drive_impulses(articulation, state, acting).gain
     return drives + acting.dt * _friction_gain(articulation, state, acting)
 
 
-def missing_impulse(articulation: Articulation, state: State, acting: Acting, change: Array | None) -> Array:
-    """The generalised impulse [nv] that bounds and hard relations must supply for a change of velocity.
+def missing_impulse(
+    articulation: Articulation, state: State, acting: Acting, change: Array | None
+) -> Array:
+    """The generalised impulse [nv] that bounds and hard relations must supply for a change of
+    velocity.
 
-    ``M change + dt (bias - wrenches - joint forces) + drives, friction and springs at the new velocity``. A ``change``
-    of ``None`` is zero.
+    ``M change + dt (bias - wrenches - joint forces) + drives, friction and springs at the new
+    velocity``. A ``change`` of ``None`` is zero.
     """
     dt, base = acting.dt, articulation.topology.num_base_dofs
     acceleration = None if change is None else change / dt
@@ -216,9 +242,15 @@ def missing_impulse(articulation: Articulation, state: State, acting: Acting, ch
 
 
 def implicit_system(
-    articulation: Articulation, state: State, at_start: StepStart, acting: Acting, loops: LoopClosures | None
+    articulation: Articulation,
+    state: State,
+    at_start: StepStart,
+    acting: Acting,
+    loops: LoopClosures | None,
 ) -> ImplicitSystem:
-    """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at nu)``."""
+    """Solves ``(Mh + dt D + dt^2 K) (nu' - nu) = dt (force + forces of springs and dampers at
+    nu)``.
+    """
     matrix, diagonal = _matrix(articulation, state, at_start, acting)
     topology, hard, product = at_start.topology, None, None
     if not (acting.springs or loops or len(topology.mimic_dofs)):
@@ -240,15 +272,21 @@ def implicit_system(
     return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal), product)
 
 
-def _matrix(articulation: Articulation, state: State, at_start: StepStart, acting: Acting) -> tuple[Array, Array]:
+def _matrix(
+    articulation: Articulation, state: State, at_start: StepStart, acting: Acting
+) -> tuple[Array, Array]:
     """The matrix of the linear system, and a diagonal to add to it."""
     dt = acting.dt
     diagonal = joint_gains(articulation, state, acting)
     matrix = at_start.mass_matrix
     for group in acting.springs:
         stiffened = dt * (dt * group.stiffness + group.damping)
-        matrix = matrix + jnp.einsum("s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST)
-    return matrix, at_start.mass_product.added + jnp.pad(diagonal, (at_start.topology.num_base_dofs, 0))
+        matrix = matrix + jnp.einsum(
+            "s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST
+        )
+    return matrix, at_start.mass_product.added + jnp.pad(
+        diagonal, (at_start.topology.num_base_dofs, 0)
+    )
 
 
 def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> Array:
@@ -256,13 +294,20 @@ def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> 
     friction = articulation.friction
     if not acting.smooth_friction:
         return friction.viscous
-    # With the speed at the start of the step in the denominator, the force is linear in the velocity at its end.
-    return friction.viscous + friction.dynamic / jnp.sqrt(state.joint_velocity**2 + acting.smooth_friction**2)
+    # With the speed at the start of the step in the denominator, the force is linear in the
+    # velocity at its end.
+    return friction.viscous + friction.dynamic / jnp.sqrt(
+        state.joint_velocity**2 + acting.smooth_friction**2
+    )
 
 
 def drive_inertia(articulation: Articulation, at_start: StepStart) -> Array:
     """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
-    inverse = inverse_with(at_start, at_start.mass_product.added) if at_start.inverse is None else at_start.inverse
+    inverse = (
+        inverse_with(at_start, at_start.mass_product.added)
+        if at_start.inverse is None
+        else at_start.inverse
+    )
     felt = 1 / jnp.diagonal(inverse)[at_start.topology.num_base_dofs :]
     return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)
 
@@ -294,20 +339,37 @@ def parted(array: Array, sizes: Sequence[int]) -> list[Array]:
 def dof_places(trees: Sequence[Topology]) -> np.ndarray:
     """Indices of the DOFs of all articulations in their joint generalised velocity, [n]."""
     first = np.cumsum([0, *(tree.nv for tree in trees)])
-    return np.concatenate([np.arange(last - tree.num_dofs, last) for tree, last in zip(trees, first[1:], strict=True)])
+    return np.concatenate(
+        [np.arange(last - tree.num_dofs, last) for tree, last in zip(trees, first[1:], strict=True)]
+    )
 
 
 def elimination_order(trees: Sequence[Topology]) -> np.ndarray:
-    """The entries of the velocity of all articulations, from the leaves to the root of each, [nv]."""
+    """The entries of the velocity of all articulations, from the leaves to the root of each,
+    [nv].
+    """
     groups, first = [], 0
     for tree in trees:
         base = tree.num_base_dofs
-        groups.append(first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)]))
+        groups.append(
+            first + np.concatenate([np.arange(tree.nv - 1, base - 1, -1), np.arange(base)])
+        )
         first += tree.nv
     return np.concatenate(groups)
 
 
+def elimination_products(trees: Sequence[Topology]) -> int:
+    """Products of an elimination in this order, if no velocity couples to others than those on its
+    way to the root.
+    """
+    bases = [np.arange(tree.num_base_dofs) for tree in trees]
+    joints = [np.sum(np.triu(tree.dof_ancestors, 1), axis=0) + tree.num_base_dofs for tree in trees]
+    return int(np.sum(np.concatenate([*bases, *joints]) ** 2))
+
+
 def loose_groups(trees: Sequence[Topology]) -> list[np.ndarray]:
-    """The DOFs of all articulations in groups of which none follows another closely on the way to the root."""
+    """The DOFs of all articulations in groups of which none follows another closely on the way to
+    the root.
+    """
     depth = np.concatenate([np.sum(np.triu(tree.dof_ancestors), axis=0) for tree in trees])
     return [group for k in range(_LEVELS) if len(group := np.flatnonzero(depth % _LEVELS == k))]
