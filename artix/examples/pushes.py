@@ -115,9 +115,9 @@ def ascend(slope: Slope, push: Array, size: float | Array, steps: int) -> tuple[
 def worst(
     environment: LeggedVelocity, policy: policies.Policy, start: EnvState, size: float | Array
 ) -> Array:
-    """The worst of 64 random pushes, and of 8 gradients from each of the first two.
+    """The worst of 80 random pushes, and of 8 gradients from each of the first two.
 
-    A gradient costs as much as four simulations, so both cost the same.
+    A gradient costs as much as five simulations, so both cost the same.
 
     Returns:
       The pushes [2, PUSHES, 2] [m/s], first the random ones.
@@ -126,7 +126,7 @@ def worst(
     def value(push: Array) -> Array:
         return jnp.mean(tilts(environment, policy, start, push))
 
-    pushes = random_pushes(jax.random.key(1), 64, size)
+    pushes = random_pushes(jax.random.key(1), 80, size)
     tried, values = jax.vmap(lambda push: ascend(jax.value_and_grad(value), push, size, 8))(
         pushes[:2]
     )
