@@ -279,9 +279,8 @@ def read_log(
 
     Warns:
       UserWarning: messages of a bag are passed over, or numbers can hardly be right: positions far
-      outside limits, as
-        those in degrees, angles that jump by a turn, velocities that do not add up to the motion,
-        or times that are not in seconds.
+        outside limits, as those in degrees, angles that jump by a turn, velocities that do not add
+        up to the motion, or times that are not in seconds.
 
     Examples:
       >>> arm = artix.robots.load("double_pendulum")

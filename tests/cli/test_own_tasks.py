@@ -450,5 +450,5 @@ def test_a_go2_from_its_urdf_is_trained_and_played(tmp_path, capsys, monkeypatch
     assert policies.load_header(folder / "checkpoint.npz")["steps"] == 1152
     assert main(["play", str(folder), "--episodes", "2"]) == 0
     out = capsys.readouterr().out
-    assert "quadruped_velocity after 1,152 steps" in out
+    assert "quadruped_velocity of go2 after 1,152 steps" in out
     assert "velocity_error" in out
