@@ -12,7 +12,7 @@ from pxr import Gf, Usd, UsdGeom, UsdPhysics
 import artix
 from artix import DescriptionError, DescriptionWarning
 from artix.io.common.poses import rotation_matrix
-from artix.io.usd import colliders as shapes
+from artix.io.usd import mass_properties as shapes
 from tests.support.usd_stages import body_inertias, joint, robot
 
 CUBE = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)

@@ -185,9 +185,10 @@ import jax
 import artix
 
 robot = artix.robots.load("quadruped")
-states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(jax.random.key(0), 256))
-C = jax.jit(jax.vmap(artix.coriolis_matrix, in_axes=(None, 0)))(robot, states)  # data.C of 256 states
-print(C.shape)
+keys = jax.random.split(jax.random.key(0), 256)
+states = jax.vmap(lambda key: artix.random_state(robot, key))(keys)
+C = jax.jit(jax.vmap(artix.coriolis_matrix, in_axes=(None, 0)))(robot, states)
+print(C.shape)  # data.C of 256 states
 ```
 
 ## How to read the tables
