@@ -46,9 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     folder = Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault(
-        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-    )  # several processes share one GPU
+    # Several processes share one GPU
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if not options.small_pages:
         memory.ask_for_huge_pages()
     earlier = [Run.read(Path(file)) for file in options.add]

@@ -75,9 +75,8 @@ class MjxQuadruped:
         data, memory, steps, key = state
         key, draw_key = jax.random.split(key)
         drawn = task.draw(draw_key)
-        data = data.replace(
-            ctrl=task.target(action)
-        )  # actuators are in artix's order, joints in MuJoCo's
+        # Actuators are in artix's order, joints in MuJoCo's
+        data = data.replace(ctrl=task.target(action))
         data = jax.lax.fori_loop(0, 5, lambda _, now: self.mjx.step(self.mjx_model, now), data)
         signals = self.signals(data, memory, action)
         gait, first_contact = memory["gait"].moved(
@@ -251,9 +250,8 @@ def best_times(
 
 def measure(batch: int, with_mjx: bool) -> None:
     """Prints the rows of one batch."""
-    inner = envs.make(
-        "quadruped_velocity", gait_frequency=None, rewards=ROUGH_REWARDS
-    )  # the peer has no clock
+    # The peer has no clock
+    inner = envs.make("quadruped_velocity", gait_frequency=None, rewards=ROUGH_REWARDS)
     environment = envs.autoreset(inner)
     keys = jax.random.split(jax.random.key(0), batch)
     action = jax.random.uniform(jax.random.key(1), (batch, 12), minval=-1, maxval=1)

@@ -246,9 +246,8 @@ class HeldFeet:
         )
         self._held = pinocchio.StdVec_RigidConstraintData()
         self._held.extend(foot.createData() for foot in self._feet)
-        self._settings = pinocchio.ProximalSettings(
-            0.0, 0.0, 0.0, 1
-        )  # independent feet: exact in one iteration
+        # Independent feet: exact in one iteration
+        self._settings = pinocchio.ProximalSettings(0.0, 0.0, 0.0, 1)
         pinocchio.initConstraintDynamics(self._model, self.data, self._feet, self._held)
 
     def accelerations(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> np.ndarray:

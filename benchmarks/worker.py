@@ -109,9 +109,8 @@ class Worker:
 def _serve(
     connection: Connection, name: str, robot: Robot, batch: int, memory_limit: float
 ) -> None:
-    os.environ.setdefault(
-        "XLA_PYTHON_CLIENT_PREALLOCATE", "false"
-    )  # several processes share one GPU
+    # Several processes share one GPU
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     from benchmarks.judge import prepared
     from benchmarks.libraries import load
 

@@ -297,17 +297,15 @@ def check_identities(
     A, A_bias = double["centroidal matrix, bias"]
     h = double["centroidal momentum"]
     armature = np.pad(parameter("armature", fleet.num_dofs), ((0, 0), (base, 0)))
-    moving = (
-        links.velocity if base else links.velocity[:, 1:]
-    )  # A fixed base has no rows in the dense Jacobian.
+    # A fixed base has no rows in the dense Jacobian.
+    moving = links.velocity if base else links.velocity[:, 1:]
     link_momentum = np.sum(
         parameter("link_mass", fleet.num_links)[:, :, None] * links.velocity[:, :, :3], axis=1
     )
     length = np.linalg.norm(links.pose[:, :, 3:], axis=2)
     sizes = np.array([topology.num_links for topology in fleet.topologies])
-    unit = 1.0 * (
-        np.arange(length.shape[1]) < sizes[:, None]
-    )  # Links that a member lacks have zeros.
+    # Links that a member lacks have zeros.
+    unit = 1.0 * (np.arange(length.shape[1]) < sizes[:, None])
     jacobian_nu = times(double["dense Jacobian"], nu).reshape(moving.shape)
     slope = double["gradient of the potential"]
     force = times(M, nu_rate) + armature * nu_rate + c + g

@@ -69,9 +69,8 @@ def load_robot(robot: str, **options: Any) -> Articulation:
         path = Path(robot)
         reader = robots.load
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DescriptionWarning
-        )  # The command prints the issues themselves.
+        # The command prints the issues themselves.
+        warnings.simplefilter("ignore", DescriptionWarning)
         return _read(path, reader, options)
 
 

@@ -133,9 +133,8 @@ def printable_output() -> Iterator[None]:
     """Sends standard output and errors through :class:`Printable`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                errors="replace"
-            )  # Terminals without Unicode then show "?" instead of a traceback.
+            # Terminals without Unicode then show "?" instead of a traceback.
+            stream.reconfigure(errors="replace")
     # Warnings and tracebacks look up ``sys.stderr`` when they print, so they are escaped as well.
     with (
         contextlib.redirect_stdout(Printable(sys.stdout)),

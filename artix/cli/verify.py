@@ -73,9 +73,8 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
         raise CommandFailure("MuJoCo is not installed: pip install 'artix[mjcf]'") from error
     runs = scenarios(environment, seconds)
     try:
-        there = in_mujoco(
-            environment, policy, runs
-        )  # first, since it refuses what a robot does not measure
+        # First, since it refuses what a robot does not measure
+        there = in_mujoco(environment, policy, runs)
         results = {ARTIX: in_artix(environment, policy, runs), **there}
     except ValueError as error:
         raise CommandFailure(f"{title_of(header)} cannot be verified in MuJoCo: {error}") from error

@@ -230,9 +230,8 @@ def _load_or_build(
             code = build()
         except (UnsupportedOperation, TooManyOperations, kernels.KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
-        except (
-            Exception
-        ) as error:  # XLA evaluates the program. The error may be transient, so it is not stored.
+        # XLA evaluates the program. The error may be transient, so it is not stored.
+        except Exception as error:
             refuse(what, f"{type(error).__name__}: {error}")
             return None
         if all(program.key is not None for program in programs):

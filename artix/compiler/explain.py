@@ -51,9 +51,8 @@ class OperationCost:
       >>> (cost,) = artix.explain(
       ...     artix.gravity_compensation, artix.robots.load("double_pendulum")
       ... ).operations
-      >>> print(
-      ...     cost.name, cost.refusal is None, cost.bytes_written in (8, 16)
-      ... )  # two numbers a robot
+      >>> # two numbers a robot
+      >>> print(cost.name, cost.refusal is None, cost.bytes_written in (8, 16))
       gravity_compensation True True
     """
 
@@ -142,9 +141,8 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
       >>> arm = artix.robots.load("arm7")
       >>> (bias,) = artix.explain(artix.bias_force, arm).operations
       >>> (matrix,) = artix.explain(artix.mass_matrix, arm).operations
-      >>> print(
-      ...     sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written
-      ... )  # 49 numbers beside 7
+      >>> # 49 numbers beside 7
+      >>> print(sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written)
       True 7
     """
     if type(articulation) not in parameter_types():

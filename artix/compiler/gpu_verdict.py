@@ -377,9 +377,8 @@ def _lock_of(folder: Path) -> Iterator[bool]:
         until = time.monotonic() + TIME_LIMIT + 10
         while True:
             try:
-                fcntl.flock(
-                    file, fcntl.LOCK_EX | fcntl.LOCK_NB
-                )  # The system releases it if the process dies.
+                # The system releases it if the process dies.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > until:
                     yield False

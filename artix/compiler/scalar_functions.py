@@ -441,9 +441,8 @@ def _one_minus_squares(builder: ScalarBuilder, kind: int, operands: Iterable[int
     operands = list(operands)
     ones = [ONE[kind]] * len(operands)
     sums, differences = (BINARY[name](builder, kind, ones, operands) for name in ("add", "sub"))
-    return BINARY["mul"](
-        builder, kind, sums, differences
-    )  # As JAX computes it: exact to the last bit near 1.
+    # As JAX computes it: exact to the last bit near 1.
+    return BINARY["mul"](builder, kind, sums, differences)
 
 
 def _binary_logarithms(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:

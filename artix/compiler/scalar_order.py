@@ -252,9 +252,8 @@ def _levels(
     """The level of each scalar that is needed; all that a loop carries has one level."""
     least = np.zeros(len(built.operations) + 1, np.int64)
     is_input, is_load = built.operations == _INPUT, built.operations == _LOAD
-    of_arrays = np.array(
-        [*of_arguments, *(0 for _ in builder.tables), 0]
-    )  # Tables are the same for all.
+    # Tables are the same for all.
+    of_arrays = np.array([*of_arguments, *(0 for _ in builder.tables), 0])
     arrays = np.where(is_input, built.operands[:, 0], array_operand(built.operands[:, 1]))  # type: ignore[arg-type]
     has_array = (is_input | is_load) & (arrays >= 0)
     least[:-1][has_array] = of_arrays[arrays[has_array]]

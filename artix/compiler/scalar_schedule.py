@@ -54,9 +54,8 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
       program: the program.
     """
     is_leaf = program.operations <= Op.CONSTANT
-    references = np.where(
-        is_leaf[:, None], -1, np.maximum(program.operands, -1)
-    )  # Arrays are no operands.
+    # Arrays are no operands.
+    references = np.where(is_leaf[:, None], -1, np.maximum(program.operands, -1))
     numbers = -np.sort(-(references >> 1), axis=1)
     columns = [column.tolist() for column in numbers.T]
     roots = _roots(program, columns, is_leaf)

@@ -114,16 +114,13 @@ def solve_contact(
     one loop.
 
     Examples:
-      >>> approach = jnp.array(
-      ...     [0.3, 0.0, -1.0]
-      ... )  # one kilogram slides at 0.3 m/s and falls at 1 m/s
-      >>> print(
-      ...     artix.constraints.solve_contact(jnp.eye(3), approach, jnp.array([0.5])).velocity
-      ... )  # it sticks
+      >>> # one kilogram slides at 0.3 m/s and falls at 1 m/s
+      >>> approach = jnp.array([0.3, 0.0, -1.0])
+      >>> # it sticks
+      >>> print(artix.constraints.solve_contact(jnp.eye(3), approach, jnp.array([0.5])).velocity)
       [ 0.  0.  0.]
-      >>> print(
-      ...     artix.constraints.solve_contact(jnp.eye(3), approach, jnp.array([0.1])).velocity
-      ... )  # 0.2 m/s are left
+      >>> # 0.2 m/s are left
+      >>> print(artix.constraints.solve_contact(jnp.eye(3), approach, jnp.array([0.1])).velocity)
       [0.2 0.  0. ]
     """
     count = friction.shape[0] if getattr(friction, "ndim", 0) == 1 else 0
@@ -306,9 +303,8 @@ class ContactProblem(NamedTuple):
       >>> problem = artix.constraints.contact_problem(
       ...     ball, artix.neutral_state(ball), jnp.zeros(6), touch, 0.01
       ... )
-      >>> print(
-      ...     problem.delassus.diagonal()
-      ... )  # [1/kg]: along the ground 1 + 0.1^2 / 0.004, across it 1
+      >>> # [1/kg]: along the ground 1 + 0.1^2 / 0.004, across it 1
+      >>> print(problem.delassus.diagonal())
       [3.5 3.5 1. ]
     """
 
@@ -483,9 +479,8 @@ def _problem(
     )
     factors = factorize(articulation, kin, many=True)
     responses = jax.vmap(lambda row: linear_solve(articulation, kin, factors, row))(jacobian)
-    delassus = jnp.triu(
-        matmul(responses, jacobian.T)
-    )  # The other half is equal, and a kernel does not compute it.
+    # The other half is equal, and a kernel does not compute it.
+    delassus = jnp.triu(matmul(responses, jacobian.T))
     approach = jnp.maximum(contacts.gap, jnp.zeros_like(contacts.gap)) / dt
     free = matmul(jacobian, velocity).reshape(count, 3).at[:, 2].add(approach).reshape(-1)
     return (

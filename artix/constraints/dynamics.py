@@ -125,9 +125,8 @@ def constrained_forward_dynamics(
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> level = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
       >>> end = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
-      >>> tip = artix.Constraint(
-      ...     frame_a="lower", pose_a=end, rows=[2], axes="world_aligned"
-      ... )  # the height of the tip
+      >>> # the height of the tip
+      >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[2], axes="world_aligned")
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> held = artix.constrained_forward_dynamics(pendulum, level, jnp.zeros(2), constraints)
       >>> print(held.acceleration, held.constraint_force)  # the tip carries part of the 19.62 N
@@ -246,9 +245,8 @@ def impulse_dynamics(
       >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
       >>> impact = artix.impulse_dynamics(pendulum, swinging, constraints)
       >>> jacobian = artix.constraints.constraint_jacobian(pendulum, swinging, constraints)
-      >>> print(
-      ...     jacobian @ swinging.joint_velocity, jnp.abs(jacobian @ impact.velocity) < 1e-4
-      ... )  # stopped
+      >>> # stopped
+      >>> print(jacobian @ swinging.joint_velocity, jnp.abs(jacobian @ impact.velocity) < 1e-4)
       [-2.] [ True]
     """
     check_state(articulation, state)
@@ -340,9 +338,8 @@ def constrained_inverse_dynamics(
       ... )
       >>> print(jnp.abs(standing.force[:6]).max() < 1e-3)  # nothing pushes the trunk but its legs
       True
-      >>> print(
-      ...     standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81
-      ... )  # the feet carry all of it [kg]
+      >>> # the feet carry all of it [kg]
+      >>> print(standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81)
       14.24
     """
     check_coefficient("damping", damping, 6)

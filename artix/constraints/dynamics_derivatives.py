@@ -376,9 +376,8 @@ class ImpactDerivatives(NamedTuple):
       ... )
       >>> state = artix.neutral_state(pendulum)
       >>> derivatives = artix.constraints.impulse_dynamics_derivatives(pendulum, state, constraints)
-      >>> print(
-      ...     derivatives.velocity_by_velocity
-      ... )  # afterwards the shoulder is at rest, whatever it did before
+      >>> # afterwards the shoulder is at rest, whatever it did before
+      >>> print(derivatives.velocity_by_velocity)
       [[0.    0.   ]
        [2.499 1.   ]]
     """

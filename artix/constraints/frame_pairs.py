@@ -230,9 +230,8 @@ class AnchorColumns(NamedTuple):
         """The entries that move frame a or frame b of each anchor."""
         tree = articulation.topology
         moved = np.logical_or(*(moves_links(tree, links) for links in anchors.links))
-        most = int(
-            moved.sum(axis=1).max(initial=1)
-        )  # At least one, as JAX cannot map over an empty axis.
+        # At least one, as JAX cannot map over an empty axis.
+        most = int(moved.sum(axis=1).max(initial=1))
         entries = np.full((len(moved), most), tree.nv)
         for row, mask in zip(entries, moved, strict=True):
             row[: mask.sum()] = np.flatnonzero(mask)

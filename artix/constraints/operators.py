@@ -278,9 +278,8 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
       ...     pendulum, [artix.Constraint(frame_a="lower", axes="world_aligned")]
       ... )
       >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
-      >>> print(
-      ...     artix.constraints.constraint_bias(pendulum, turning, constraints)
-      ... )  # (2 rad/s)^2 1 m, up
+      >>> # (2 rad/s)^2 1 m, up
+      >>> print(artix.constraints.constraint_bias(pendulum, turning, constraints))
       [0. 0. 4.]
     """
     rows = anchor_rows(articulation, state, constraints.anchors)
@@ -406,9 +405,8 @@ def operational_space_inertia(
       >>> tip = artix.Constraint(frame_a="lower", pose_a=end, rows=[0])  # only its x
       >>> constraints = artix.Constraints.of(pendulum, [tip])
       >>> state = artix.neutral_state(pendulum)
-      >>> print(
-      ...     artix.constraints.operational_space_inertia(pendulum, state, constraints)
-      ... )  # felt at the tip [kg]
+      >>> # felt at the tip [kg]
+      >>> print(artix.constraints.operational_space_inertia(pendulum, state, constraints))
       [[0.292]]
     """
     return _inverse(delassus_matrix(articulation, state, constraints, damping=damping))

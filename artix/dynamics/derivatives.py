@@ -79,9 +79,8 @@ class InverseDynamicsDerivatives(NamedTuple):
       >>> derivatives = artix.inverse_dynamics_derivatives(
       ...     pendulum, artix.neutral_state(pendulum), jnp.zeros(2)
       ... )
-      >>> print(
-      ...     derivatives.configuration
-      ... )  # the stiffness with which gravity holds it down [N m/rad]
+      >>> # the stiffness with which gravity holds it down [N m/rad]
+      >>> print(derivatives.configuration)
       [[19.62   4.905]
        [ 4.905  4.905]]
     """

@@ -83,9 +83,8 @@ def mass_matrix_solve(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> state = artix.neutral_state(pendulum)
-      >>> print(
-      ...     artix.mass_matrix_solve(pendulum, state, jnp.array([1.0, 0.0]))
-      ... )  # 1 N m at the shoulder
+      >>> # 1 N m at the shoulder
+      >>> print(artix.mass_matrix_solve(pendulum, state, jnp.array([1.0, 0.0])))
       [ 1.712 -4.279]
     """
     check_vector("right", right, (articulation.topology.nv,), articulation.dtype, "nv")

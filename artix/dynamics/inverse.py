@@ -87,14 +87,12 @@ def inverse_dynamics(
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> state = artix.neutral_state(pendulum).replace(
-      ...     joint_position=jnp.array([jnp.pi / 2, 0.0])
-      ... )  # level
+      >>> # level
+      >>> state = artix.neutral_state(pendulum).replace(joint_position=jnp.array([jnp.pi / 2, 0.0]))
       >>> print(artix.inverse_dynamics(pendulum, state, jnp.zeros(2)))  # at rest: only gravity
       [19.62   4.905]
-      >>> print(
-      ...     artix.inverse_dynamics(pendulum, state, jnp.array([2.0, 0.0]))
-      ... )  # lifted at 2 rad/s^2
+      >>> # lifted at 2 rad/s^2
+      >>> print(artix.inverse_dynamics(pendulum, state, jnp.array([2.0, 0.0])))
       [24.954  6.572]
     """
     tree = articulation.topology
@@ -144,9 +142,8 @@ def coriolis_compensation(articulation: Articulation, state: State) -> Array:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> bent = artix.neutral_state(pendulum).replace(joint_position=jnp.array([0.0, jnp.pi / 2]))
       >>> turning = bent.replace(joint_velocity=jnp.array([2.0, 0.0]))
-      >>> print(
-      ...     artix.coriolis_compensation(pendulum, turning)
-      ... )  # the elbow holds the lower rod back
+      >>> # the elbow holds the lower rod back
+      >>> print(artix.coriolis_compensation(pendulum, turning))
       [0. 2.]
       >>> print(
       ...     artix.coriolis_compensation(
@@ -248,9 +245,8 @@ def generalized_external_force(
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> hanging = artix.neutral_state(pendulum)
       >>> push = jnp.zeros((3, 6)).at[2, 0].set(10.0)  # 10 N along x at the centre of the lower rod
-      >>> print(
-      ...     artix.generalized_external_force(pendulum, hanging, push)
-      ... )  # levers of 1.5 m and 0.5 m
+      >>> # levers of 1.5 m and 0.5 m
+      >>> print(artix.generalized_external_force(pendulum, hanging, push))
       [-15.  -5.]
     """
     kin = kinematics(articulation, state)

@@ -381,9 +381,8 @@ def potential_energy(articulation: Articulation, state: State) -> Array:
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> print(
-      ...     artix.potential_energy(pendulum, artix.neutral_state(pendulum))
-      ... )  # -9.81 (0.5 + 1.5) J
+      >>> # -9.81 (0.5 + 1.5) J
+      >>> print(artix.potential_energy(pendulum, artix.neutral_state(pendulum)))
       -19.62
     """
     kin = kinematics(articulation, state)

@@ -50,9 +50,8 @@ def dynamic_parameters(articulation: Articulation) -> Array:
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
-      >>> print(
-      ...     artix.dynamic_parameters(pendulum)[1, :4]
-      ... )  # 1 kg, its centre half a metre below the joint
+      >>> # 1 kg, its centre half a metre below the joint
+      >>> print(artix.dynamic_parameters(pendulum)[1, :4])
       [ 1.   0.   0.  -0.5]
     """
     frames = Transforms.from_poses(articulation.link_com_pose)
@@ -131,13 +130,11 @@ def body_regressor(velocity: Array, acceleration: Array) -> Array:
       [N m], at the frame's origin and in its axes.
 
     Examples:
-      >>> acceleration = jnp.array(
-      ...     [0.0, 0.0, 9.81, 0.0, 0.0, 0.0]
-      ... )  # held still: zero minus gravity
+      >>> # held still: zero minus gravity
+      >>> acceleration = jnp.array([0.0, 0.0, 9.81, 0.0, 0.0, 0.0])
       >>> regressor = artix.dynamics.body_regressor(jnp.zeros(6), acceleration)
-      >>> parameters = (
-      ...     jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)
-      ... )  # 2 kg, the centre of mass 0.1 m along x
+      >>> # 2 kg, the centre of mass 0.1 m along x
+      >>> parameters = jnp.zeros(10).at[0].set(2.0).at[1].set(0.2)
       >>> print(regressor @ parameters)
       [ 0.     0.    19.62   0.    -1.962  0.   ]
     """
@@ -177,14 +174,12 @@ def frame_body_regressor(
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> regressor = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7), "tool")
-      >>> print(
-      ...     regressor.shape, regressor[2, 0]
-      ... )  # the force on each kilogram that the tool carries
+      >>> # the force on each kilogram that the tool carries
+      >>> print(regressor.shape, regressor[2, 0])
       (6, 10) 9.81
       >>> regressors = artix.dynamics.frame_body_regressor(arm, state, jnp.zeros(7))
-      >>> wrenches = jnp.einsum(
-      ...     "lij,lj->li", regressors, artix.dynamic_parameters(arm)
-      ... )  # on each link by itself
+      >>> # on each link by itself
+      >>> wrenches = jnp.einsum("lij,lj->li", regressors, artix.dynamic_parameters(arm))
       >>> print(regressors.shape, wrenches.shape)
       (9, 6, 10) (9, 6)
     """

@@ -568,9 +568,8 @@ class MimicMap(struct.PyTreeNode):
 
     Examples:
       >>> builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
-      >>> builder.add_mimic(
-      ...     "elbow", "shoulder", gear_ratio=1.0
-      ... )  # the elbow turns back what the shoulder turns
+      >>> # the elbow turns back what the shoulder turns
+      >>> builder.add_mimic("elbow", "shoulder", gear_ratio=1.0)
       >>> pendulum = builder.build()
       >>> following = artix.mimic_map(pendulum)
       >>> whole = artix.mass_matrix(pendulum, artix.neutral_state(pendulum))

@@ -453,9 +453,8 @@ def _drives(
 
     proportional = _STIFFNESS * torque * share
     ankles = [dof for leg in legs if len(legs) == 2 for dof in leg.ankle]
-    proportional[ankles] = np.maximum(
-        proportional[ankles], _STIFFNESS * torque
-    )  # A softer biped tips over.
+    # A softer biped tips over.
+    proportional[ankles] = np.maximum(proportional[ankles], _STIFFNESS * torque)
     spring, springs = chosen("stiffness", stiffness, drive.stiffness, proportional)
     damper, dampers = chosen("damping", damping, drive.damping, _DAMPING * spring)
     rotor, rotors = chosen("armature", armature, articulation.armature, force / _ACCELERATION)

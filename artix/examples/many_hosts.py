@@ -155,9 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=int, default=200)
     options = parser.parse_args(arguments)
     if options.coordinator or options.slurm:
-        jax.config.update(
-            "jax_cpu_collectives_implementation", "gloo"
-        )  # for hosts without accelerators
+        # For hosts without accelerators
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
     if options.slurm:
         jax.distributed.initialize()
     elif options.coordinator:

@@ -252,9 +252,8 @@ def evaluate(
 
     def one(key: Array) -> dict[str, Array]:
         states = play(environment, policy, key)
-        over = (
-            jnp.cumsum(states.done) - states.done
-        )  # number of episodes that ended before each step
+        # Number of episodes that ended before each step
+        over = jnp.cumsum(states.done) - states.done
         alive = (over == 0).astype(states.reward.dtype)
         length = jnp.sum(alive)
         metrics = {name: jnp.sum(alive * value) / length for name, value in states.metrics.items()}

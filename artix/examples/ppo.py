@@ -325,9 +325,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         arguments = (learner.parameters, learner, experience, advantage, old_noise)
         gradient, losses = jax.grad(loss, has_aux=True)(*arguments)
         local, unravel = ravel_pytree((gradient, losses, learner.observed.moments(experience.obs)))
-        gradient, losses, moments = unravel(
-            jax.lax.pmean(local, "devices")
-        )  # the only communication between devices
+        # The only communication between devices
+        gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))
         if mirror is not None:
             gradient, moments = (
                 symmetric_learner(mirror, gradient),

@@ -206,9 +206,8 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
                 "falls": jnp.sum(terminated),
             }
             report = {f"metrics/{name}": jnp.mean(x) for name, x in after.metrics.items()}
-            weight = jnp.where(
-                done > 0, 1.0, config.discount * weight
-            )  # a new episode starts undiscounted
+            # A new episode starts undiscounted
+            weight = jnp.where(done > 0, 1.0, config.discount * weight)
             return (after, weight, (1 - done) * returns), (gain, experience, {**report, **ended})
 
         begin = (training.env, jnp.ones(moves.shape[1], jnp.float32), training.episode_return)

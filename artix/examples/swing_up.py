@@ -109,9 +109,8 @@ def shoot(cost, starts: Array, iterations: int, learning_rate: float) -> Shootin
       The best unknowns after the last iteration, and the costs along the way.
     """
     optimizer = optax.chain(
-        optax.clip_by_global_norm(
-            1.0
-        ),  # a pendulum near the top is chaotic, and its gradients may be huge
+        # A pendulum near the top is chaotic, and its gradients may be huge
+        optax.clip_by_global_norm(1.0),
         optax.adam(optax.cosine_decay_schedule(learning_rate, iterations)),
     )
 

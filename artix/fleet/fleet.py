@@ -186,9 +186,8 @@ class Fleet:
           >>> def mean_energy(mass):
           ...     fleet = artix.Fleet([pole, pendulum.replace(link_mass=mass)] * 2)
           ...     return fleet.evaluate(artix.potential_energy, fleet.neutral_state()).mean()
-          >>> print(
-          ...     jax.grad(mean_energy)(pendulum.link_mass).round(1)
-          ... )  # g times a height; half of all are pendulums
+          >>> # g times a height; half of all are pendulums
+          >>> print(jax.grad(mean_energy)(pendulum.link_mass).round(1))
           [ 0.  -2.5 -7.4]
         """
         static, passed = self._check_arguments(state, arguments, options)

@@ -555,9 +555,8 @@ def _inertial(robot: Articulation, theta: Array, links: tuple[str, ...]) -> tupl
     def parameters(change: Array) -> Array:
         return dynamic_parameters(with_log_cholesky(robot, theta + change, links))[index]
 
-    none = jnp.zeros(
-        theta.shape[1], theta.dtype
-    )  # The same change for all links: each depends on its own.
+    # The same change for all links: each depends on its own.
+    none = jnp.zeros(theta.shape[1], theta.dtype)
     return parameters(none), jax.jacfwd(parameters)(none)
 
 

@@ -344,9 +344,8 @@ class LookAtTask(Task):
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> x, y, z = artix.frame_pose(arm, state, "tool")[:3]
-      >>> task = inverse_kinematics.LookAtTask(
-      ...     "tool", jnp.array([x, y + 1.0, z])
-      ... )  # its z axis points upwards
+      >>> # its z axis points upwards
+      >>> task = inverse_kinematics.LookAtTask("tool", jnp.array([x, y + 1.0, z]))
       >>> print(task.error(arm, state))  # a quarter turn about x
       [1.571 0.    0.   ]
     """

@@ -270,9 +270,8 @@ def joint_jacobians_rate(articulation: Articulation, state: State) -> Array:
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> turning = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([1.0, 0.0]))
-      >>> print(
-      ...     artix.kinematics.joint_jacobians_rate(pendulum, turning)[:3, 1]
-      ... )  # the elbow's axis moves along -x
+      >>> # the elbow's axis moves along -x
+      >>> print(artix.kinematics.joint_jacobians_rate(pendulum, turning)[:3, 1])
       [ 0.  0. -1.]
     """
     kin = kinematics(articulation, state)

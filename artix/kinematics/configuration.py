@@ -103,9 +103,8 @@ def joint_velocity_from_rate(articulation: Articulation, state: State, rate: Arr
       ...     joint_position=jnp.array([0.0, 0.0, jnp.pi / 2])
       ... )
       >>> rate = jnp.array([0.0, 0.0, 1.0])
-      >>> print(
-      ...     artix.kinematics.joint_velocity_from_rate(ball, turned, rate)
-      ... )  # along its rotation vector: the same
+      >>> # along its rotation vector: the same
+      >>> print(artix.kinematics.joint_velocity_from_rate(ball, turned, rate))
       [0. 0. 1.]
       >>> across = jnp.array([1.0, 0.0, 0.0])
       >>> print(artix.kinematics.joint_velocity_from_rate(ball, turned, across))
@@ -187,9 +186,8 @@ def integrate(articulation: Articulation, state: State, dnu: Array) -> State:
     Examples:
       >>> robot = artix.robots.load("quadruped")  # floating: six more numbers than joints
       >>> state = artix.neutral_state(robot)
-      >>> step = (
-      ...     jnp.zeros(18).at[0].set(0.2).at[5].set(jnp.pi / 2)
-      ... )  # 0.2 m along x and a quarter turn about z
+      >>> # 0.2 m along x and a quarter turn about z
+      >>> step = jnp.zeros(18).at[0].set(0.2).at[5].set(jnp.pi / 2)
       >>> moved = artix.integrate(robot, state, step)
       >>> print(moved.root_pose)
       [0.2   0.    0.    0.    0.    0.707 0.707]
@@ -250,9 +248,8 @@ def difference(articulation: Articulation, start: State, end: State) -> Array:
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> start = artix.neutral_state(robot)
-      >>> end = start.replace(
-      ...     root_pose=jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0])
-      ... )  # 1 m on, half turned about z
+      >>> # 1 m on, half turned about z
+      >>> end = start.replace(root_pose=jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]))
       >>> print(artix.difference(robot, start, end)[:6])
       [1.    0.    0.    0.    0.    3.142]
     """
@@ -450,9 +447,8 @@ def is_same_configuration(
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> state = artix.neutral_state(robot)
-      >>> twin = state.replace(
-      ...     root_pose=state.root_pose.at[3:].multiply(-1)
-      ... )  # the other quaternion of the rotation
+      >>> # the other quaternion of the rotation
+      >>> twin = state.replace(root_pose=state.root_pose.at[3:].multiply(-1))
       >>> print(artix.kinematics.is_same_configuration(robot, state, twin))
       True
     """

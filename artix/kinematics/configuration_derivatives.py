@@ -204,9 +204,8 @@ def configuration_rate_map(articulation: Articulation, state: State) -> Array:
       >>> rates = artix.kinematics.configuration_rate_map(
       ...     robot, state
       ... ) @ artix.generalized_velocity(robot, state)
-      >>> print(
-      ...     rates.shape, jnp.abs(rates[3:7] @ state.root_pose[3:]) < 1e-5
-      ... )  # the quaternion keeps its length
+      >>> # the quaternion keeps its length
+      >>> print(rates.shape, jnp.abs(rates[3:7] @ state.root_pose[3:]) < 1e-5)
       (19,) True
     """
     check_state(articulation, state)

@@ -342,9 +342,8 @@ def frame_kinematic_regressor(
       >>> arm = artix.robots.load("arm7")
       >>> state = artix.neutral_state(arm)
       >>> regressor = artix.kinematics.frame_kinematic_regressor(arm, state, "tool")
-      >>> lift = regressor[2].reshape(-1, 6)[
-      ...     :, 2
-      ... ]  # by how much the tool rises if a joint sits higher
+      >>> # by how much the tool rises if a joint sits higher
+      >>> lift = regressor[2].reshape(-1, 6)[:, 2]
       >>> print(regressor.shape, lift)
       (6, 48) [1. 1. 1. 1. 1. 1. 1. 1.]
     """

@@ -240,17 +240,14 @@ def frame_velocity(
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
       >>> swinging = artix.neutral_state(pendulum).replace(joint_velocity=jnp.array([2.0, 0.0]))
-      >>> print(
-      ...     artix.frame_velocity(pendulum, swinging, "lower")
-      ... )  # the elbow, a metre below the shoulder
+      >>> # the elbow, a metre below the shoulder
+      >>> print(artix.frame_velocity(pendulum, swinging, "lower"))
       [-2.  0.  0.  0.  2.  0.]
-      >>> print(
-      ...     artix.frame_velocity(pendulum, swinging)[:, 0]
-      ... )  # the origin of every link's frame, along x [m/s]
+      >>> # the origin of every link's frame, along x [m/s]
+      >>> print(artix.frame_velocity(pendulum, swinging)[:, 0])
       [ 0.  0. -2.]
-      >>> print(
-      ...     artix.frame_velocity(pendulum, swinging, offset="com")[:, 0]
-      ... )  # their centres of mass
+      >>> # their centres of mass
+      >>> print(artix.frame_velocity(pendulum, swinging, offset="com")[:, 0])
       [ 0. -1. -3.]
     """
     axes = check_axes(axes)

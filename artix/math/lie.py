@@ -30,9 +30,8 @@ def so3_exp(vector: Array) -> Array:
     Identity: ``so3_log(so3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
-      >>> print(
-      ...     artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2]))
-      ... )  # a quarter turn about z, xyzw
+      >>> # a quarter turn about z, xyzw
+      >>> print(artix.lie.so3_exp(jnp.array([0.0, 0.0, jnp.pi / 2])))
       [0.    0.    0.707 0.707]
     """
     _check("vector", vector, 3)
@@ -47,9 +46,8 @@ def so3_log(quaternion: Array) -> Array:
     The vector is discontinuous at a half turn; its derivatives are finite even there.
 
     Examples:
-      >>> print(
-      ...     artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0))
-      ... )  # a quarter turn about z
+      >>> # a quarter turn about z
+      >>> print(artix.lie.so3_log(jnp.array([0.0, 0.0, 1.0, 1.0]) / jnp.sqrt(2.0)))
       [0.    0.    1.571]
     """
     _check("quaternion", quaternion, 4)
@@ -131,9 +129,8 @@ def se3_exp(twist: Array) -> Array:
     Identity: ``se3_log(se3_exp(v)) == v`` for rotations of less than a half turn.
 
     Examples:
-      >>> twist = jnp.array(
-      ...     [1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2]
-      ... )  # forwards, turning left by a quarter
+      >>> # forwards, turning left by a quarter
+      >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, jnp.pi / 2])
       >>> print(artix.lie.se3_exp(twist))  # on a quarter of a circle of radius 2 / pi
       [0.637 0.637 0.    0.    0.    0.707 0.707]
     """
@@ -169,9 +166,8 @@ def se3_right_jacobian(twist: Array) -> Array:
 
     Examples:
       >>> twist = jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-      >>> print(
-      ...     artix.lie.se3_right_jacobian(twist)[:3, 3:]
-      ... )  # half of the translation's cross product
+      >>> # half of the translation's cross product
+      >>> print(artix.lie.se3_right_jacobian(twist)[:3, 3:])
       [[ 0.   0.   0. ]
        [ 0.   0.   0.5]
        [ 0.  -0.5  0. ]]

@@ -342,9 +342,8 @@ class ArticulationBuilder:
       >>> hinge = artix.Joint.revolute(artix.Axis.SWING1, child_pose=top, name="hinge")
       >>> rod = builder.add_link(base, hinge, mass=1.0, inertia=(0.083, 0.083, 0.001), name="rod")
       >>> pendulum = builder.build()
-      >>> print(
-      ...     artix.mass_matrix(pendulum, artix.neutral_state(pendulum))
-      ... )  # 0.083 + 1 kg (0.5 m)^2
+      >>> # 0.083 + 1 kg (0.5 m)^2
+      >>> print(artix.mass_matrix(pendulum, artix.neutral_state(pendulum)))
       [[0.333]]
     """
 

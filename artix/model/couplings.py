@@ -252,9 +252,8 @@ class TendonJoint:
       ValueError: a coefficient is not finite.
 
     Examples:
-      >>> joint = artix.TendonJoint(
-      ...     dof="elbow", coefficient=0.02, recip_coefficient=0.02
-      ... )  # a pulley of 2 cm
+      >>> # a pulley of 2 cm
+      >>> joint = artix.TendonJoint(dof="elbow", coefficient=0.02, recip_coefficient=0.02)
       >>> print(joint.parent)  # next to the root link
       -1
     """

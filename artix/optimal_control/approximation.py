@@ -35,22 +35,13 @@ class FreeStart(NamedTuple):
       cross: its second derivatives with respect to the last and the first deviation, [n, n].
 
     Examples:
-      >>> one = jnp.ones(
-      ...     (5, 1, 1)
-      ... )  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots, and (x - 1)^2 / 2
+      >>> # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots, and (x - 1)^2 / 2
+      >>> one = jnp.ones((5, 1, 1))
       >>> start = optimal_control.FreeStart(
       ...     jnp.array([True]), -jnp.ones(1), jnp.eye(1), jnp.zeros((1, 1))
       ... )
-      >>> problem = optimal_control.LinearQuadratic(
-      ...     one,
-      ...     one,
-      ...     jnp.zeros((5, 1)),
-      ...     jnp.zeros((5, 2)),
-      ...     one * jnp.eye(2)[None],
-      ...     jnp.ones(1),
-      ...     jnp.eye(1),
-      ...     start,
-      ... )
+      >>> costs = jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      >>> problem = optimal_control.LinearQuadratic(one, one, jnp.zeros((5, 1)), *costs, start)
       >>> print(optimal_control.riccati(problem).start.round(3))
       [0.378]
     """
@@ -78,15 +69,8 @@ class LinearQuadratic(NamedTuple):
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
-      >>> problem = optimal_control.LinearQuadratic(
-      ...     one,
-      ...     one,
-      ...     jnp.zeros((5, 1)),
-      ...     jnp.zeros((5, 2)),
-      ...     one * jnp.eye(2)[None],
-      ...     jnp.ones(1),
-      ...     jnp.eye(1),
-      ... )
+      >>> costs = jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      >>> problem = optimal_control.LinearQuadratic(one, one, jnp.zeros((5, 1)), *costs)
       >>> problem.state_matrix.shape, problem.hessian.shape
       ((5, 1, 1), (5, 2, 2))
     """

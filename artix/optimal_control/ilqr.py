@@ -90,9 +90,8 @@ class Solution(NamedTuple):
       ... )
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
       >>> solution = optimal_control.solve(problem, jnp.zeros((10, 2)), iterations=5)
-      >>> deviation = dynamics.difference(
-      ...     solution.states[0], jnp.array([0.01, 0.0, 0.0, 0.0])
-      ... )  # measured
+      >>> # measured
+      >>> deviation = dynamics.difference(solution.states[0], jnp.array([0.01, 0.0, 0.0, 0.0]))
       >>> (solution.controls[0] + solution.gain[0] @ deviation).shape
       (2,)
     """

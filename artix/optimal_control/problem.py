@@ -206,9 +206,8 @@ def total_cost(problem: Problem, states: Array, controls: Array) -> Array:
       ...     lambda knot: knot.state.joint_position - 0.5,
       ... )
       >>> problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, arrive)
-      >>> print(
-      ...     optimal_control.total_cost(problem, jnp.zeros((11, 4)), jnp.ones((10, 2)))
-      ... )  # 0.1 and 0.25
+      >>> # 0.1 and 0.25
+      >>> print(optimal_control.total_cost(problem, jnp.zeros((11, 4)), jnp.ones((10, 2))))
       0.35
     """
     problem, controls, along = checked(problem, controls, states)

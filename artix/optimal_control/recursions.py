@@ -31,19 +31,11 @@ class Policy(NamedTuple):
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
-      >>> problem = optimal_control.LinearQuadratic(
-      ...     one,
-      ...     one,
-      ...     jnp.zeros((5, 1)),
-      ...     jnp.zeros((5, 2)),
-      ...     one * jnp.eye(2)[None],
-      ...     jnp.ones(1),
-      ...     jnp.eye(1),
-      ... )
+      >>> costs = jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      >>> problem = optimal_control.LinearQuadratic(one, one, jnp.zeros((5, 1)), *costs)
       >>> policy = optimal_control.riccati(problem)
-      >>> print(
-      ...     policy.feedforward[-1] + policy.gain[-1] @ jnp.array([2.0])
-      ... )  # minimises u^2 + (2 + u + 1)^2
+      >>> # minimises u^2 + (2 + u + 1)^2
+      >>> print(policy.feedforward[-1] + policy.gain[-1] @ jnp.array([2.0]))
       [-1.5]
     """
 
@@ -191,15 +183,8 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
-      >>> problem = optimal_control.LinearQuadratic(
-      ...     one,
-      ...     one,
-      ...     jnp.zeros((5, 1)),
-      ...     jnp.zeros((5, 2)),
-      ...     one * jnp.eye(2)[None],
-      ...     jnp.ones(1),
-      ...     jnp.eye(1),
-      ... )
+      >>> costs = jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      >>> problem = optimal_control.LinearQuadratic(one, one, jnp.zeros((5, 1)), *costs)
       >>> print(optimal_control.parallel_riccati(problem).gain[0])
       [[-0.618]]
     """
@@ -248,15 +233,8 @@ def follow(
 
     Examples:
       >>> one = jnp.ones((5, 1, 1))  # x' = x + u, with cost (x^2 + u^2) / 2 at each of five knots
-      >>> problem = optimal_control.LinearQuadratic(
-      ...     one,
-      ...     one,
-      ...     jnp.zeros((5, 1)),
-      ...     jnp.zeros((5, 2)),
-      ...     one * jnp.eye(2)[None],
-      ...     jnp.ones(1),
-      ...     jnp.eye(1),
-      ... )
+      >>> costs = jnp.zeros((5, 2)), one * jnp.eye(2)[None], jnp.ones(1), jnp.eye(1)
+      >>> problem = optimal_control.LinearQuadratic(one, one, jnp.zeros((5, 1)), *costs)
       >>> deviations, changes = optimal_control.follow(problem, optimal_control.riccati(problem))
       >>> print(deviations[-1], changes.sum(axis=0))  # x' = x + u from zero
       [-0.618] [-0.618]

@@ -155,9 +155,8 @@ def centroidal_momentum(
     Examples:
       >>> robot = artix.robots.load("quadruped")
       >>> forward = jnp.zeros(6).at[0].set(5.0)
-      >>> print(
-      ...     optimal_control.centroidal_momentum(robot, artix.neutral_state(robot), forward)
-      ... )  # it is at rest
+      >>> # it is at rest
+      >>> print(optimal_control.centroidal_momentum(robot, artix.neutral_state(robot), forward))
       [-5.  0.  0.  0.  0.  0.]
     """
     momentum = artix.centroidal_momentum(articulation, state)
@@ -273,9 +272,8 @@ def wrench_cone(
       >>> standing = jnp.array([0.0, 0.0, 100.0, 0.0, -4.0, 0.0])  # 4 cm in front of the centre
       >>> print(optimal_control.wrench_cone(standing, 0.6, 0.1, 0.05).max())
       -5.0
-      >>> print(
-      ...     optimal_control.wrench_cone(standing, 0.6, 0.03, 0.05).max()
-      ... )  # it tips over a shorter sole
+      >>> # it tips over a shorter sole
+      >>> print(optimal_control.wrench_cone(standing, 0.6, 0.03, 0.05).max())
       1.0
     """
     if contact_force.ndim != 1 or len(contact_force) % 6:

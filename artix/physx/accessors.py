@@ -146,9 +146,8 @@ def set_max_com_linear_velocity(
       >>> simulation = physx.set_max_com_linear_velocity(
       ...     physx.create_simulation(builder.build()), 0.5
       ... )
-      >>> print(
-      ...     physx.simulate(simulation, 0.1).root_linear_velocity[2]
-      ... )  # no faster, though it falls
+      >>> # no faster, though it falls
+      >>> print(physx.simulate(simulation, 0.1).root_linear_velocity[2])
       -0.5
     """
     return simulation.replace(max_com_linear_velocity=_check_limit(limit, simulation))
@@ -434,9 +433,8 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
       >>> pole = artix.robots.load("cart_pole")
       >>> simulation = physx.create_simulation(pole).replace(joint_force=jnp.array([12.0, 0.0]))
       >>> cart = pole.topology.link_index("cart")
-      >>> print(
-      ...     physx.get_link_acceleration(physx.simulate(simulation, 0.01), cart)[0]
-      ... )  # along x [m/s^2]
+      >>> # along x [m/s^2]
+      >>> print(physx.get_link_acceleration(physx.simulate(simulation, 0.01), cart)[0])
       11.428
     """
     count = simulation.topology.num_links

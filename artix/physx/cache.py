@@ -225,9 +225,8 @@ def get_cache_data_size(articulation: AnyArticulation) -> int:
     n = articulation.topology.num_dofs
     links = articulation.topology.num_links
     wide = n + 6
-    spatial_vectors = (
-        4 * 8 * links
-    )  # external forces, velocities, accelerations, incoming joint forces
+    # External forces, velocities, accelerations, incoming joint forces
+    spatial_vectors = 4 * 8 * links
     matrices = 6 * links * wide + wide**2  # dense Jacobian, mass matrix
     compensations = 2 * wide
     centroidal = 6 * wide + 6

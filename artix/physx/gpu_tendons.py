@@ -45,9 +45,8 @@ class GpuFixedTendonData(NamedTuple):
     Examples:
       >>> from artix import physx
       >>> scalars = [jnp.array([number]) for number in (100.0, 1.0, 0.0, 0.0, -1.0, 1.0, 0.5)]
-      >>> print(
-      ...     physx.to_physx(physx.GpuFixedTendonData(*scalars)).itemsize
-      ... )  # with PhysX's padding [B]
+      >>> # with PhysX's padding [B]
+      >>> print(physx.to_physx(physx.GpuFixedTendonData(*scalars)).itemsize)
       32
     """
 
@@ -425,9 +424,8 @@ def _read_slots(kind: str, articulation: Articulation, rows: np.ndarray, slots: 
             fields[name] = jnp.zeros((len(rows), *slots.shape), jnp.uint32)
             continue
         array = getattr(getattr(articulation, _group(kind)), _ARRAYS.get(name, name))
-        with_none = jnp.pad(
-            array, ((0, 0), (0, 1), *((0, 0) for _ in array.shape[2:]))
-        )  # at the index -1
+        # At the index -1
+        with_none = jnp.pad(array, ((0, 0), (0, 1), *((0, 0) for _ in array.shape[2:])))
         fields[name] = with_none[rows, slots]
     return _STRUCTURES[kind](**fields)
 

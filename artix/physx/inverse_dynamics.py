@@ -236,9 +236,8 @@ def compute_joint_force(
       >>> from artix import physx
       >>> pole = artix.robots.load("cart_pole")
       >>> cache = physx.create_cache(pole).replace(joint_acceleration=jnp.array([1.0, 0.0]))
-      >>> print(
-      ...     physx.compute_joint_force(physx.create_simulation(pole), cache).joint_force
-      ... )  # the first column of M
+      >>> # the first column of M
+      >>> print(physx.compute_joint_force(physx.create_simulation(pole), cache).joint_force)
       [1.2 0.1]
     """
     check_cache(simulation, cache)

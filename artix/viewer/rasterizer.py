@@ -123,9 +123,8 @@ def _draw(
     point = np.einsum("pk,pki->pi", weights, shown.corners.astype(np.float32)[index])
     normal = _unit(np.einsum("pk,pki->pi", weights, shown.normals.astype(np.float32)[index]))
     away = _unit(np.asarray(camera.position, np.float32) - point)
-    normal *= np.where(_dot(normal, away) < 0, np.float32(-1), np.float32(1))[
-        :, None
-    ]  # Surfaces have two sides.
+    # Surfaces have two sides.
+    normal *= np.where(_dot(normal, away) < 0, np.float32(-1), np.float32(1))[:, None]
     lit = 1.0 if shadows is None else shadows.lit(point, normal)
     direct = np.maximum(normal @ LIGHT.astype(np.float32), 0) * lit
     gloss = 0.14 * np.maximum(_dot(normal, _unit(away + LIGHT.astype(np.float32))), 0) ** 40 * lit
@@ -179,9 +178,8 @@ class Shadows(NamedTuple):
 
     def lit(self, point: np.ndarray, normal: np.ndarray) -> np.ndarray:
         """How much light reaches each point, from 0 to 1."""
-        moved = point + normal * np.float32(
-            2.5 / self.scale
-        )  # Away from its own surface by more than a texel.
+        # Away from its own surface by more than a texel.
+        moved = point + normal * np.float32(2.5 / self.scale)
         x, y, depth = self.axes.T.astype(np.float32) @ moved.T
         x = (x - np.float32(self.low[0])) * self.scale
         y = (y - np.float32(self.low[1])) * self.scale

@@ -404,9 +404,8 @@ def simplify(mesh: TriangleMesh, max_faces: int) -> TriangleMesh:
         return mesh
     trimesh = import_trimesh()
     try:
-        whole = trimesh.Trimesh(
-            mesh.vertices, mesh.faces, process=True
-        )  # Merged vertices keep it whole.
+        # Merged vertices keep it whole.
+        whole = trimesh.Trimesh(mesh.vertices, mesh.faces, process=True)
         fewer = whole.simplify_quadric_decimation(face_count=max(max_faces, 12), aggression=4)
     except ImportError as error:
         raise ImportError(

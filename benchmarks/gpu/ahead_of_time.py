@@ -105,9 +105,8 @@ class Compiler:
             for text in re.findall(r'kernel_data = "((?:[^"\\]|\\.)*)"', lowered.as_text())
         ]
         others = [file.read_text(encoding="utf-8") for file in self._folder.rglob("*.ptx")]
-        texts = [
-            *dict.fromkeys(text for text in (*own, *others) if text)
-        ]  # XLA's is empty if it has no kernel
+        # XLA's is empty if it has no kernel
+        texts = [*dict.fromkeys(text for text in (*own, *others) if text)]
         report = assemble(texts) if self._reads_assembly else None
         least = memory.argument_size_in_bytes + memory.output_size_in_bytes
         num_launches = sum(launch.times for launch in found)

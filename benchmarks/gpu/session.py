@@ -64,9 +64,8 @@ class Session:
         self._cpu = jax.devices("cpu")[0]
         self._device = self._cpu if is_dry else jax.devices()[0]
         self._batches = (64, 128) if is_dry else (4096, 65536)
-        self._many = (
-            256 if is_dry else 2**20
-        )  # A call takes longer than it takes the host to start it.
+        # A call takes longer than it takes the host to start it.
+        self._many = 256 if is_dry else 2**20
         self._first = {"arm7": ("step at rest", "mass matrix")} if is_dry else _FIRST
         self._is_dry = is_dry
         self._repeats = 3 if is_dry else 20

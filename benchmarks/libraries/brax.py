@@ -52,9 +52,8 @@ class Brax(MujocoCoordinates):
 
     def forward(self, q: jax.Array, v: jax.Array, force: jax.Array) -> jax.Array:
         _, dynamics, mass, _ = self._modules
-        state = mass.matrix_inv(
-            self.system, self._placed(q, v), 0
-        )  # no iterations: the exact inverse
+        # No iterations: the exact inverse
+        state = mass.matrix_inv(self.system, self._placed(q, v), 0)
         return state.mass_mx_inv @ dynamics.forward(self.system, state, force)
 
     def _jacobians(self, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -22,9 +22,8 @@ class Frax(MujocoCoordinates):
 
     def __init__(self, robot: Robot, reference: Reference) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # it recommends another JAX and other XLA flags; all here run with the same
+            # It recommends another JAX and other XLA flags; all here run with the same
+            warnings.simplefilter("ignore")
             from frax.core.robot import Robot as FraxRobot
 
         self.version = metadata.version("frax")

@@ -24,9 +24,8 @@ class Jaxsim(MixedCoordinates):
     def __init__(self, robot: Robot, reference: Reference) -> None:
         import jaxsim.api
 
-        jax.config.update(
-            "jax_enable_x64", False
-        )  # importing jaxsim turns it on; all here run in float32
+        # Importing jaxsim turns it on; all here run in float32
+        jax.config.update("jax_enable_x64", False)
         self.version = metadata.version("jaxsim")
         self.api = api = jaxsim.api
         self.model = api.model.JaxSimModel.build_from_model_description(
@@ -97,9 +96,8 @@ class Jaxsim(MixedCoordinates):
             return np.concatenate([poses[..., :3, 3:], poses[..., :3, :3]], axis=-1)
         if quantity == "poses and velocities":
             poses, twists = (np.asarray(part, float)[:, self.links] for part in value)
-            twists[..., :3] += np.cross(
-                twists[..., 3:], poses[..., :3, 3]
-            )  # from the world's origin to the link's
+            # From the world's origin to the link's
+            twists[..., :3] += np.cross(twists[..., 3:], poses[..., :3, 3])
             return moved_to_centers(twists[..., None], poses[..., :3, :3], self.levers)[..., 0]
         if quantity == "dense Jacobian":
             jacobians, poses = (np.asarray(part, float)[:, self.links] for part in value)

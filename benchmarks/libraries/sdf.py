@@ -21,9 +21,8 @@ def sdf(robot: Robot) -> str:
         merged = ElementTree.fromstring(path.read_text(encoding="utf-8"))
     root = ElementTree.Element("sdf", version="1.10")
     model = ElementTree.SubElement(root, "model", name="robot")
-    joints = [
-        joint for joint in merged.findall("joint") if joint.get("type") != "fixed"
-    ]  # what is left are frames
+    # What is left are frames
+    joints = [joint for joint in merged.findall("joint") if joint.get("type") != "fixed"]
     above = {joint.find("child").get("link"): joint for joint in joints}
     children = {joint.find("child").get("link") for joint in merged.findall("joint")}
     base = next(

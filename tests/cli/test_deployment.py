@@ -74,9 +74,8 @@ def test_the_scene_runs_in_the_order_of_the_action(exported):
     np.testing.assert_allclose(data.ctrl, description["default_position"])
     for _ in range(2000):  # 4 s
         mujoco.mj_step(model, data)
-    assert data.qpos[2] == pytest.approx(
-        description["height"], abs=0.06
-    )  # It stands; its drives give way.
+    # It stands; its drives give way.
+    assert data.qpos[2] == pytest.approx(description["height"], abs=0.06)
     up = deploy_mujoco.rotated_back(data.sensor("imu_quat").data, np.array([0, 0, 9.81]))
     np.testing.assert_allclose(data.sensor("imu_accelerometer").data, up, atol=0.2)
     assert data.sensor("front_left_foot_position").data[2] == pytest.approx(0.02, abs=0.02)

@@ -288,9 +288,8 @@ def test_a_checkpoint_carries_its_robot(tmp_path, capsys):
     assert (again.config, again.header) == (trained.config, trained.header)
     played = task_of(header, tmp_path, for_training=False).environment
     assert (played.episode_length, played.lowest_up, played.tracking_sigma) == (7, 0.4, 0.25)
-    assert (
-        description_path(str(tmp_path)) == tmp_path / "robot.npz"
-    )  # As artix view and info find it.
+    # As artix view and info find it.
+    assert description_path(str(tmp_path)) == tmp_path / "robot.npz"
 
 
 def test_robots_are_found_by_name(monkeypatch, capsys):
@@ -377,9 +376,8 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
 
 def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
-    monkeypatch.setattr(
-        command, "save_episode", lambda path, *_: path.write_text("<html>")
-    )  # It has no body to show.
+    # It has no body to show.
+    monkeypatch.setattr(command, "save_episode", lambda path, *_: path.write_text("<html>"))
     path, folder = tmp_path / "mine.py", tmp_path / "runs"
     path.write_text(FILE)
     mine = ["train", str(path), "--output", str(folder), "--set", "episode_length=20"]
@@ -390,9 +388,8 @@ def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsy
         str(path),
         ["episode_length=20"],
     )
-    assert (
-        main(["train", "--resume", "--output", str(folder)]) == 0
-    )  # To the file's own number of steps.
+    # To the file's own number of steps.
+    assert main(["train", "--resume", "--output", str(folder)]) == 0
     assert policies.load_header(folder / "checkpoint.npz")["steps"] == 256
     capsys.readouterr()
     assert main([*mine[:-1], "episode_length=21", "--resume"]) == 1

@@ -117,9 +117,8 @@ def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
         "MuJoCo's coordinates": lambda: coordinates.state(mujoco.qpos0, np.zeros(mujoco.nv)),
         "dynamic parameters": lambda: artix.with_dynamic_parameters(robot, parameters),
     }
-    assert {name: compilations(call) for name, call in one.items()} == dict.fromkeys(
-        one, 1
-    )  # So they are heard.
+    # So they are heard.
+    assert {name: compilations(call) for name, call in one.items()} == dict.fromkeys(one, 1)
 
 
 @pytest.mark.slow
@@ -174,9 +173,8 @@ def test_explaining_says_what_a_first_call_costs() -> None:
     start = time.process_time()
     kernels.build(scalars)
     seconds, estimate = time.process_time() - start, kernels.seconds_per_operation() * scalars.size
-    assert (
-        estimate < 4 * seconds and seconds < 4 * estimate + 0.2
-    )  # what does not depend on the program's size
+    # What does not depend on the program's size
+    assert estimate < 4 * seconds and seconds < 4 * estimate + 0.2
     explained = artix.explain(artix.mass_matrix, robot)
     assert explained.first_call > estimate
     assert f"first call: about {explained.first_call:.1g} s of processor time" in str(explained)

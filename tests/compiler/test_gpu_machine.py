@@ -24,9 +24,8 @@ def test_limits() -> None:
     assert machine.predict(SMALL, 65_536, 20e6).limit == "memory"
     assert machine.predict(SMALL, 65_536, 20e6).seconds == pytest.approx(2e-6 + 20e6 / 3.35e12)
     few, many = machine.predict(LARGE, 4_096, 1e6), machine.predict(LARGE, 65_536, 1e6)
-    assert (
-        few.spill == 27_200 * 32 / 128
-    )  # The memory of one warp, 90 kB, fits into the first cache.
+    # The memory of one warp, 90 kB, fits into the first cache.
+    assert few.spill == 27_200 * 32 / 128
     assert many.spill > 16 * few.spill  # That of eight fits into neither cache.
     assert many.limit == "spill"
 

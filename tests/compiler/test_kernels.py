@@ -352,9 +352,8 @@ def test_entries_of_arrays_are_loaded(dtype):
     builder, kind = Builder(), KINDS[dtype]
     indices = [builder.argument((3,), "int32", level) for level in (0, 1, 2)]
     arrays = [builder.argument((2, 5000), dtype, level) for level in (0, 1, 2)]
-    builder.rows = [
-        row for row in builder.rows if row[1][0] < 3
-    ]  # nothing of the arrays is an input
+    # Nothing of the arrays is an input
+    builder.rows = [row for row in builder.rows if row[1][0] < 3]
     loads = [
         [load(builder, 3 + k, k, i, kind) for i in of_level]
         for k in range(len(arrays))

@@ -262,9 +262,8 @@ def test_the_table_covers_the_public_functions() -> None:
 
 
 def test_equal_topologies_share_one_compilation() -> None:
-    jitted = jax.jit(
-        lambda *arguments: artix.bias_force(*arguments)
-    )  # Others may have compiled bias_force itself.
+    # Others may have compiled bias_force itself.
+    jitted = jax.jit(lambda *arguments: artix.bias_force(*arguments))
     first, second = ROBOTS["arm"](), ROBOTS["arm"]()
     assert first.topology is not second.topology
     assert first.topology == second.topology

@@ -204,9 +204,8 @@ def test_a_ball_swings_in_a_bowl(friction: float, inertia: float) -> None:
     crossings = time[before] - x[before] * dt / (x[before + 1] - x[before])
     period = 4 * np.sqrt(inertia * length / GRAVITY) * ellipk(np.sin(angle / 2) ** 2)
     assert len(crossings) >= 3
-    assert 2 * np.mean(np.diff(crossings)) == pytest.approx(
-        period, rel=3e-3
-    )  # Of length R it is 2.6 % longer.
+    # Of length R it is 2.6 % longer.
+    assert 2 * np.mean(np.diff(crossings)) == pytest.approx(period, rel=3e-3)
     velocity = np.asarray(path.root_velocity)
     energy = 0.5 * np.sum(velocity[:, :3] ** 2, axis=1) + 0.2 * ball**2 * np.sum(
         velocity[:, 3:] ** 2, axis=1
@@ -260,9 +259,8 @@ def test_steep_steps_add_no_energy(kind: str) -> None:
     )
     # In flight, a semi-implicit step keeps this energy.
     energy += GRAVITY * (np.asarray(path.root_pose[..., 2], float) + 0.5 * dt * velocity[..., 2])
-    pushed = (
-        1 if kind == "ball" else 2
-    )  # The points that may be pushed out in different directions.
+    # The points that may be pushed out in different directions.
+    pushed = 1 if kind == "ball" else 2
     assert np.max(np.diff(energy, axis=1)) < 0.5 * 0.1**2 * pushed + 1e-4
     assert np.all(np.max(energy, axis=1) <= energy[:, 0] + 1e-4)
     last = jax.tree.map(lambda x: x[:, -1], path)

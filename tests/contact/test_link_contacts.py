@@ -148,9 +148,8 @@ def test_the_smallest_gap_is_the_distance(kinds: tuple[str, str]) -> None:
     distances = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)).distance)(
         states
     )
-    compared = distances[:, 0] > (
-        -0.1 + 1e-9 if kinds == ("box", "capsule") else -1
-    )  # the axis stays outside
+    # The axis stays outside
+    compared = distances[:, 0] > (-0.1 + 1e-9 if kinds == ("box", "capsule") else -1)
     assert np.sum(compared) > 150
     np.testing.assert_allclose(np.min(gaps, axis=1)[compared], distances[compared, 0], atol=1e-13)
 

@@ -32,9 +32,8 @@ def test_forces_that_hold_welded_links_of_different_gravity_scale() -> None:
     pose[3:] /= np.linalg.norm(pose[3:])
     data.qpos[:] = [*pose[:3], pose[6], *pose[3:6], *joints]
     mujoco.mj_forward(model, data)
-    wanted = (data.qfrc_bias - data.qfrc_gravcomp)[
-        [0, 1, 2, 6, 7]
-    ]  # the root's torque is about another point
+    # The root's torque is about another point
+    wanted = (data.qfrc_bias - data.qfrc_gravcomp)[[0, 1, 2, 6, 7]]
 
     robot = artix.load_mjcf(MODEL, dtype="float64")
     state = artix.State(jnp.asarray(pose), jnp.zeros(6), jnp.asarray(joints), jnp.zeros(2))

@@ -83,9 +83,8 @@ def model_with_frames(seed: int, *, fixed_base: bool):
 def test_locked_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = model_with_frames(4, fixed_base=fixed_base)
     state = state_at(random_states(a, 1, seed=1), 0)
-    joints = (
-        ["wrist", "finger", "rail"] if fixed_base else ["wrist", "slider"]
-    )  # Not on the root, whose centre of mass would be another.
+    # Not on the root, whose centre of mass would be another.
+    joints = ["wrist", "finger", "rail"] if fixed_base else ["wrist", "slider"]
     q = oracles.Oracle.at(model, a, state).q
     reduced = pin.buildReducedModel(model, [model.getJointId(name) for name in joints], q)
     found = artix.lock_joints(a, state, joints)

@@ -89,9 +89,8 @@ def test_a_vector_environment_of_gymnasium_begins_anew_in_the_same_step():
         assert not terminated.any()
         assert (truncated == (step == 2)).all()
         assert (info["_final_obs"] == truncated).all()
-    assert (
-        np.abs(info["final_obs"][:, 1] - obs[:, 1]).min() > 1e-3
-    )  # the old episodes had gained speed
+    # The old episodes had gained speed
+    assert np.abs(info["final_obs"][:, 1] - obs[:, 1]).min() > 1e-3
     assert np.unique(obs[:, 0]).size == 4
     obs, *_ = env.step(np.zeros((4, 1), np.float32))
     assert obs in env.observation_space

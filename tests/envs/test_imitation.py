@@ -126,6 +126,5 @@ def test_a_motion_at_another_rate_is_resampled(dance):
     environment = envs.make("humanoid_dance", motion=slow)
     assert environment.motion.num_frames == dance.motion.num_frames
     apart = environment.motion.joint_position - dance.motion.joint_position
-    assert (
-        float(jnp.abs(apart).max()) < 0.015
-    )  # Between frames it is linear; without the loop it would be 0.3.
+    # Between frames it is linear; without the loop it would be 0.3.
+    assert float(jnp.abs(apart).max()) < 0.015

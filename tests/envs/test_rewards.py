@@ -125,9 +125,8 @@ def test_equal_steps_are_even():
     same, differ = np.full(4, 0.12), np.array([0.04, 0.12, 0.06, 0.1])
     assert rewards.uneven_steps(SIGNALS["command"], same, 0.2 * same) == 0
     assert 0.1 < rewards.uneven_steps(SIGNALS["command"], same, differ) < 0.2
-    assert (
-        rewards.uneven_steps(SIGNALS["command"], np.zeros(4), np.zeros(4)) == 0
-    )  # before the first steps
+    # Before the first steps
+    assert rewards.uneven_steps(SIGNALS["command"], np.zeros(4), np.zeros(4)) == 0
 
 
 @pytest.mark.parametrize("name", ["torques", "feet_clearance", "feet_slip", "pose"])

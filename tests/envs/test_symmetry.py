@@ -163,9 +163,8 @@ def test_observations_are_those_of_the_mirror_image(name):
 def _reflect_air(task, robot, seen, where, info, action, feet):
     def swapped(*arguments):
         obs = seen(*arguments)
-        times = slice(
-            -len(task.robot.feet), None
-        )  # the air times are the last of what is privileged
+        # The air times are the last of what is privileged
+        times = slice(-len(task.robot.feet), None)
         return obs | {"privileged_state": obs["privileged_state"].at[times].set(
             obs["privileged_state"][times][robot.feet])}  # fmt: skip
 

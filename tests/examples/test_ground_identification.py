@@ -29,9 +29,8 @@ def test_a_walk_in_mujoco_tells_them_as_well():
     identify = None
     for friction, trunk in ((0.3, 8.0), (0.4, 5.0)):
         true = example.Unknowns(*map(jnp.asarray, (friction, trunk, 0.02)))
-        guess = example.Unknowns(
-            *map(jnp.asarray, (1.3 * friction, 6.4, 0.014))
-        )  # artix's own trunk has 6.4 kg
+        # Artix's own trunk has 6.4 kg
+        guess = example.Unknowns(*map(jnp.asarray, (1.3 * friction, 6.4, 0.014)))
         robot, recorded = example.record_mujoco(true, 300)
         assert recorded.states.root_pose[-1, 0] > 0.6  # it walks
         if identify is None:

@@ -20,9 +20,8 @@ def test_it_leaves_the_ground_and_lands():
     assert lowest.max() > 0.06  # all four feet
     assert len(air) * jump.DT > 0.1
     assert np.all(np.diff(air) == 1)  # one jump
-    np.testing.assert_allclose(
-        lowest[[*range(10), *range(-10, 0)]], 0.0, atol=5e-3
-    )  # it stands before and after
+    # It stands before and after
+    np.testing.assert_allclose(lowest[[*range(10), *range(-10, 0)]], 0.0, atol=5e-3)
     np.testing.assert_allclose(found.states[-1, :3], found.states[0, :3], atol=0.03)
     assert np.max(np.abs(found.states[-1, 19:25])) < 0.5
     assert np.all(np.abs(found.controls) <= robot.max_joint_force * 1.0001)

@@ -154,9 +154,8 @@ class Exploding(PointMass):
     def step(self, state, action):
         end = super().step(state, action)
         position = end.articulation_state[0]
-        steep = jnp.where(
-            position > 0.5, position - jax.lax.stop_gradient(position), 1
-        )  # 0, or 1 without a slope
+        # 0, or 1 without a slope
+        steep = jnp.where(position > 0.5, position - jax.lax.stop_gradient(position), 1)
         return end.replace(reward=end.reward + jnp.sqrt(steep) - jnp.where(position > 0.5, 0, 1))
 
 

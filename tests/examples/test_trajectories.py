@@ -70,9 +70,8 @@ def test_the_demonstration_converges_and_draws(tmp_path, capsys) -> None:
     with users_types():
         assert main(["demo", "--trajectory-optimization", "--output", str(picture)]) == 0
     out = capsys.readouterr().out
-    assert (
-        "both converged" in out
-    )  # tip above 95 % of full height to the end and slow, tool within 1e-2 and at rest
+    # Tip above 95 % of full height to the end and slow, tool within 1e-2 and at rest
+    assert "both converged" in out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -22,6 +22,5 @@ def test_robots_walk_five_metres_and_survive_pushes():
         np.testing.assert_allclose(np.linalg.norm(pushes.force, axis=1), 30, rtol=1e-6)
         states = jax.jit(jax.vmap(lambda push: trot.walk(robot, gait, push, plan)))(pushes)
         assert np.mean(trot.survived(states)) >= 0.9
-        assert (
-            np.max(np.abs(states.root_pose[..., 1])) > 0.03
-        )  # pushes are felt; without any it is a centimetre
+        # Pushes are felt; without any it is a centimetre
+        assert np.max(np.abs(states.root_pose[..., 1])) > 0.03

@@ -77,9 +77,8 @@ def test_each_device_does_and_holds_the_same(by_kernels: bool) -> None:
         assert not COLLECTIVE.search(compiled.as_text())
         costs.append(cost(compiled))
     assert costs[0] == costs[1]
-    assert (
-        costs[0]["arguments"] == 64 * 17 * 8
-    )  # poses, velocities and two joints' positions and velocities
+    # Poses, velocities and two joints' positions and velocities
+    assert costs[0]["arguments"] == 64 * 17 * 8
     if not by_kernels:
         assert costs[0]["operations"] > 64 * 100
 

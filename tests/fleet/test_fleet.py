@@ -471,9 +471,8 @@ def test_kinds_land_on_the_ground_that_they_share() -> None:
         return artix.step(artix.Scene(robot, ground=ground), *arguments)
 
     found = fleet.evaluate(on_ground, state, None, 0.01)
-    np.testing.assert_allclose(
-        found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6
-    )  # a ball that rolls
+    # A ball that rolls
+    np.testing.assert_allclose(found.root_velocity[1], [5 / 7, 0, 0, 0, 50 / 7, 0], atol=1e-6)
     for number, one in enumerate((flail, ball, ball, flail)):
         wanted = on_ground(one, fleet.member_state(state, number), None, 0.01)
         own = fleet.member_state(found, number)
@@ -581,9 +580,8 @@ def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
     with artix.use_kernels(by_kernels):
         function = jax.jit(lambda *inputs: fleet.evaluate_kinds(names_and_accelerations, *inputs))
         found = function(state, force)
-        (slope,) = jax.jit(lambda *inputs: list(function(*inputs)[1].values()))(
-            state, force
-        )  # the rest is not evaluated
+        # The rest is not evaluated
+        (slope,) = jax.jit(lambda *inputs: list(function(*inputs)[1].values()))(state, force)
     if by_kernels and kernels_can_run():
         text = function.lower(state, force).compile().as_text()
         assert text.count("custom_call_target") == 1

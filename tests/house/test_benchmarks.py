@@ -103,9 +103,8 @@ def test_a_quantity_that_is_not_offered_and_a_limit_that_is_passed():
             worker.prepare("step", 2)
         assert worker.prepare("mass matrix", 2)["error"] < 1e-12
         worker._limit = 0.0
-        os.kill(
-            worker._process.pid, signal.SIGSTOP
-        )  # or it may answer before it is asked for the answer
+        # Or it may answer before it is asked for the answer
+        os.kill(worker._process.pid, signal.SIGSTOP)
         with pytest.raises(Failure, match="longer than 0 s"):
             worker.prepare("mass matrix", 2)
     finally:
@@ -150,9 +149,8 @@ def test_the_fraction_of_the_roofline_is_that_of_the_nearer_limit():
     measured = dataclasses.replace(
         result("artix", 10.0), batch=100, operations=2e5, moved_bytes=1e4
     )
-    assert (
-        machine.bound(measured) == "operations"
-    )  # 200 us against 100 us, of the 1000 us that it takes
+    # 200 us against 100 us, of the 1000 us that it takes
+    assert machine.bound(measured) == "operations"
     np.testing.assert_allclose(machine.fraction(measured), 0.2)
     assert machine.bound(dataclasses.replace(measured, moved_bytes=4e4)) == "bytes"
 

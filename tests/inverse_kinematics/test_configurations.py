@@ -46,9 +46,8 @@ def test_an_arm_reaches_what_it_can():
     reached, wanted = (np.asarray(x[:, 3:], np.float64) for x in (poses, targets))
     units = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (reached, wanted))
     (v, w), (u, t) = ((x[:, :3], x[:, 3:]) for x in units)
-    half = np.linalg.norm(
-        t * v - w * u - np.cross(u, v), axis=1
-    )  # the sine: exact for small angles in float32, too
+    # The sine: exact for small angles in float32, too
+    half = np.linalg.norm(t * v - w * u - np.cross(u, v), axis=1)
     assert np.mean((distance < 1.1e-4) & (2 * half < 1.1e-3)) >= 0.98
 
 
@@ -367,9 +366,8 @@ def test_the_center_of_mass_a_posture_and_an_axis_are_reached():
         np.testing.assert_allclose(artix.frame_pose(robot, state, foot)[:3], pose[:3], atol=2e-5)
     np.testing.assert_allclose(artix.center_of_mass(robot, state)[:2], center[:2], atol=2e-5)
     pose = artix.frame_pose(robot, state, trunk)
-    turn = np.asarray(artix.frame_jacobian(robot, state, trunk))[
-        3:, 3:6
-    ]  # of a floating root: the identity
+    # Of a floating root: the identity
+    turn = np.asarray(artix.frame_jacobian(robot, state, trunk))[3:, 3:6]
     np.testing.assert_allclose(turn, np.eye(3), atol=1e-12)
     x, y, z, w = pose[3:]
     axis = jnp.array([1 - 2 * (y * y + z * z), 2 * (x * y + z * w), 2 * (x * z - y * w)])
@@ -431,9 +429,8 @@ def test_derivatives_of_a_compromise_are_those_of_differences(hand_and_ball):
     def difference(k, length):
         return (compiled(at.at[k].set(length)) - compiled(at.at[k].set(-length))) / (2 * length)
 
-    columns = [
-        (4 * difference(k, step) - difference(k, 2 * step)) / 3 for k in range(4)
-    ]  # exact to step^4
+    # Exact to step^4
+    columns = [(4 * difference(k, step) - difference(k, 2 * step)) / 3 for k in range(4)]
     forward = jax.jit(jax.jacfwd(find))(at)
     np.testing.assert_allclose(forward, jnp.stack(columns, axis=1), atol=2e-6)
     assert jnp.abs(forward).max(axis=0).min() > 0.05

@@ -100,9 +100,8 @@ def test_heights_of_mjcf_are_mujocos() -> None:
             height = 5 - mujoco.mj_ray(model, data, [x, y, 5.0], [0, 0, -1.0], only, 1, -1, geom)
             above = hills.heights_below(jnp.array([x, y, 5.0]), jnp.zeros((3, 1)))
             assert geom[0] == model.geom("hills").id
-            assert 5 - above[0] == pytest.approx(
-                height, abs=1e-7
-            )  # MuJoCo keeps heights in float32
+            # MuJoCo keeps heights in float32
+            assert 5 - above[0] == pytest.approx(height, abs=1e-7)
 
 
 def test_what_is_left_out_is_said() -> None:

@@ -407,9 +407,8 @@ def test_tendons_have_the_lengths_of_mujoco():
     np.testing.assert_allclose(spatial.rest_length[1], model.tendon_lengthspring[1, 0], rtol=1e-12)
     assert (spatial.stiffness[1], spatial.limit_stiffness[1]) == (0.0, 25.0)
     np.testing.assert_allclose([spatial.lower_limit[3], spatial.upper_limit[3]], [0.1, 0.4])
-    assert (
-        refusals(merged) != []
-    )  # without merging, a rigid body is between the joints of the cable
+    # Without merging, a rigid body is between the joints of the cable
+    assert refusals(merged) != []
 
 
 HAND = """<body name="palm" pos="0 0 1"><freejoint/><geom type="box" size="0.1 0.2 0.05" mass="2"/>

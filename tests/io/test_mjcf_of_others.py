@@ -311,9 +311,8 @@ def test_an_equality_that_holds_one_joint_is_a_pair_of_equal_limits(equality, tm
         == robot.joint_upper_limit[0]
         == pytest.approx(np.radians(10) - 0.3, abs=1e-12)
     )
-    np.testing.assert_allclose(
-        robot.joint_lower_limit[0], data.qpos[0], atol=2e-3
-    )  # MuJoCo's equality is soft.
+    # MuJoCo's equality is soft.
+    np.testing.assert_allclose(robot.joint_lower_limit[0], data.qpos[0], atol=2e-3)
     assert count(said(text), "holds one joint at a position") == 1
     artix.save(robot, tmp_path / "held.xml")
     again = artix.load_mjcf(tmp_path / "held.xml", dtype="float64")

@@ -205,9 +205,8 @@ def test_the_same_geoms_touch_the_ground_with_the_same_friction(cases):
         frictions: dict[tuple[str, int], list[float]] = {}
         for contact in case.data.contact:
             surface, geom = sorted(contact.geom.tolist())
-            moves = (
-                model.body_weldid[model.geom_bodyid[geom]] != 0
-            )  # A <pair> may be of static geoms.
+            # A <pair> may be of static geoms.
+            moves = model.body_weldid[model.geom_bodyid[geom]] != 0
             if surface in planes and moves:
                 key = model.geom(geom).name, planes.index(surface)
                 frictions.setdefault(key, []).append(

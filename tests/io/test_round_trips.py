@@ -349,9 +349,8 @@ EVERYTHING = mjcf(
 def test_mjcf_keeps_drives_and_couplings(tmp_path):
     robot = in_order(artix.load_mjcf(EVERYTHING))
     issues = artix.save(robot, tmp_path / "robot.xml")
-    said = [
-        issue for issue in issues if issue.element != "joint 'wrist'"
-    ]  # A spring on a ball joint.
+    # A spring on a ball joint.
+    said = [issue for issue in issues if issue.element != "joint 'wrist'"]
     assert [issue.message for issue in said] == [
         "its ends are written as sites, which will be read as frames"
     ]

@@ -197,9 +197,8 @@ def spatial(leaf: str = "Leaf", parent: str = "R", rest: str = "", above: str = 
 
 def test_a_spatial_tendon_without_rest_length_has_its_present_one():
     articulation = artix.load_usd(spatial())
-    assert np.allclose(
-        articulation.spatial_tendons.rest_length, [0, 2 * 5]
-    )  # without the offset, as PhysX computes it
+    # Without the offset, as PhysX computes it
+    assert np.allclose(articulation.spatial_tendons.rest_length, [0, 2 * 5])
     assert np.allclose(articulation.spatial_tendons.offset, 0.5)
     given = artix.load_usd(spatial(rest="float physxTendon:L:restLength = 1.5"))
     assert np.allclose(given.spatial_tendons.rest_length, [0, 1.5])

@@ -137,9 +137,8 @@ def test_a_cone_weighs_what_its_polyhedron_weighs():
     fine = shapes.polyhedron(points, np.concatenate([sides, bottom]))
     cone = shapes.cylinder((0.3, 0.0), 0.8, 2)
     for found, wanted in zip(cone, fine, strict=True):
-        assert np.allclose(
-            found, wanted, rtol=2e-4, atol=1e-6
-        )  # 400 corners: pi^2 / 6 / 400^2 of the area
+        # 400 corners: pi^2 / 6 / 400^2 of the area
+        assert np.allclose(found, wanted, rtol=2e-4, atol=1e-6)
 
 
 def random_polyhedron(seed: int) -> tuple[np.ndarray, list[list[int]]]:

@@ -163,9 +163,8 @@ def test_the_mass_matrix_is_the_same_in_every_spelling():
         reordered(text),
     ):
         found = mass_matrix(artix.load_usd(other), state)
-        assert np.max(np.abs(found - reference)) < 1e-6 * np.max(
-            np.abs(reference)
-        )  # float32 numbers in other units
+        # Float32 numbers in other units
+        assert np.max(np.abs(found - reference)) < 1e-6 * np.max(np.abs(reference))
 
 
 def test_a_stage_may_be_spread_over_files_and_instanced(tmp_path):

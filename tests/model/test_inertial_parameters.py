@@ -68,9 +68,8 @@ def test_every_theta_is_a_body_that_may_exist_and_comes_back(theta) -> None:
     rounding = 1e-14 * high
     assert low > -rounding
     assert low + middle >= high - rounding  # no principal inertia above the sum of the others
-    artix.ArticulationBuilder().add_link(
-        mass=float(mass), com_pose=com_pose, inertia=inertia
-    )  # refuses what is none
+    # Refuses what is none
+    artix.ArticulationBuilder().add_link(mass=float(mass), com_pose=com_pose, inertia=inertia)
     # The second moments lose digits to their own condition number, the square of V's.
     moments = 0.5 * np.trace(inertia) - np.array([high, middle, low])
     again = to_theta(mass, com_pose, inertia)

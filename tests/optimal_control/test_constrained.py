@@ -93,9 +93,8 @@ def test_of_several_weights_the_cheapest_trajectory_counts():
         [small.solution.states[-1, 0], large.solution.states[-1, 0]], [1, -2], atol=1e-6
     )
     np.testing.assert_allclose(best.cost, small.cost, rtol=1e-8)
-    np.testing.assert_allclose(
-        large.cost / small.cost, 4, rtol=1e-6
-    )  # effort rises with the square of the way
+    # Effort rises with the square of the way
+    np.testing.assert_allclose(large.cost / small.cost, 4, rtol=1e-6)
     assert best.solution.states.shape == small.solution.states.shape
     slope = jax.grad(lambda goal: find(weights[2], goal).cost)(1.0)
     np.testing.assert_allclose(slope, 2 * best.cost, rtol=1e-4)

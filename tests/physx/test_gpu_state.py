@@ -436,9 +436,8 @@ def test_tendons_are_written_where_they_are_read(tendons, write, read) -> None:
     )
     assert exists[0].any()
     assert not exists[1].any()
-    exact = (
-        read is not ReadType.SPATIAL_TENDON_ATTACHMENT
-    )  # Its points turn from one frame into another.
+    # Its points turn from one frame into another.
+    exact = read is not ReadType.SPATIAL_TENDON_ATTACHMENT
     data = physx.get_articulation_data(fleet, simulation, [2, 1], read)
     doubled = jax.tree.map(lambda x: x if x.dtype == "uint32" else 2 * x + 1, data)
     bytes_of_physx = physx.to_physx(doubled).tobytes()

@@ -40,9 +40,8 @@ JACOBIAN = np.zeros((12, 2))
 JACOBIAN[:6, 0] = *SLOPE, 0, 1, 0
 JACOBIAN[6:9, 1] = SLIDE
 MASS = np.diag([TURN + PENDULUM_MASS * LENGTH**2, SLIDER_MASS])
-WEIGHT = np.array(
-    [-PENDULUM_MASS * GRAVITY * LENGTH * np.cos(Q[0]), 0.0]
-)  # Held up by a turn against y.
+# Held up by a turn against y.
+WEIGHT = np.array([-PENDULUM_MASS * GRAVITY * LENGTH * np.cos(Q[0]), 0.0])
 ACCELERATION = (TORQUE - WEIGHT) / np.diag(MASS)
 CENTRIPETAL = -POINT * QD[0] ** 2
 LINK_ACCELERATION = np.array(
@@ -415,9 +414,8 @@ def _read_and_written(fleet: artix.Fleet, scene: physx.ArticulationSimulation) -
     kinematics = artix.forward_kinematics(member.articulation, member.state)
     unread = {
         "JOINT_ACCELERATION": report.joint_acceleration[1],
-        "LINK_GLOBAL_POSE": np.roll(
-            kinematics.pose, 4, axis=1
-        ),  # PxTransform has the quaternion first.
+        # PxTransform has the quaternion first.
+        "LINK_GLOBAL_POSE": np.roll(kinematics.pose, 4, axis=1),
         "LINK_LINEAR_VELOCITY": kinematics.velocity[:, :3],
         "LINK_ANGULAR_VELOCITY": kinematics.velocity[:, 3:],
         "LINK_LINEAR_ACCELERATION": report.link_acceleration[1, :, :3],

@@ -156,9 +156,8 @@ def test_properties_of_a_simulation_have_rows_of_getters() -> None:
         for attribute in named
     }
     for attribute, name in named.items():
-        assert words[attribute] in name.lower(), (
-            name
-        )  # PhysX's getMaxCOMLinearVelocity is com_linear_velocity_limit.
+        # PhysX's getMaxCOMLinearVelocity is com_linear_velocity_limit.
+        assert words[attribute] in name.lower(), name
 
 
 @pytest.mark.parametrize("name", ENUMERATIONS)

@@ -189,9 +189,8 @@ def test_self_collision_can_be_switched_off() -> None:
     with pytest.raises(ValueError, match="the articulation has pairs of shapes"):
         physx.simulate(simulation, 0.01)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error"
-        )  # such as one of targets for drives without gains, which nobody gave
+        # Such as one of targets for drives without gains, which nobody gave
+        warnings.simplefilter("error")
         physx.simulate(plain, 0.01)
     apart = physx.simulate(
         physx.set_articulation_flag(simulation, ArticulationFlag.DISABLE_SELF_COLLISION, True), 0.01
@@ -199,9 +198,8 @@ def test_self_collision_can_be_switched_off() -> None:
     np.testing.assert_array_equal(
         apart.state.root_velocity, physx.simulate(plain, 0.01).state.root_velocity
     )
-    assert (
-        apart.topology.geometry_pairs == paired.topology.geometry_pairs
-    )  # which come back with the flag cleared
+    # Which come back with the flag cleared
+    assert apart.topology.geometry_pairs == paired.topology.geometry_pairs
 
 
 def test_links_in_the_order_of_their_creation() -> None:
@@ -445,9 +443,8 @@ def test_lambda_of_redundant_rows() -> None:
     loops = articulation.loop_joints.replace(pose_a=hinge, pose_b=end)
     articulation = articulation.replace(loop_joints=loops)
     plane = np.array([tip(q + h) - tip(q - h) for h in 1e-6 * np.eye(3)])[:, [0, 2]]
-    speed = np.cross(*plane.T) / np.linalg.norm(
-        np.cross(*plane.T)
-    )  # The only motion that leaves the tip at rest.
+    # The only motion that leaves the tip at rest.
+    speed = np.cross(*plane.T) / np.linalg.norm(np.cross(*plane.T))
     simulation = physx.create_simulation(
         articulation, state.replace(joint_velocity=jnp.asarray(speed))
     )

@@ -230,9 +230,8 @@ def test_gradients_through_turns(solver):
     slopes = jax.jit(jax.grad(end, (0, 1)))
     by_start, by_target = slopes(jnp.asarray(6.2), jnp.asarray(30.0))
     np.testing.assert_allclose(by_start + by_target, 1.0, atol=1e-12)
-    exact = (
-        1e-2 if solver == "rk4" else 1e-12
-    )  # Backward Euler is an approximation of the continuous motion.
+    # Backward Euler is an approximation of the continuous motion.
+    exact = 1e-2 if solver == "rk4" else 1e-12
     np.testing.assert_allclose(by_target, driven(0.0, 0.0, np.ones(50), 0.0)[-1], atol=exact)
     near = slopes(jnp.asarray(0.1), jnp.asarray(0.3))
     np.testing.assert_allclose(near, (by_start, by_target), atol=1e-12)

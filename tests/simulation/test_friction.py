@@ -121,6 +121,5 @@ def test_all_solvers_converge_to_one_motion_of_a_tree_with_friction(fixed_base: 
     }
     assert errors["pgs"][1] < 1e-5 and errors["tgs"][1] < 1e-5, errors
     coarse, fine = errors["forces every iteration"]
-    assert fine < 3e-3 and 3.5 < coarse / fine < 4.5, (
-        errors
-    )  # of first order: positions lag by half a substep
+    # Of first order: positions lag by half a substep
+    assert fine < 3e-3 and 3.5 < coarse / fine < 4.5, errors

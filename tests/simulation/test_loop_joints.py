@@ -355,9 +355,8 @@ def test_distances_are_bounded_on_both_sides() -> None:
         )
         if "max_distance" in bounds:
             assert distance.max() < 1.0 + 1e-5
-            assert (
-                distance.min() > 1.0 - 1e-4
-            )  # A pendulum that starts at rest stays on its circle.
+            # A pendulum that starts at rest stays on its circle.
+            assert distance.min() > 1.0 - 1e-4
         else:
             assert distance.min() > 1.0 - 1e-4
             assert distance.min() < 1.0 + 1e-4

@@ -216,9 +216,8 @@ def test_rows_of_a_joint(options: dict, velocity: float, force: float, expected:
     state = artix.neutral_state(sled).replace(joint_velocity=jnp.array([velocity]))
     control = Control(joint_force=jnp.array([force]), drive_target=jnp.ones(1))
     end = artix.step(sled, state, control, DT, NEWTON)
-    np.testing.assert_allclose(
-        end.joint_velocity[0], expected, atol=1e-8
-    )  # the tolerance of a step
+    # The tolerance of a step
+    np.testing.assert_allclose(end.joint_velocity[0], expected, atol=1e-8)
 
 
 def test_what_is_not_solved_is_reported() -> None:

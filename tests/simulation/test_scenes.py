@@ -194,9 +194,8 @@ def test_a_pendulum_hits_a_ball() -> None:
     relative = rows[0] - rows[1]
     effect = np.linalg.solve(matrix, relative.T)
     impulse = -np.linalg.solve(relative @ effect, relative @ data.qvel)
-    assert (
-        impulse[0] < -0.1 and np.linalg.norm(impulse[1:]) < -2.0 * impulse[0]
-    )  # It presses, and friction holds.
+    # It presses, and friction holds.
+    assert impulse[0] < -0.1 and np.linalg.norm(impulse[1:]) < -2.0 * impulse[0]
     wanted = data.qvel + effect @ impulse
     ends, report = artix.step_and_report(scene, states, None, 1e-9)
     found = report.link_contacts

@@ -310,9 +310,8 @@ def test_memory_and_ground() -> None:
         Geometry.box((0.2, 0.15, 0.1)),
         gravity=(0.0, 0.0, -9.81),
     )
-    robot = artix.select_geometry(
-        robot, ["a"], sensors=["b"]
-    )  # The upper box does not feel the ground.
+    # The upper box does not feel the ground.
+    robot = artix.select_geometry(robot, ["a"], sensors=["b"])
     ground = artix.Ground.flat(dtype="float64")
     state = moving(robot, (0.0, 0.0, 0.2), (0.0, 0.0, 0.0))
     state = state.replace(root_pose=state.root_pose.at[2].set(0.1))

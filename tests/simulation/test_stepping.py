@@ -161,9 +161,8 @@ def test_virtual_work_keeps_energy() -> None:
     for _ in range(2):
         fine = last(rollout(articulation, fine, None, 5e-4, options, num_steps=1000))
     start, *ends = (float(jax.jit(energy)(one)) for one in (state, coarse, fine))
-    assert (
-        abs(ends[0] - start) < 0.05 * start
-    )  # An implicit step takes a little energy, of first order in dt.
+    # An implicit step takes a little energy, of first order in dt.
+    assert abs(ends[0] - start) < 0.05 * start
     assert 1.7 < (ends[0] - start) / (ends[1] - start) < 2.3
 
 
@@ -202,9 +201,8 @@ def test_bounds_hold(solver: str) -> None:
     q, qd = np.asarray(states.joint_position), np.asarray(states.joint_velocity)
     assert q[:, 0].max() < 0.2 + 1e-3
     assert abs(q[-1, 0] - 0.2) < 1e-3
-    np.testing.assert_allclose(
-        qd[:, 1], 0.5 / 0.5 * 0.01 * np.arange(1, 101), rtol=1e-6
-    )  # torque over inertia
+    # Torque over inertia
+    np.testing.assert_allclose(qd[:, 1], 0.5 / 0.5 * 0.01 * np.arange(1, 101), rtol=1e-6)
     assert np.abs(q[:, 2]).max() < (1e-9 if solver == "implicit" else 0.1)
     assert np.abs(qd[:, 3]).max() < 0.3 * (1 + (1e-9 if solver == "implicit" else 0.05))
 

@@ -110,9 +110,8 @@ class RandomMjcf:
             {"ref": self.numbers(1, 0.4), "springref": self.numbers(1, 0.4), "pos": self.numbers(3)}
         )
         own += " " + self.some({"range": f"-{self.positive(0.1, 1)} {self.positive(0.2, 1)}"})
-        axis = self.pick(
-            ("1 0 0", self.numbers(3, 1))
-        )  # Joints along y and z have another topology.
+        # Joints along y and z have another topology.
+        axis = self.pick(("1 0 0", self.numbers(3, 1)))
         kind = 'type="slide"' if slide else ""
         return f'<joint name="{name}" {kind} {self.kind()}axis="{axis}" {own} {self.joint_attributes()}/>'
 

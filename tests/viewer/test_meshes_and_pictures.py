@@ -50,9 +50,8 @@ def test_edges_of_boxes_are_sharp_and_spheres_smooth():
     np.testing.assert_allclose(np.abs(corner_normals(box)).max(axis=-1), 1.0, atol=1e-6)
     ball = meshes.sphere_mesh(2.0)
     radial = ball.vertices[ball.faces] / 2.0
-    np.testing.assert_allclose(
-        corner_normals(ball), radial, atol=0.06
-    )  # Facets are 18 degrees wide.
+    # Facets are 18 degrees wide.
+    np.testing.assert_allclose(corner_normals(ball), radial, atol=0.06)
 
 
 @pytest.mark.parametrize("wrong", [[[0, 0]], [[0, 0, np.nan]]])

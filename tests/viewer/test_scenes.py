@@ -175,9 +175,8 @@ def test_the_support_polygon_joins_the_feet(quadruped, standing):
         )
     )
     assert len(corners) == 4
-    assert area == pytest.approx(
-        0.38 * 0.28, rel=1e-3
-    )  # Hips lie 0.38 m apart, and the feet 0.28 m.
+    # Hips lie 0.38 m apart, and the feet 0.28 m.
+    assert area == pytest.approx(0.38 * 0.28, rel=1e-3)
     np.testing.assert_allclose(
         scene.marks[0].centers[0, 0], artix.center_of_mass(quadruped, standing), atol=1e-6
     )

@@ -262,11 +262,9 @@ def test_shapes_left_out_of_contact_are_still_drawn():
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one.mesh.vertices, other.mesh.vertices)
     assert len(viewer.collision_visuals(cut)) == 1
-    assert cut.topology == dataclasses.replace(
-        cut.topology, drawn_shapes=()
-    )  # It makes no program of its own.
+    # It makes no program of its own.
+    assert cut.topology == dataclasses.replace(cut.topology, drawn_shapes=())
     held = artix.lock_joints(cut, artix.neutral_state(cut), cut.topology.joint_names)
     assert [one.link for one in viewer.visuals_of(held)] == [0, 1]
-    jax.jit(lambda robot: artix.select_geometry(robot, ["sole"]).geometry.size)(
-        robot
-    )  # Traced numbers are not kept.
+    # Traced numbers are not kept.
+    jax.jit(lambda robot: artix.select_geometry(robot, ["sole"]).geometry.size)(robot)

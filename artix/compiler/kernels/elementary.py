@@ -319,9 +319,8 @@ def cube_root(x: Value) -> Value:
     """The cube root."""
     form = FORMATS[x.scalar]
     absolute = magnitude(x)
-    is_tiny = absolute < 2.0 ** (
-        27 - form.bias
-    )  # differences of the cubes of larger ones are normal numbers
+    # Differences of the cubes of larger ones are normal numbers
+    is_tiny = absolute < 2.0 ** (27 - form.bias)
     scaled = is_tiny.where(absolute * 2.0**54, absolute)
     # A third of the exponent, computed as a float; with the leading bits of the mantissa it is a
     # good initial guess.
@@ -356,9 +355,8 @@ def _logarithm_in_two_parts(x: Value) -> tuple[Value, Value]:
     s_low = ((-s).times_plus(denominator, f) - s * denominator_low) / denominator
     z = s * s
     z_low = s.times_plus(s, -z) + (s + s) * s_low
-    tail = z.times_plus(
-        polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54
-    )  # 2 / 3 - fl(2 / 3)
+    # 2 / 3 - fl(2 / 3)
+    tail = z.times_plus(polynomial(z, coefficients.AREA_TANGENT_TAIL), 2 / 3 / 2.0**54)
     factor = tail + 2 / 3
     factor_low = tail - (factor - 2 / 3)
     cube = s * z

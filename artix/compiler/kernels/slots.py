@@ -78,9 +78,8 @@ class Slots:
         plan, slots, code = self._plan, self._plan.carried[loop], instructions.code
         width = plan.width if plan.levels_of_loops[loop] else 1
         references = plan.program.loops[loop].ends.tolist()
-        values = [
-            instructions.operand(reference) for reference in references
-        ]  # All are read before any is written.
+        # All are read before any is written.
+        values = [instructions.operand(reference) for reference in references]
         if plan.program.loops[loop].has_condition and width > 1:
             flags = self._load_from(code, slots[0], Kind.BOOL, width)
             for entry, (reference, slot) in enumerate(zip(references, slots, strict=True)):

@@ -260,9 +260,8 @@ class Line:
     def _request(self, slot: int, byte: int) -> None:
         """Requests the line of the cache at an offset from the address in a slot."""
         address, line = slot - self._scratch.base, byte
-        text = b"\x48\x8b\x83" + address.to_bytes(
-            4, "little", signed=True
-        )  # mov rax, [rbx + address]
+        # Mov rax, [rbx + address]
+        text = b"\x48\x8b\x83" + address.to_bytes(4, "little", signed=True)
         text += b"\x0f\x18\x88" + line.to_bytes(4, "little", signed=True)  # prefetcht0 [rax + line]
         self._code.extend((self._number(Form(0, text)), -1, -1, -1, -1))
 

@@ -112,9 +112,8 @@ def encode(
       kind: the kind of floats.
       encoding: the encoding of the forms.
     """
-    start = b"\x53\x48\x8d\x9f" + scratch.base.to_bytes(
-        4, "little", signed=True
-    )  # push rbx; lea rbx, [rdi + base]
+    # Push rbx; lea rbx, [rdi + base]
+    start = b"\x53\x48\x8d\x9f" + scratch.base.to_bytes(4, "little", signed=True)
     end = b"\xc5\xf8\x77\x5b\xc3"  # vzeroupper; pop rbx; ret
     return [start, *_Allocator(values, scratch, kind, encoding).encode(instructions, forms), end]
 

@@ -126,9 +126,8 @@ class _BraxFleet(BraxEnvironment):
 
     def step(self, state: Any, action: Array) -> Any:
         after = jax.vmap(super().step)(state, action)
-        goes_on = (
-            1 - state.info["episode_done"]
-        )  # restart the sums of episodes that ended in the last step
+        # Restart the sums of episodes that ended in the last step
+        goes_on = 1 - state.info["episode_done"]
         episode_sums = {
             name: after.metrics[name]
             for name in state.info["episode_metrics"]
@@ -160,9 +159,8 @@ def on_newer_jax() -> Iterator[None]:
         return
 
     def device_put_replicated(tree: Any, devices: list[jax.Device]) -> Any:
-        return jax.tree.map(
-            lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree
-        )  # jax.pmap distributes them
+        # Jax.pmap distributes them
+        return jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * len(devices)), tree)
 
     vars(jax)["device_put_replicated"] = device_put_replicated
     try:

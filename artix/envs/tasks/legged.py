@@ -421,9 +421,8 @@ class LeggedVelocity(Environment):
         apart = memory["command"] - jnp.append(
             signals["linear_velocity"][:2], signals["angular_velocity"][2]
         )
-        metrics["velocity_error"] = jnp.sqrt(
-            jnp.sum(apart[:2] ** 2) + 1e-12
-        )  # [m/s]; differentiable at zero
+        # [m/s]; differentiable at zero
+        metrics["velocity_error"] = jnp.sqrt(jnp.sum(apart[:2] ** 2) + 1e-12)
         metrics["yaw_rate_error"] = jnp.abs(apart[2])
         metrics["mean_yaw_rate_error"] = jnp.abs(memory["command"][2] - mean_rate)
         down = gait.contact.astype(self.articulation.dtype)

@@ -80,9 +80,8 @@ class DescriptionWarning(UserWarning):
 
     Examples:
       >>> import warnings
-      >>> text = (
-      ...     artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')
-      ... )  # physically impossible
+      >>> # physically impossible
+      >>> text = artix.robots.path("arm7").read_text().replace('ixx="', 'ixx="1')
       >>> with warnings.catch_warnings(record=True) as caught:
       ...     warnings.simplefilter("always")
       ...     arm = artix.load_urdf(text, fixed_base=True)
@@ -187,9 +186,8 @@ class Report:
             self._several[self._issues[-1]] = several
 
     def _issue(self, severity: Severity, place: Place, message: str, fix: str) -> Issue:
-        file = (
-            getattr(place, "file", None) or self.file
-        )  # Some descriptions are made of several files.
+        # Some descriptions are made of several files.
+        file = getattr(place, "file", None) or self.file
         return Issue(severity, file, place.line, place.label, message, fix)
 
     @property

@@ -250,9 +250,8 @@ def read_vertices(path: Path) -> np.ndarray:
     )
     if not len(points):
         raise ValueError(f"{path}: it has no vertices")
-    _, first = np.unique(
-        points, axis=0, return_index=True
-    )  # STL repeats a vertex for each of its triangles.
+    # STL repeats a vertex for each of its triangles.
+    _, first = np.unique(points, axis=0, return_index=True)
     return points[np.sort(first)]
 
 
@@ -289,9 +288,8 @@ def read_meshes(path: Path, extra: str) -> list[Any]:
         raise ImportError(
             f"{path}: cannot be read: {error}; pip install 'artix[{extra}]'"
         ) from error
-    except (
-        Exception
-    ) as error:  # The parsers of trimesh's formats raise exceptions of any type on a broken file.
+    # The parsers of trimesh's formats raise exceptions of any type on a broken file.
+    except Exception as error:
         raise ValueError(f"{path}: cannot be read as a mesh: {error}") from error
     if not finite:
         raise ValueError(f"{path}: some of its vertices are not finite; export the mesh again")

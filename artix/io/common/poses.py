@@ -81,9 +81,8 @@ def quaternion_from_matrix(matrix: np.ndarray) -> np.ndarray:
         table[k, i] = table[i, k] = matrix[k, i] + matrix[i, k]
         table[k, 3] = table[3, k] = matrix[j, i] - matrix[i, j]
     table[3, 3] = 1.0 + trace
-    row = table[
-        int(np.argmax(np.diag(table)))
-    ]  # The row of the largest component has no cancellation.
+    # The row of the largest component has no cancellation.
+    row = table[int(np.argmax(np.diag(table)))]
     return row / np.linalg.norm(row)
 
 

@@ -262,9 +262,8 @@ def _loop_joint(
             "remove it",
         )
         return None
-    holds_rotation = (
-        weld and data[10] != 0.0
-    )  # A weld whose torquescale is 0 leaves the rotation free.
+    # A weld whose torquescale is 0 leaves the rotation free.
+    holds_rotation = weld and data[10] != 0.0
     kind = LoopJointType.FIXED if holds_rotation else LoopJointType.SPHERICAL
     name = source.name("eq", equality) or f"equality{equality}"
     return LoopJoint(

@@ -187,9 +187,8 @@ class _Places(NamedTuple):
         return np.array(self.scalars, int).reshape(-1, 3).T
 
 
-@functools.partial(
-    jax.jit, static_argnums=0, inline=True
-)  # Outside jit, 40 small programs would take seconds.
+# Outside jit, 40 small programs would take seconds.
+@functools.partial(jax.jit, static_argnums=0, inline=True)
 def _state(places: _Places, com_pose: Array, qpos: Array, qvel: Array) -> State:
     dofs, in_qpos, in_qvel = places.scalar_indices()
     zero = jnp.zeros(places.num_dofs, qpos.dtype)

@@ -188,9 +188,8 @@ def read_usd(source: Any, options: ReadOptions) -> Reading:
             )
         if usd is not None:
             robot = _read_robot(usd, options)
-    except (
-        import_pxr().Tf.ErrorException
-    ) as error:  # USD detects some errors only when the content is used.
+    # USD detects some errors only when the content is used.
+    except import_pxr().Tf.ErrorException as error:
         note_usd_error(report, error)
     return report, {} if robot is None else {robot.description.name: robot}
 

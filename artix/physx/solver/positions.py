@@ -53,9 +53,8 @@ def with_joint_drift(articulation: Articulation, drift: Array) -> Articulation:
       >>> arm = artix.robots.load("arm7")
       >>> drift = jnp.zeros((9, 3)).at[1, 0].set(0.1)
       >>> turned = artix.with_joint_drift(arm, drift)
-      >>> print(
-      ...     (turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum()
-      ... )  # the frames that turned
+      >>> # the frames that turned
+      >>> print((turned.joint_parent_pose != arm.joint_parent_pose).any(axis=1).sum())
       1
     """
     check_vector(

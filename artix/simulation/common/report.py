@@ -244,9 +244,8 @@ class SceneReport(struct.PyTreeNode):
       >>> for name, height in (("lower", 0.1), ("upper", 0.3)):
       ...     state[name] = state[name].replace(root_pose=state[name].root_pose.at[2].set(height))
       >>> _, report = artix.step_and_report(scene, state, None, 0.005)
-      >>> print(
-      ...     report.link_contacts.force, report.members["lower"].contacts.force
-      ... )  # one weight, then two [N]
+      >>> # one weight, then two [N]
+      >>> print(report.link_contacts.force, report.members["lower"].contacts.force)
       [[0.   0.   9.81]] [[ 0.    0.   19.62]]
     """
 

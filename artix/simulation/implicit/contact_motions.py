@@ -194,9 +194,8 @@ def _on_ground(
         )
     links, contacts = articulation.topology.geometry_links(ground.geometries), ground.contacts
     place = contact_points(articulation, kin, links, contacts.point)
-    together = np.array(
-        contacts.links or ground.geometries, int
-    )  # By shapes where the links are data.
+    # By shapes where the links are data.
+    together = np.array(contacts.links or ground.geometries, int)
     groups = [np.flatnonzero(together == one) for one in dict.fromkeys(together.tolist())]
     of_groups = links[np.array([which[0] for which in groups], int)]
     return _grouped(
