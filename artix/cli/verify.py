@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -32,8 +33,19 @@ MUJOCO: dict[str, tuple[float, bool]] = {
     "MuJoCo, default": (0.002, False),
 }
 ARTIX = "artix"
+#: The task with physics steps as short as those of MuJoCo with stiff contacts, which shows how much
+#: of a difference comes from the length of the steps that the policy was trained with.
+FINE = "artix, 1 ms"
+FINE_STEP = 0.001
+#: Commands to walk straight ahead, back or sideways, whose paths are compared.
+STRAIGHT = ("forward", "fast", "backward", "left")
 #: Colours of the simulators in the plot.
-_COLORS = {ARTIX: "tab:blue", "MuJoCo, stiff": "tab:orange", "MuJoCo, default": "tab:green"}
+_COLORS = {
+    ARTIX: "tab:blue",
+    FINE: "tab:cyan",
+    "MuJoCo, stiff": "tab:orange",
+    "MuJoCo, default": "tab:green",
+}
 #: A robot has fallen if its root is lower than this fraction of its height, or its z axis is tilted
 #: beyond this cosine.
 _LOW, _TILT = 0.5, 0.5
@@ -46,7 +58,8 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
 
     Both start from the default pose at rest, without noise, pushes and randomisation. In MuJoCo,
     the exported scene is driven by the loop that a robot would use
-    (:mod:`artix.examples.deploy_mujoco`).
+    (:mod:`artix.examples.deploy_mujoco`). If the task has longer physics steps than MuJoCo's, artix
+    runs with those, too: what remains different is not the length of the steps.
 
     Args:
       checkpoint: as for :func:`artix.cli.play.run_play`.
@@ -75,7 +88,10 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
     try:
         # First, since it refuses what a robot does not measure
         there = in_mujoco(environment, policy, runs)
-        results = {ARTIX: in_artix(environment, policy, runs), **there}
+        results = {ARTIX: in_artix(environment, policy, runs)}
+        if environment.physics_dt > FINE_STEP:
+            results[FINE] = in_artix(with_physics_step(environment, FINE_STEP), policy, runs)
+        results |= there
     except ValueError as error:
         raise CommandFailure(f"{title_of(header)} cannot be verified in MuJoCo: {error}") from error
     print(
@@ -84,6 +100,7 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
     )
     text, falls = compared(environment, results)
     print(text)
+    print(f"\n{path_differences(results)}")
     with naming(output):
         save_plot(output, environment, results)
     print(f"\nplot saved to {output}")
@@ -100,7 +117,7 @@ def scenarios(environment: LeggedVelocity, seconds: float) -> dict[str, np.ndarr
     )
     if steps < 1:
         raise CommandFailure(
-            f"--seconds: expected at least one control step, {environment.dt:g} s; results "
+            f"--seconds: expected at least one control step, {environment.dt:g} s; found "
             f"{seconds:g}"
         )
     ways = {
@@ -121,6 +138,13 @@ def scenarios(environment: LeggedVelocity, seconds: float) -> dict[str, np.ndarr
         np.tile(most * way, (len(part), 1)) for part, way in zip(each, ways.values(), strict=True)
     ]
     return runs | ({"in turn": np.concatenate(mixed)} if len(ways) > 1 else {})
+
+
+def with_physics_step(environment: LeggedVelocity, physics_dt: float) -> LeggedVelocity:
+    """The task with other physics steps [s], for :func:`in_artix`."""
+    changed = copy.copy(environment)
+    changed.physics_dt = physics_dt
+    return changed
 
 
 def in_artix(
@@ -271,6 +295,26 @@ def compared(
     )
     units = ("", "", "m", "m", "m/s", "rad/s", "m", "", "1/s", "mm", "m/s", "N m", "", "")
     return table((*head, "slip", "torque", "CoT", "fell"), [units, *rows], align="ll"), falls
+
+
+def path_differences(results: Mapping[str, Mapping[str, Records]]) -> str:
+    """A table of how much longer straight paths are in MuJoCo, from the least to the most."""
+    paths = {
+        simulator: np.array([_length(runs[name]) for name in STRAIGHT if name in runs])
+        for simulator, runs in results.items()
+    }
+    references = [name for name in (ARTIX, FINE) if name in results]
+    rows = []
+    for simulator in MUJOCO:
+        longer = [100 * (paths[simulator] / paths[name] - 1) for name in references]
+        rows.append((simulator, *(f"{each.min():+.1f} to {each.max():+.1f} %" for each in longer)))
+    head = f"paths of {', '.join(name for name in STRAIGHT if name in results[ARTIX])}"
+    return table((head, *(f"than {name}" for name in references)), rows, align="l")
+
+
+def _length(record: Mapping[str, np.ndarray]) -> float:
+    """The length of the path of the root [m]."""
+    return float(np.sum(np.linalg.norm(np.diff(record["root_pose"][:, :2], axis=0), axis=1)))
 
 
 def _short(feet: tuple[str, ...]) -> list[str]:

@@ -192,7 +192,45 @@ def test_verify_prints_a_table_and_draws(tmp_path, capsys):
     assert all(
         word in out for word in ("forward", "in turn", "MuJoCo, stiff", "duty FL FR RL RR", "CoT")
     )
+    assert out.count("artix, 1 ms") == 9  # eight commands, and what paths are compared with
+    assert "paths of forward, fast, backward, left" in out
     assert (tmp_path / "out.png").stat().st_size > 30_000
+
+
+@pytest.mark.slow
+def test_with_short_steps_a_policy_walks_as_far_as_in_mujoco():
+    """1.5 m/s ahead for 4 s: artix's steps of 4 ms make a difference, MuJoCo hardly any."""
+    environment, policy = envs.make("quadruped_velocity"), policies.load("quadruped_velocity")
+    runs = {"fast": np.tile([1.5, 0.0, 0.0], (200, 1))}
+    finer = verify.with_physics_step(environment, 0.001)
+    assert (finer.physics_dt, environment.physics_dt) == (0.001, 0.004)
+    results = [verify.in_artix(each, policy, runs)["fast"] for each in (environment, finer)]
+    there = verify.in_mujoco(environment, policy, runs)["MuJoCo, stiff"]["fast"]
+    long, short, elsewhere = (verify._length(each) for each in (*results, there))
+    assert long != short
+    assert elsewhere == pytest.approx(short, rel=0.02)
+
+
+def test_paths_are_compared_in_percent():
+    def walks(*lengths):
+        names = ("forward", "left", "stand")
+        return {
+            name: {"root_pose": np.linspace([0.0] * 7, [0.6 * way, 0.8 * way, *[0.0] * 5], 5)}
+            for name, way in zip(names, lengths, strict=True)
+        }
+
+    results = {
+        "artix": walks(10.0, 4.0, 1.0),
+        "artix, 1 ms": walks(10.5, 4.0, 1.0),
+        "MuJoCo, stiff": walks(10.5, 4.2, 2.0),
+        "MuJoCo, default": walks(9.0, 4.0, 0.5),
+    }
+    head, _, stiff, default = verify.path_differences(results).splitlines()
+    assert head.split("  ")[1] == "paths of forward, left"
+    assert " ".join(stiff.split()) == "MuJoCo, stiff +5.0 to +5.0 % +0.0 to +5.0 %"
+    assert " ".join(default.split()) == "MuJoCo, default -10.0 to +0.0 % -14.3 to +0.0 %"
+    del results["artix, 1 ms"]
+    assert "1 ms" not in verify.path_differences(results)
 
 
 @pytest.mark.slow
