@@ -85,10 +85,15 @@ def _file_of(checkpoint: str) -> Path:
         return TrainingFiles(path).policy if path.is_dir() else path
     task = _task(checkpoint)
     if task not in policies.built_in():
-        known = policies.built_in()
+        known, trained = policies.built_in(), Path("runs", checkpoint)
+        hint = did_you_mean(checkpoint, known)
+        if TrainingFiles(trained).policy.exists():
+            hint = f"; did you mean {str(trained)!r}?"
+        elif task in envs.NAMES:
+            hint = f"; artix train {task} makes one"
         raise CommandFailure(
-            f"there is no checkpoint {checkpoint!r}{did_you_mean(checkpoint, known)}; artix has "
-            f"built-in policies for: {', '.join(known)}"
+            f"there is no checkpoint {checkpoint!r}{hint}; artix has built-in policies for: "
+            f"{', '.join(known)}"
         )
     return Path(task)
 

@@ -287,6 +287,8 @@ def _value(text: str) -> Any:
 
 #: The tasks of robots with two feet, and with more.
 _BIPED, _QUADRUPED = "humanoid_velocity", "quadruped_velocity"
+#: The tasks that a robot from ``--robot`` can learn; the others have robots of their own.
+OF_ANY_ROBOT = (_QUADRUPED, "quadruped_rough", _BIPED, "humanoid_stand")
 #: What of a robot its checkpoint keeps besides the articulation.
 _OF_ROBOT = ("imu", "feet", "trunk", "default_position", "pose_weight", "height")
 
@@ -340,6 +342,10 @@ def task_named(
     if robot.endswith(".py"):
         raise CommandFailure(
             f"--robot takes the description of a robot; for a task in Python: artix train {robot}"
+        )
+    if task is not None and (name := _full_name(task)) not in OF_ANY_ROBOT:
+        raise CommandFailure(
+            f"{name} has a robot of its own; --robot is for {', '.join(OF_ANY_ROBOT)}"
         )
     legged = legged_robot(robot, robot_options(of_robot))
     print(

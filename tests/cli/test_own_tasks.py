@@ -31,6 +31,7 @@ from artix.cli.training_tasks import (
     task_options,
 )
 from artix.envs.observation_terms import ObservationTerm
+from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.legged import OBSERVATIONS
 from artix.envs.tasks.quadruped_velocity import REWARDS, quadruped
 from artix.examples import policies, ppo
@@ -324,6 +325,25 @@ def test_a_built_in_policy_needs_the_robot_that_it_was_trained_with(monkeypatch,
         assert "are left out" not in error
 
 
+def test_tasks_of_any_robot_take_one():
+    robots = {"quadruped": quadruped(), "humanoid": humanoid()}
+    for task in training_tasks.OF_ANY_ROBOT:
+        robot = robots[task.split("_")[0]]
+        assert envs.make(task, robot=robot).robot is robot
+
+
+def test_a_policy_that_must_be_trained_first_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["play", "cart_pole"]) == 1
+    assert "; artix train cart_pole makes one; artix has built-in" in capsys.readouterr().err
+    (tmp_path / "runs" / "go2").mkdir(parents=True)
+    (tmp_path / "runs" / "go2" / "policy.npz").write_text("")
+    for word in ("play", "verify", "export"):
+        assert main([word, "go2"]) == 1
+        folder = str(Path("runs", "go2"))
+        assert f"no checkpoint 'go2'; did you mean {folder!r}?" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", policies.built_in())
 def test_policies_that_come_with_artix_fit_their_tasks(name):
@@ -349,6 +369,9 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert "a robot goes to --robot" in capsys.readouterr().err
     assert main(["train", "--resume"]) == 1
     assert "--resume needs --output" in capsys.readouterr().err
+    for task in set(envs.NAMES) - set(training_tasks.OF_ANY_ROBOT):
+        assert main(["train", task, "--robot", "quadruped"]) == 1
+        assert f"{task} has a robot of its own" in capsys.readouterr().err
     assert main(["train", "cart_pole", "--set", "robot.stiffness=1"]) == 1
     assert "only a robot from --robot" in capsys.readouterr().err
     path = tmp_path / "mine.py"
