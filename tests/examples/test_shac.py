@@ -248,7 +248,8 @@ def test_methods_and_settings():
     ):
         learners.method_of(1)
     with pytest.raises(
-        ValueError, match="SHAC has settings for cart_pole, arm_reach, quadruped_velocity only"
+        ValueError,
+        match="SHAC has settings for cart_pole, arm_reach, hopper, quadruped_velocity only",
     ):
         learners.settings("humanoid_velocity", "shac")
     for options, message in (
