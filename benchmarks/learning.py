@@ -66,7 +66,7 @@ GOALS = {
         "a mean return of 4,000 in 1,000 steps, and no fall",
         1000,
         {"ppo": 30_000_000, "shac": 6_000_000},
-        {"ppo": 983_040, "shac": 262_144},
+        {"ppo": 983_040, "shac": 524_288},
     ),
     "quadruped_velocity": Goal(
         "velocity_error",
