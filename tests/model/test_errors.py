@@ -484,6 +484,11 @@ def test_constraints_of_frames_that_do_not_exist(arm) -> None:
         artix.Constraints.of(arm[0], [artix.Constraint(frame_a="hand")])
 
 
+def test_an_articulation_is_no_static_argument(arm) -> None:
+    with pytest.raises(ValueError, match=r"let jax\.jit take it as an ordinary argument, without"):
+        jax.jit(artix.mass_matrix, static_argnums=0)(*arm)
+
+
 def test_a_mass_that_is_no_array(arm) -> None:
     articulation, state = arm
     heavy = articulation.replace(link_mass=2.0)
