@@ -134,6 +134,14 @@ def square_root(square: Array) -> Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
+def smallest(x: Array, most: float) -> Array:
+    """The least entry of an array, at most ``most``, which is also that of an empty array.
+
+    It is ``jnp.min(x, initial=most)``, of which JAX makes the tangent NaN where ``x`` is empty.
+    """
+    return jnp.min(x, initial=most) if x.size else jnp.asarray(most, x.dtype)
+
+
 def matmul(a: Array, b: Array) -> Array:
     """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with
     3 digits.

@@ -38,7 +38,7 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import matmul, square_root
+from artix.math.arrays import matmul, smallest, square_root
 from artix.math.tangents import is_zero, value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.momentum_end import mass_and_momentum
@@ -96,7 +96,7 @@ def _share(
     """The share of the measures that a step takes: 0 for slow motion, 1 for fast motion."""
     base = articulation.topology.num_base_dofs
     damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
-    slow = jnp.min(_SLOW**2 + damped, initial=_SLOW_DAMPED**2)
+    slow = smallest(_SLOW**2 + damped, _SLOW_DAMPED**2)
     ratio = _angle(motion, acting.dt) ** 2 / slow
     if base:
         ratio = jnp.maximum(ratio, jnp.sum((acting.dt * state.root_velocity[3:]) ** 2) / _SLOW**2)
