@@ -38,7 +38,7 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import matmul, smallest, square_root
+from artix.math.arrays import matmul, shared, smallest, square_root
 from artix.math.tangents import is_zero, value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.momentum_end import mass_and_momentum
@@ -195,6 +195,7 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
 # --- Coriolis forces at the middle of the step --------------------------------------------------
 
 
+@shared
 def _coriolis_change(
     one: Array,
     articulation: Articulation,
@@ -247,6 +248,7 @@ def _coriolis_change(
     return CoriolisChange(impulse, start, -response.velocity(start))
 
 
+@shared
 def _rigid_shift(
     mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array
 ) -> Array:
@@ -332,6 +334,7 @@ def _with_velocity(state: State, velocity: Array, base: int) -> State:
 # --- the bound on the energy --------------------------------------------------------------------
 
 
+@shared
 def _end_change(
     one: Array,
     articulation: Articulation,
