@@ -297,8 +297,9 @@ def gather(equation: Any) -> Rule:
         if type(indices) is not np.ndarray:
             return [load_windows(builder, equation, arguments[0], indices)]
         numbers = gather_numbers(operand, indices, equation.params).ravel().tolist()
-        entries = [*builder.references(arguments[0], kind), builder.constant(outside, kind)]
-        return [builder.as_value([entries[number] for number in numbers], shape, dtype)]
+        entries, fill = builder.references(arguments[0], kind), builder.constant(outside, kind)
+        read = [fill if number == OUTSIDE else entries[number] for number in numbers]
+        return [builder.as_value(read, shape, dtype)]
 
     return apply
 

@@ -692,6 +692,15 @@ def test_a_program_shorter_than_the_array_of_which_it_reads_an_entry() -> None:
     np.testing.assert_array_equal(interpret(program, [x])[0], 2.0 * x[:, 900])
 
 
+def test_known_indices_make_no_scalars_of_other_entries() -> None:
+    def entries(x):
+        return x.at[np.array([3, 900_000, 2_000_000])].get(mode="fill", fill_value=7.0)
+
+    x = np.arange(1_000_000.0)
+    program = scalarize(jax.make_jaxpr(entries)(x), [1], {}, max_operations=100)
+    np.testing.assert_array_equal(interpret(program, [x[None]])[0], [[3.0, 900_000.0, 7.0]])
+
+
 def test_reductions_of_nothing() -> None:
     def smallest(x):
         return (

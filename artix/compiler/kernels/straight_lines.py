@@ -273,17 +273,13 @@ class Line:
         numbers = np.array(operations, np.int64)
         codes, rows = program.operations[numbers], program.operands[numbers]
         of_floats = program.kinds[numbers] >= Kind.FLOAT32
-        uses = self._places.uses
-        sums = (
-            of_floats & ((codes == Op.ADD) | (codes == Op.SUB)) & ~np.any(rows[:, :2] & 1, axis=1)
-        )
-        here = np.zeros(len(program.operations), bool)
-        here[numbers[of_floats & (codes == Op.MUL)]] = True
-        single = here & (uses == 1)
-        single &= ~np.any(program.operands[:, :2] & 1, axis=1)
+        is_signed = np.any(rows[:, :2] & 1, axis=1)
+        sums = of_floats & ((codes == Op.ADD) | (codes == Op.SUB)) & ~is_signed
+        products = of_floats & (codes == Op.MUL) & ~is_signed
+        single = numbers[products & (self._places.uses[numbers] == 1)]
         a, b = rows[sums, 0] >> 1, rows[sums, 1] >> 1
-        first = single[a]
-        return {*a[first].tolist(), *b[~first & single[b]].tolist()}
+        first, second = np.isin(a, single), np.isin(b, single)
+        return {*a[first].tolist(), *b[~first & second].tolist()}
 
     @property
     def _sign(self) -> int:
