@@ -4,6 +4,9 @@ happens.
 ``python -m benchmarks.gradients`` trains ``quadruped_velocity`` for a while with SHAC, then, from
 the states that its robots are in, plays horizons of several lengths. It prints a table and saves a
 picture.
+
+``python -m benchmarks.gradients --cost [--task hopper]`` measures what the gradient costs beside
+the steps.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import argparse
 import collections
 import dataclasses
 import math
+import time
 from typing import Any
 
 import jax
@@ -22,6 +26,7 @@ from jax.flatten_util import ravel_pytree
 from artix import envs
 from artix.examples import shac
 from artix.examples.learners import settings
+from artix.examples.shac_settings import SETTINGS
 
 Array = jax.Array
 HORIZONS = (4, 8, 16, 32, 64)
@@ -152,6 +157,54 @@ def share_at_the_floor(noise: float) -> float:
     return float(jnp.mean(rewards(jax.random.key(0)) == 0))
 
 
+def cost(task: str, robots: int = 256, horizon: int = 16, repeats: int = 40) -> None:
+    """Prints processor time and memory of control steps with rewards, resets and observations, and
+    of their gradient by the actions, in turn.
+
+    Actions are small and random, and robots have taken 50 control steps before.
+    """
+    _, _, options, always = settings(task, "shac")
+    environment = envs.autoreset(envs.make(task, **options, **always))
+    noise = 0.2 * jax.random.normal(
+        jax.random.key(0), (50 + horizon, robots, environment.action_size), jnp.float32
+    )
+
+    def play(actions: Array, first: envs.EnvState) -> tuple[Array, envs.EnvState]:
+        def advance(state: envs.EnvState, action: Array) -> tuple[envs.EnvState, Array]:
+            after = jax.vmap(environment.step)(state, action.astype(state.reward.dtype))
+            return after, after.reward
+
+        last, rewards = jax.lax.scan(advance, first, actions)
+        return jnp.sum(rewards), last
+
+    first = jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(1), robots))
+    _, first = jax.jit(play)(noise[:50], first)
+    functions, spent = {"steps": play, "gradient": jax.grad(play, has_aux=True)}, {}
+    compiled = {}
+    for name, function in functions.items():
+        begin = time.process_time()
+        compiled[name] = jax.jit(function).lower(noise[50:], first).compile()
+        jax.block_until_ready(compiled[name](noise[50:], first))
+        spent[name] = time.process_time() - begin
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in compiled.items():
+            begin = time.process_time()
+            jax.block_until_ready(function(noise[50:], first))
+            times[name].append(time.process_time() - begin)
+    for name, each in times.items():
+        memory = compiled[name].memory_analysis().temp_size_in_bytes / robots / horizon
+        micro = 1e6 / robots / horizon
+        print(
+            f"{task}, {name}: {micro * np.median(each):.2f} us of a processor per robot and "
+            f"control step (fastest {micro * min(each):.2f}), {memory / 1e3:.1f} kB, first call "
+            f"{spent[name]:.1f} s"
+        )
+    ratios = np.asarray(times["gradient"]) / np.asarray(times["steps"])
+    fastest = min(times["gradient"]) / min(times["steps"])
+    print(f"{task}: {np.median(ratios):.2f} times the steps (of the fastest runs: {fastest:.2f})")
+
+
 def draw(found: dict[int, dict], path: str) -> None:
     """The picture."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -199,7 +252,12 @@ def main() -> None:
         "--steps", type=float, default=204_800, help="environment steps of training before"
     )
     parser.add_argument("--output", default="gradients.png")
+    parser.add_argument("--cost", action="store_true", help="measure time and memory instead")
+    parser.add_argument("--task", choices=SETTINGS, default="quadruped_velocity", help="of --cost")
     options = parser.parse_args()
+    if options.cost:
+        cost(options.task)
+        return
     for noise in (0.0, 0.2, 0.3, 0.6):
         print(
             f"noise {noise}: {100 * share_at_the_floor(noise):.0f} % of steps at the floor of the "

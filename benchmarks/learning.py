@@ -1,9 +1,9 @@
 """PPO beside SHAC: environment steps and seconds until a policy without noise reaches the goal of a
 task.
 
-``python -m benchmarks.learning [--task quadruped_velocity]`` prints a table. Seconds include
-compilation but not evaluations: of the clock, and of the processor, which count alike while other
-programs run.
+``python -m benchmarks.learning [--task quadruped_velocity [--robot go2]]`` prints a table. Seconds
+include compilation but not evaluations: of the clock, and of the processor, which count alike while
+other programs run.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from artix import envs
+from artix.cli.training_tasks import legged_robot
 from artix.examples import policies
 from artix.examples.learners import METHODS, settings
 
@@ -59,6 +60,14 @@ GOALS = {
         {"ppo": 10_000_000, "shac": 3_000_000},
         {"ppo": 102_400, "shac": 51_200},
     ),
+    "hopper": Goal(
+        "return",
+        lambda earned, falls: earned >= 4000.0 and falls == 0,
+        "a mean return of 4,000 in 1,000 steps, and no fall",
+        1000,
+        {"ppo": 30_000_000, "shac": 6_000_000},
+        {"ppo": 983_040, "shac": 524_288},
+    ),
     "quadruped_velocity": Goal(
         "velocity_error",
         lambda error, falls: error < 0.15 and falls == 0,
@@ -95,6 +104,8 @@ def learn(
     goal, learner = GOALS[task], METHODS[method]
     config = dataclasses.replace(settings(task, method).config, seed=seed)
     _, _, changes, always = settings(task, options.rewards or method)
+    if options.robot:
+        always = {**always, "robot": legged_robot(options.robot, {})}
     environment = envs.make(task, **changes, **always)
     test = envs.make(task, episode_length=goal.length, **always)
 
@@ -133,6 +144,7 @@ def main() -> None:
     """Prints a row for each method and seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", choices=GOALS, default="cart_pole")
+    parser.add_argument("--robot", help="another legged robot than the task's own")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(

@@ -71,7 +71,7 @@ def scenes() -> dict[str, artix.Scene]:
     return found
 
 
-def _scaled(scene: artix.Scene, scale: jax.Array) -> artix.Scene:
+def scaled(scene: artix.Scene, scale: jax.Array) -> artix.Scene:
     """The scene with all masses and dry friction scaled."""
     parts = "link_mass", "link_inertia", "armature", "friction"
     members = []
@@ -128,7 +128,7 @@ def measured(
         speed = 10 ** jax.random.uniform(keys[0], (), dtype, -1.0, 3.0)
         scale = 10 ** jax.random.uniform(keys[1], (), dtype, -4.0, 4.0)
         dt = 10 ** jax.random.uniform(keys[2], (), dtype, -4.0, float(np.log10(0.05)))
-        here, start = _scaled(scene, scale), _start(scene, keys[3], speed)
+        here, start = scaled(scene, scale), _start(scene, keys[3], speed)
         mass = sum(jnp.sum(member.link_mass) for member in here.articulations)
         kinetic, whole = energy(here, start)
 

@@ -237,8 +237,8 @@ def _check_x64(
             leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
             path = next(path for path, leaf in leaves if leaf is array)
             raise TypeError(
-                f"{function.__name__}: argument {_path_name(path)} has dtype {array.dtype}, but "
-                "JAX's x64 mode is off; switch it on with "
+                f"{function.__name__}: argument {_path_name(function, path)} has dtype "
+                f"{array.dtype}, but JAX's x64 mode is off; switch it on with "
                 f'jax.config.update("jax_enable_x64", True), or convert the argument to {dtype}'
             )
 
@@ -250,18 +250,23 @@ def _check_hashable(function: Any, args: Any, kwargs: Any) -> None:
     for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs))[0]:
         try:
             hash(None if is_array(leaf) else leaf)
-        except TypeError:
+        except TypeError as error:
             raise TypeError(
-                f"{function.__name__}: argument {_path_name(path)} is neither an array nor "
-                f"hashable; found {type(leaf).__name__}"
+                f"{function.__name__}: argument {_path_name(function, path)} is neither an array "
+                f"nor hashable; found {type(leaf).__name__}: {error}"
             ) from None
 
 
-def _path_name(path: Sequence[Any]) -> str:
-    """A path within ``(args, kwargs)`` as it is written in a call, such as ``0.joint_position`` or
-    ``state``.
+def _path_name(function: Any, path: Sequence[Any]) -> str:
+    """A path within ``(args, kwargs)`` as a reader of the function would write it, such as
+    ``state.joint_position`` or ``constraints[0]``.
     """
-    return jax.tree_util.keystr(tuple(path[1:]), simple=True, separator=".")
+    first, *others = path[1:]
+    name = getattr(first, "key", None)
+    if name is None:
+        names = _parameter_names(function)
+        name = names[min(first.idx, len(names) - 1)]
+    return str(name) + jax.tree_util.keystr(tuple(others))
 
 
 def _with_switches(program: Program) -> Program:

@@ -79,6 +79,13 @@ class Constraint:
     position_gain: float = 0.0
     velocity_gain: float = 0.0
 
+    def __hash__(self) -> int:
+        # Functions of constraints take the arrays that are made of these.
+        raise TypeError(
+            "it describes one constraint; make the argument with "
+            "artix.Constraints.of(articulation, [...])"
+        )
+
     def __post_init__(self) -> None:
         where = f"constraint between {self.frame_a!r} and {self.frame_b!r}"
         if self.type not in ("point", "weld"):

@@ -206,6 +206,8 @@ def nearest_contacts(
     not more.
     """
     contacts, count = candidates.contacts, len(candidates.geometries)
+    if most is None and count > _MANY:
+        _say_all(articulation.topology.name, count)
     if most is None or count <= most:
         return candidates
     _say_budget(articulation.topology.name, most, count)
@@ -227,6 +229,24 @@ def nearest_contacts(
     )
     omitted = candidates.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
     return GroundContacts(kept, (), omitted, choice, candidates, rows[-1])
+
+
+#: More points than this cost most of a step, and a robot of hulls often has too many for a kernel:
+#: 52 hulls of a Talos have 416. They are not left out unasked, since a robot that lies down, or a
+#: chain, may touch with all of them.
+_MANY = 64
+
+
+@functools.cache
+def _say_all(name: str, count: int) -> None:
+    """Logs, once, that a budget would make steps cheaper."""
+    _log.warning(
+        "artix: %r has %d points that may touch the ground, and each step solves for contacts at "
+        "all of them; where few touch at a time, Scene(..., max_ground_contacts=16) keeps the "
+        "nearest 16, which takes far less time to compile and to run",
+        name,
+        count,
+    )
 
 
 @functools.cache

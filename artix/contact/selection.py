@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,11 +81,11 @@ def _is_at(index: Array, count: int) -> Array:
 
 
 def lowest(columns: Array, count: int) -> Array:
-    """The columns with the smallest entries in row 0, in ascending order; a stable sort.
+    """The columns with the smallest entries in row 0, in ascending order; of equal ones, those with
+    the smallest in the last row come first.
 
-    It exchanges neighbours, as bubble sort does, and stops when ``count`` columns are in place. For
-    the few candidates of one shape, this takes fewer operations than sorting indices and gathering
-    the columns.
+    A sorting network exchanges columns, many at a time. For the candidates of a robot, this takes
+    fewer operations than sorting indices and looking up the columns.
 
     Args:
       columns: the columns, [m, N].
@@ -93,13 +94,52 @@ def lowest(columns: Array, count: int) -> Array:
     Returns:
       [m, count].
     """
-    each = [columns[:, k] for k in range(columns.shape[1])]
-    for place in range(count):
-        for k in range(len(each) - 1, place, -1):
-            before, after = each[k - 1], each[k]
-            is_less = after[0] < before[0]
-            each[k - 1], each[k] = (
-                jnp.where(is_less, after, before),
-                jnp.where(is_less, before, after),
-            )
-    return jnp.stack(each[:count], axis=1)
+    for firsts, seconds in _sorting_network(columns.shape[1], count):
+        before, after = columns[:, firsts], columns[:, seconds]
+        is_equal, is_earlier = after[0] == before[0], after[-1] < before[-1]
+        is_less = (after[0] < before[0]) | (is_equal & is_earlier)
+        places = np.arange(columns.shape[1])
+        places[firsts] = columns.shape[1] + np.arange(len(firsts))
+        places[seconds] = columns.shape[1] + len(firsts) + np.arange(len(firsts))
+        exchanged = jnp.where(is_less, after, before), jnp.where(is_less, before, after)
+        columns = jnp.concatenate([columns, *exchanged], axis=1)[:, places]
+    return columns[:, :count]
+
+
+@functools.cache
+def _sorting_network(length: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Where columns are exchanged if the second is smaller, stage by stage, until the first
+    ``count`` places hold the smallest.
+
+    Blocks of at least ``count`` columns are sorted by Batcher's odd-even merges. Of two sorted
+    blocks, the smaller of the first and the last, the second and the last but one, and so on, are
+    the smallest; they rise and then fall, so that exchanges at halving distances sort them.
+
+    Batcher, *Sorting networks and their applications*, 1968; Knuth, *The Art of Computer
+    Programming*, volume 3, section 5.3.4.
+    """
+    width = 1 << (count - 1).bit_length()
+    halves = [width >> k for k in range(1, width.bit_length())]
+    places, stages = np.arange(length), []
+    for merged in reversed(halves):
+        for step in (half for half in halves if half <= merged):
+            offset = places - step % merged
+            is_first = (offset >= 0) & (offset // step % 2 == 0)
+            is_first &= places // (2 * merged) == (places + step) // (2 * merged)
+            stages.append((places[is_first], places[is_first] + step))
+    span, within = width, np.arange(width)
+    while span < length:
+        blocks = np.arange(0, length - span, 2 * span)[:, None]
+        stages.append(((blocks + within).ravel(), (blocks + span + within[::-1]).ravel()))
+        for step in halves:
+            firsts = (blocks + within[within // step % 2 == 0]).ravel()
+            stages.append((firsts, firsts + step))
+        span *= 2
+    is_needed, network = places < count, []
+    for firsts, seconds in reversed(stages):
+        chosen = seconds < length
+        chosen[chosen] &= is_needed[firsts[chosen]] | is_needed[seconds[chosen]]
+        if np.any(chosen):
+            network.append((firsts[chosen], seconds[chosen]))
+            is_needed[firsts[chosen]] = is_needed[seconds[chosen]] = True
+    return network[::-1]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.kinematics.forward import Kinematics
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import block_matrix, compiled, masked_sum, take
+from artix.math.arrays import block_matrix, masked_sum, shared, take
 from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
@@ -46,7 +46,7 @@ class BodyInertias(NamedTuple):
     second: Array
 
 
-@compiled
+@shared
 def reference_inertias(articulation: Articulation, kin: Kinematics) -> Inertias:
     """Mass moments of the bodies about the common reference point, in world axes."""
     return _about_reference(body_inertias(articulation, kin.placements), kin.rotation, kin.position)
@@ -102,7 +102,7 @@ def inertia_rates(inertias: Inertias, motion: Motion) -> Inertias:
     return Inertias(jnp.zeros_like(mass), d_first, half + half.swapaxes(0, 1))
 
 
-@compiled
+@shared
 def momentum_of_motion(inertias: Inertias, motion: Motion) -> Motion:
     """Momentum of bodies with these motions, about the point of the inertias: linear [3, n],
     angular [3, n].
@@ -125,7 +125,7 @@ def spatial_inertias(inertias: Inertias) -> Array:
     return block_matrix(mass, -moment, moment, rotational)
 
 
-@compiled
+@shared
 def first_moments(articulation: Articulation, kin: Kinematics, mass: Array) -> tuple[Array, Array]:
     """Masses [B] and first moments about the reference point [3, B] of the bodies, for masses [L]
     of the links.

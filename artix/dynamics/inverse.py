@@ -47,7 +47,7 @@ from artix.kinematics.frames import (
 )
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import matmul, take
+from artix.math.arrays import matmul, shared, take
 from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
@@ -265,7 +265,8 @@ def rigid_body_forces(
     ``None`` is zero.
     """
     check_state(articulation, state)
-    return _inverse_dynamics_with_jvp(gravity, articulation, state, acceleration, external_force)
+    arguments = articulation, state, acceleration, external_force
+    return (_forces_with_gravity if gravity else _forces_without_gravity)(*arguments)
 
 
 def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
@@ -279,6 +280,10 @@ def _inverse_dynamics_with_jvp(
     gravity: bool, articulation, state, acceleration, external_force
 ) -> Array:
     return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+
+
+_forces_with_gravity = shared(functools.partial(_inverse_dynamics_with_jvp, True))
+_forces_without_gravity = shared(functools.partial(_inverse_dynamics_with_jvp, False))
 
 
 @functools.partial(_inverse_dynamics_with_jvp.defjvp, symbolic_zeros=True)

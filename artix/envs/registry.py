@@ -9,6 +9,7 @@ from typing import Any
 from artix.envs.environment import Environment
 from artix.envs.tasks.arm_reach import ArmReach
 from artix.envs.tasks.cart_pole import CartPole
+from artix.envs.tasks.hopper import Hopper
 from artix.envs.tasks.humanoid import HumanoidStand, HumanoidVelocity
 from artix.envs.tasks.imitation import HumanoidDance
 from artix.envs.tasks.quadruped_get_up import QuadrupedGetUp
@@ -18,6 +19,7 @@ from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
 _TASKS: dict[str, Callable[..., Environment]] = {
     "cart_pole": CartPole,
     "arm_reach": ArmReach,
+    "hopper": Hopper,
     "quadruped_velocity": QuadrupedVelocity,
     "quadruped_rough": QuadrupedRough,
     "quadruped_get_up": QuadrupedGetUp,

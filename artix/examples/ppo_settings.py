@@ -41,6 +41,7 @@ _ARM = Config(
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
+    "hopper": Settings(Config(num_envs=512, unroll=32), 30_000_000, {}),
     "quadruped_velocity": Settings(
         dataclasses.replace(_LEGGED, epochs=2),
         16_000_000,

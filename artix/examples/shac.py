@@ -283,6 +283,9 @@ def make_iteration(
         sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
         report = {**sums, **jax.tree.map(jnp.mean, report), "reward": jnp.mean(experience.reward)}
         report |= {"value_error": jnp.mean(errors), "gradient": median}
+        norms = jnp.sqrt(jnp.sum(gradient**2, axis=-1))
+        report["largest_gradient"] = jnp.max(jnp.where(jnp.isfinite(norms), norms, 0))
+        report["lost"] = jnp.mean(~jnp.isfinite(norms), dtype=jnp.float32)
         after = Training(
             parameters, target, optimizer_state, observed, env, total, key, training.iteration + 1
         )
@@ -307,8 +310,9 @@ def train(
       After each iteration, the training run and a report: ``"steps"`` and ``"seconds"`` so far;
       ``"return"`` and ``"fall"``, the mean return of the episodes that ended and the fraction of
       them that terminated early (NaN if none ended); ``"reward"``, the mean reward per step; means
-      of the environment's metrics (``"metrics/..."``); and ``"gradient"``, the median norm of an
-      action's gradient.
+      of the environment's metrics (``"metrics/..."``); ``"gradient"`` and ``"largest_gradient"``,
+      the median and largest norm of an action's gradient; and ``"lost"``, the fraction of actions
+      whose gradient was not finite.
 
     Example::
 

@@ -98,6 +98,7 @@ _WALKER = Config(
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(), 500_000, {}),
     "arm_reach": Settings(Config(critic_layers=(128, 128)), 1_000_000, {}),
+    "hopper": Settings(Config(half_life=2000), 5_000_000, {}),
     "quadruped_velocity": Settings(
         _WALKER,
         1_000_000,

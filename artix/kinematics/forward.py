@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from artix.kinematics.tree import body_frames, by_body, joint_quaternions, path_sum
 from artix.math import spatial
-from artix.math.arrays import compiled, take
+from artix.math.arrays import shared, take
 from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
@@ -124,7 +124,7 @@ class Kinematics(NamedTuple):
     """Translation per angle of each DOF, [n]; ``None`` where no joint is helical."""
 
 
-@compiled
+@shared
 def kinematics(articulation: Articulation, state: State) -> Kinematics:
     """Solves forward kinematics for all bodies; every other function starts here.
 

@@ -134,6 +134,14 @@ def square_root(square: Array) -> Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
+def smallest(x: Array, most: float) -> Array:
+    """The least entry of an array, at most ``most``, which is also that of an empty array.
+
+    It is ``jnp.min(x, initial=most)``, of which JAX makes the tangent NaN where ``x`` is empty.
+    """
+    return jnp.min(x, initial=most) if x.size else jnp.asarray(most, x.dtype)
+
+
 def matmul(a: Array, b: Array) -> Array:
     """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with
     3 digits.
@@ -184,7 +192,22 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     operations from the trace of the first call with arguments of these shapes: the step of a
     quadruped makes 45 rotation matrices, and is traced in half the time, 0.26 s.
     """
-    program = jax.jit(function, inline=True)
+    return _as_a_whole(function, inline=True)
+
+
+def shared(function: Callable[P, R]) -> Callable[P, R]:
+    """As :func:`compiled`, for functions that a program calls again and again: an outer trace gets
+    a call, and equal calls become one.
+
+    Inlined, their operations were most of what JAX traced: a quadruped's step on the ground calls
+    :func:`artix.kinematics.kinematics` 23 times, with 536 operations each, and its derivative was
+    traced for each of them.
+    """
+    return _as_a_whole(function, inline=False)
+
+
+def _as_a_whole(function: Callable[P, R], *, inline: bool) -> Callable[P, R]:
+    program = jax.jit(function, inline=inline)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import shared
+
 Array = jax.Array
 _X = TypeVar("_X")
 
@@ -28,27 +30,39 @@ class LuFactors(NamedTuple):
 
     def solve(self, right: Array) -> Array:
         """The solution x of ``L U x = right``, [n]."""
-        values = []
-        for column in self.lower_columns:
-            values.append(right[0])
-            right = right[1:] - column * right[0]
-        x = jnp.zeros_like(right)
-        for value, row, inverse in zip(
-            values[::-1], self.upper_rows[::-1], self.inverse_pivots[::-1], strict=True
-        ):
-            x = jnp.concatenate([((value - jnp.sum(row * x)) * inverse)[None], x])
-        return x
+        return _solution(self, right)
 
     def solve_transposed(self, right: Array) -> Array:
         """The solution x of ``U^T L^T x = right``, [n]."""
-        values = []
-        for row, inverse in zip(self.upper_rows, self.inverse_pivots, strict=True):
-            values.append(right[0] * inverse)
-            right = right[1:] - row * values[-1]
-        x = jnp.zeros_like(right)
-        for value, column in zip(values[::-1], self.lower_columns[::-1], strict=True):
-            x = jnp.concatenate([(value - jnp.sum(column * x))[None], x])
-        return x
+        return _transposed_solution(self, right)
+
+
+@shared
+def _solution(factors: LuFactors, right: Array) -> Array:
+    """The solution x of ``L U x = right``, [n]."""
+    values = []
+    for column in factors.lower_columns:
+        values.append(right[0])
+        right = right[1:] - column * right[0]
+    x = jnp.zeros_like(right)
+    for value, row, inverse in zip(
+        values[::-1], factors.upper_rows[::-1], factors.inverse_pivots[::-1], strict=True
+    ):
+        x = jnp.concatenate([((value - jnp.sum(row * x)) * inverse)[None], x])
+    return x
+
+
+@shared
+def _transposed_solution(factors: LuFactors, right: Array) -> Array:
+    """The solution x of ``U^T L^T x = right``, [n]."""
+    values = []
+    for row, inverse in zip(factors.upper_rows, factors.inverse_pivots, strict=True):
+        values.append(right[0] * inverse)
+        right = right[1:] - row * values[-1]
+    x = jnp.zeros_like(right)
+    for value, column in zip(values[::-1], factors.lower_columns[::-1], strict=True):
+        x = jnp.concatenate([(value - jnp.sum(column * x))[None], x])
+    return x
 
 
 def lu_factorize(matrix: Array) -> LuFactors:

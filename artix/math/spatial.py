@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import compiled, take
+from artix.math.arrays import shared, take
 
 Array = jax.Array
 
 
-@compiled
+@shared
 def cross(a: Array, b: Array) -> Array:
     """Cross product of two vectors [3, n]."""
     ax, ay, az = a
@@ -32,31 +32,31 @@ def dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b, axis=0)
 
 
-@compiled
+@shared
 def apply(matrix: Array, vector: Array) -> Array:
     """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
     return jnp.sum(matrix * vector[None], axis=1)
 
 
-@compiled
+@shared
 def apply_transposed(matrix: Array, vector: Array) -> Array:
     """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
     return jnp.sum(matrix * vector[:, None], axis=0)
 
 
-@compiled
+@shared
 def multiply(a: Array, b: Array) -> Array:
     """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
     return jnp.sum(a[:, :, None] * b[None], axis=1)
 
 
-@compiled
+@shared
 def multiply_transposed(a: Array, b: Array) -> Array:
     """Matrix times transposed matrix: [i, k, n], [j, k, n] -> [i, j, n]."""
     return multiply(a, b.swapaxes(0, 1))
 
 
-@compiled
+@shared
 def rotate_symmetric(rotation: Array, matrix: Array) -> Array:
     """Symmetric matrices S as ``R S R^T``: [3, 3, n], [3, 3, n] -> [3, 3, n].
 
@@ -67,7 +67,7 @@ def rotate_symmetric(rotation: Array, matrix: Array) -> Array:
     return symmetric_from_upper(jnp.concatenate([rows, jnp.broadcast_to(last, rows[:1].shape)]))
 
 
-@compiled
+@shared
 def symmetric_from_upper(matrix: Array) -> Array:
     """Symmetric matrices [k, k, ...] from their upper triangles."""
     ones = np.ones((*matrix.shape[:2], *(1,) * (matrix.ndim - 2)), matrix.dtype)
@@ -78,14 +78,14 @@ def symmetric_from_upper(matrix: Array) -> Array:
     return upper * matrix + (strict * matrix).swapaxes(0, 1)
 
 
-@compiled
+@shared
 def inverse(matrix: Array) -> Array:
     """Inverse of matrices [3, 3, n] by cofactors."""
     rows = [cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
     return jnp.stack(rows).swapaxes(0, 1) / dot(matrix[0], rows[0])[None, None]
 
 
-@compiled
+@shared
 def skew(a: Array) -> Array:
     """The matrix [3, 3, n] whose product with b is ``cross(a, b)``."""
     zero = jnp.zeros_like(a[0])
@@ -98,7 +98,7 @@ def trace(matrix: Array) -> Array:
     return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]
 
 
-@compiled
+@shared
 def axial(matrix: Array) -> Array:
     """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products
     ``sum f r^T``.
@@ -119,7 +119,7 @@ _RIGHT_SIGN = np.array([[1, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, 1], [-1, -1, -1
 _RIGHT = _RIGHT_SIGN[:, :, None] * (_RIGHT_PLACE[:, :, None] == np.arange(4))
 
 
-@compiled
+@shared
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
     return jnp.sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], axis=2)
@@ -139,7 +139,7 @@ def times_unit(matrix: Array, k: int) -> Array:
     return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * sign
 
 
-@compiled
+@shared
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
     vector = a[3:] * b[:3] + b[3:] * a[:3] + cross(a[:3], b[:3])
@@ -151,14 +151,14 @@ def conjugate(q: Array) -> Array:
     return q * jnp.asarray([[-1], [-1], [-1], [1]], q.dtype)
 
 
-@compiled
+@shared
 def normalize(q: Array) -> Array:
     """Unit quaternion [4, n] in the direction of a non-zero one."""
     square = dot(q, q)[None]
     return q * jax.lax.rsqrt(square)
 
 
-@compiled
+@shared
 def rotation_matrix(q: Array) -> Array:
     """Rotation matrix [3, 3, n] of a unit quaternion [4, n]."""
     x, y, z, w = q
@@ -178,7 +178,7 @@ def rotate(q: Array, v: Array) -> Array:
     return v + displacement(q, v)
 
 
-@compiled
+@shared
 def displacement(q: Array, v: Array) -> Array:
     """How far unit quaternions [4, n] move the tips of vectors [3, n]; exact for small rotations,
     zero for none.

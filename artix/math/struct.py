@@ -42,8 +42,18 @@ class PyTreeNode:
             _make_serializable(cls)
 
     def replace(self, **updates: Any) -> Self:
-        """Returns a copy with some fields replaced."""
-        return dataclasses.replace(self, **updates)  # type: ignore[type-var]
+        """Returns a copy with some fields replaced; ``TypeError`` if there is no such field."""
+        try:
+            return dataclasses.replace(self, **updates)  # type: ignore[type-var]
+        except TypeError:
+            names = [one.name for one in dataclasses.fields(self)]  # type: ignore[arg-type]
+            unknown = [name for name in updates if name not in names]
+            if not unknown:
+                raise
+            raise TypeError(
+                f"{type(self).__name__}: there is no field {unknown[0]!r}; there are "
+                f"{', '.join(names)}"
+            ) from None
 
 
 def _make_serializable(cls: type) -> None:

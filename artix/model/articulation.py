@@ -191,6 +191,15 @@ class Articulation:
         }
         return _make(topology, arrays, known)
 
+    def __hash__(self) -> int:
+        try:
+            return hash((self.topology, *self.__dict__["_arrays"].values()))
+        except TypeError:
+            raise TypeError(
+                "an articulation holds arrays, which have no hash: let jax.jit take it as an "
+                "ordinary argument, without static_argnums, or close over it"
+            ) from None
+
     def __repr__(self) -> str:
         """One line, as the arrays of a robot would fill pages."""
         mass = self.__dict__["_arrays"]["link_mass"]

@@ -190,7 +190,7 @@ class Topology:
 
     def link_index(self, name: str) -> int:
         """The index of the link called ``name``; raises ``KeyError`` listing the known names."""
-        return _find(self.link_names, name, "link")
+        return _find(self.link_names, name, "link", self)
 
     def dofs(self, joint: str) -> slice:
         """The slice of the DOFs of the joint called ``joint``, for joint-sized arrays [n].
@@ -501,16 +501,20 @@ def frame_index(tree: Topology, name: str) -> tuple[int, int | None]:
         frame = tree.frame_names.index(name)
         return tree.frame_links[frame], frame
     known = tree.link_names + tree.frame_names
-    return _find(known, name, "link or frame" if tree.frame_names else "link"), None
+    return _find(known, name, "link or frame" if tree.frame_names else "link", tree), None
 
 
-def _find(names: tuple[str, ...], name: str, kind: str) -> int:
-    try:
+def _find(names: tuple[str, ...], name: str, kind: str, tree: Topology | None = None) -> int:
+    """The index of a name. The tree is given where a joint's name may be meant for its link's, as
+    Pinocchio has a frame for each joint.
+    """
+    if name in names:
         return names.index(name)
-    except ValueError:
-        raise KeyError(
-            f"no {kind} called {name!r}; choose from: {', '.join(names) or 'none'}"
-        ) from None
+    joint = ""
+    if tree is not None and name in tree.joint_names:
+        link = tree.link_names[tree.joint_names.index(name) + 1]
+        joint = f"the joint of this name moves link {link!r}; "
+    raise KeyError(f"no {kind} called {name!r}; {joint}choose from: {', '.join(names) or 'none'}")
 
 
 register_content(Topology, lambda topology: topology._content)

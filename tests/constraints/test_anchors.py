@@ -183,7 +183,8 @@ def test_descriptors_are_no_constraints() -> None:
     robot = tree_of(["revolute_twist"], [0], fixed_base=True)
     with pytest.raises(
         TypeError,
-        match=r"delassus_matrix: argument 2\.0 is neither an array nor hashable; found Cons",
+        match=r"delassus_matrix: argument constraints\[0\] is neither an array nor hashable; found "
+        r"Constraint: it describes one constraint; make the argument with artix\.Constraints\.of",
     ):
         artix.delassus_matrix(
             robot, artix.neutral_state(robot), [artix.Constraint(frame_a="link_1")]

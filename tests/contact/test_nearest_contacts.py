@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.contact.selection import lowest
 
 GROUND = artix.Ground.flat(friction=0.8)
 
@@ -96,3 +97,28 @@ def test_derivatives_are_those_of_a_robot_without_the_other_shapes(robots) -> No
     )
     np.testing.assert_allclose(found, wanted, atol=1e-8)
     assert np.max(np.abs(wanted)) > 1e-3
+
+
+def test_many_points_without_a_budget_are_told_of(caplog) -> None:
+    builder = artix.ArticulationBuilder(name="hedgehog")
+    builder.add_link(mass=1.0, inertia=(1e-2, 1e-2, 1e-2), name="body")
+    for k in range(65):
+        builder.add_geometry("body", artix.Geometry.sphere(0.01, position=(0.01 * k, 0.0, 0.0)))
+    robot = builder.build()
+    state = artix.neutral_state(robot)
+    with caplog.at_level(logging.WARNING, logger="artix"):
+        for most in (None, 3):
+            scene = artix.Scene(robot, ground=GROUND, max_ground_contacts=most)
+            jax.make_jaxpr(lambda state, scene=scene: artix.step(scene, state, None, 0.005))(state)
+    assert "'hedgehog' has 65 points that may touch the ground, and each step" in caplog.text
+    assert "max_ground_contacts=3 keeps the nearest" in caplog.text
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 46, 100, 416])
+def test_the_lowest_columns_in_order(count: int) -> None:
+    generator = np.random.default_rng(count)
+    heights = generator.integers(0, count, count).astype("float32")  # Many are equal.
+    columns = np.stack([heights, generator.normal(size=count), np.arange(count)])
+    expected = columns[:, np.argsort(heights, kind="stable")]
+    for most in sorted({1, min(4, count), min(16, count), count}):
+        np.testing.assert_array_equal(lowest(jnp.asarray(columns), most), expected[:, :most])

@@ -161,12 +161,29 @@ class Exploding(PointMass):
 
 def test_robots_whose_gradients_are_not_finite_cost_only_their_own(trained):
     runs = train(Exploding(), 60)
+    assert any(report["lost"] > 0 for _, report in runs)
     for training, report in runs:
-        assert np.isfinite(report["gradient"]) and np.isfinite(report["value_error"])
+        assert np.isfinite(
+            [report[x] for x in ("gradient", "largest_gradient", "value_error")]
+        ).all()
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(training.parameters))
     policy = shac.policy_of(runs[-1][0], CONFIG)
     found = policies.evaluate(PointMass(), policy, jax.random.key(1), episodes=32)
     assert float(found["return"].mean()) > 15
+
+
+def check_norms(reports):
+    """No gradient of an action is lost, and none grows while a robot learns: the largest of the
+    later iterations is like that of the first ones."""
+    assert not any(report["lost"] for report in reports)
+    assert not any(report["metrics/nan"] for report in reports)
+    median, largest = (
+        np.array([report[name] for report in reports]) for name in ("gradient", "largest_gradient")
+    )
+    assert np.all(median > 0) and np.all(median <= largest)
+    quarter = len(reports) // 4
+    for norms in (median, largest):
+        assert np.median(norms[-quarter:]) < 5 * np.median(norms[:quarter])
 
 
 @pytest.fixture(scope="module")
@@ -174,8 +191,21 @@ def walker():
     """A policy of 0.3 million steps."""
     chosen = learners.settings("quadruped_velocity", "shac")
     environment = envs.make("quadruped_velocity", **chosen.options, **chosen.always)
-    *_, (training, _) = shac.train(environment, chosen.config, steps=300_000)
-    return shac.policy_of(training, chosen.config)
+    runs = list(shac.train(environment, chosen.config, steps=300_000))
+    check_norms([report for _, report in runs])
+    return shac.policy_of(runs[-1][0], chosen.config)
+
+
+@pytest.mark.slow  # 15 s of compilation, 15 s of training
+def test_gradients_do_not_grow_while_a_hopper_learns():
+    """2,000 iterations of few robots, whose steps halve in 500."""
+    config = shac.Config(num_envs=16, horizon=8, epochs=1, minibatches=1, half_life=500)
+    steps = 2000 * config.num_envs * config.horizon
+    reports, run = [], None
+    for run in shac.train(envs.make("hopper"), config, steps=steps):
+        reports.append(run[1])
+    check_norms(reports)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run[0].parameters))
 
 
 @pytest.mark.slow  # 22 s of compilation, 10 s of training
@@ -248,7 +278,8 @@ def test_methods_and_settings():
     ):
         learners.method_of(1)
     with pytest.raises(
-        ValueError, match="SHAC has settings for cart_pole, arm_reach, quadruped_velocity only"
+        ValueError,
+        match="SHAC has settings for cart_pole, arm_reach, hopper, quadruped_velocity only",
     ):
         learners.settings("humanoid_velocity", "shac")
     for options, message in (

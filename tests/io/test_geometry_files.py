@@ -109,9 +109,9 @@ def test_what_is_left_out_is_said() -> None:
         issue.message for issue in artix.check_mjcf(FEET) if "no actuator" not in issue.message
     ]
     assert messages == [
-        "1 geoms of type mesh are left out and touch nothing (bodies trunk)",
-        "1 geoms of type ellipsoid are left out and touch nothing (bodies trunk)",
-        "floating articulations do not touch the 1 static geoms of type box",
+        "1 geom of type mesh is left out and touches nothing (body trunk)",
+        "1 geom of type ellipsoid is left out and touches nothing (body trunk)",
+        "floating articulations do not touch the 1 static geom of type box",
     ]
     crate = 'name="crate" type="box" size="1 1 1" pos="9 9 0"'
     for harmless in (

@@ -764,7 +764,7 @@ def test_keyframes_and_mocap_bodies_are_reported():
         BODIES + '<body name="hand" mocap="true"/>', '<keyframe><key name="home"/></keyframe>'
     )
     messages = [issue.message for issue in artix.check_mjcf(text)]
-    assert any("keyframes are states" in message for message in messages)
+    assert any("1 keyframe is a state" in message for message in messages)
     assert any("mocap" in message for message in messages)
     with pytest.warns(DescriptionWarning) as caught:
         artix.load_mjcf(text)
@@ -855,3 +855,19 @@ def test_dampers_beside_a_servo_pull_as_in_mujoco() -> None:
         drive.target_velocity - 0.3
     )
     np.testing.assert_allclose(force, data.qfrc_actuator, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("geoms", "said"),
+    [
+        (1, "1 geom of type ellipsoid is left out and touches nothing (body ball)"),
+        (2, "2 geoms of type ellipsoid are left out and touch nothing (body ball)"),
+    ],
+)
+def test_messages_count_one_thing_as_one(geoms: int, said: str):
+    text = f"""<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+      <body name="ball"><freejoint/>{geoms * '<geom type="ellipsoid" size="0.1 0.2 0.1"/>'}</body>
+    </worldbody><keyframe><key/></keyframe></mujoco>"""
+    messages = [issue.message for issue in artix.io.check_mjcf(text)]
+    assert said in messages
+    assert "1 keyframe is a state, which an articulation does not contain" in messages

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 import artix
-from artix.math.arrays import concatenate, device_array, entries, is_known, with_entries
+from artix.math.arrays import (
+    concatenate,
+    device_array,
+    entries,
+    is_known,
+    smallest,
+    with_entries,
+)
 
 X = np.arange(24.0).reshape(4, 3, 2) / 7
 CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -35,6 +42,15 @@ def test_entries(name: str, dtype: np.dtype) -> None:
         np.testing.assert_array_equal(found, theirs(x))
     slope = [jax.grad(lambda x, call=call: jnp.sum(call(x) ** 2))(x) for call in (ours, theirs)]
     np.testing.assert_array_equal(*slope)
+
+
+@pytest.mark.parametrize(("x", "most"), [([], 2.0), ([3.0, 1.0], 2.0), ([3.0, 4.0], 2.0)])
+def test_the_smallest_of_few_numbers_has_derivatives(x: list[float], most: float) -> None:
+    """With ``jnp.min(x, initial=most)`` the tangent of an empty array is NaN."""
+    point = jnp.asarray(x, "float32")
+    value, tangent = jax.jvp(lambda x: smallest(x, most), (point,), (jnp.ones_like(point),))
+    assert (float(value), float(tangent)) == (min([*x, most]), float(min([*x, most]) < most))
+    assert value.dtype == point.dtype
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64", None])

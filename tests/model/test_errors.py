@@ -399,7 +399,8 @@ def test_double_precision_without_x64(arm) -> None:
     with jax.enable_x64(False):
         for call in (artix.mass_matrix, jax.jit(artix.mass_matrix)):
             with pytest.raises(
-                TypeError, match=r"^mass_matrix: argument 0.link_mass .* float64, .*jax_enable_x64"
+                TypeError,
+                match=r"^mass_matrix: argument articulation.link_mass .* float64, .*jax_enable_x64",
             ):
                 call(articulation, state)
 
@@ -462,11 +463,30 @@ def test_frames_that_do_not_exist(arm, function) -> None:
         function(framed.build(), artix.neutral_state(quadruped), "cam")
 
 
+def test_names_of_joints_where_links_are_meant(arm) -> None:
+    """Pinocchio has a frame for each joint."""
+    articulation, state = arm
+    link = articulation.topology.link_names[1]
+    message = rf"no link( or frame)? called 'joint_1'; the joint of this name moves link '{link}'; "
+    for call in (
+        lambda: artix.frame_pose(articulation, state, "joint_1"),
+        lambda: articulation.topology.link_index("joint_1"),
+        lambda: artix.Constraints.of(articulation, [artix.Constraint(frame_a="joint_1")]),
+    ):
+        with pytest.raises(KeyError, match=message + "choose from: "):
+            call()
+
+
 def test_constraints_of_frames_that_do_not_exist(arm) -> None:
     with pytest.raises(
         KeyError, match=r"no link or frame called 'hand'; choose from: link_0, .*, tool"
     ):
         artix.Constraints.of(arm[0], [artix.Constraint(frame_a="hand")])
+
+
+def test_an_articulation_is_no_static_argument(arm) -> None:
+    with pytest.raises(ValueError, match=r"let jax\.jit take it as an ordinary argument, without"):
+        jax.jit(artix.mass_matrix, static_argnums=0)(*arm)
 
 
 def test_a_mass_that_is_no_array(arm) -> None:

@@ -73,3 +73,11 @@ def test_exported_programs_take_and_return_states():
     found, wanted = program.call(state, control), step(state, control)
     assert isinstance(found, artix.State)
     assert jnp.allclose(found.joint_velocity, wanted.joint_velocity, rtol=1e-5)
+
+
+def test_a_field_that_does_not_exist_is_refused_by_name():
+    state = artix.neutral_state(artix.robots.load("arm7"))
+    with pytest.raises(
+        TypeError, match="State: there is no field 'joint_positions'; there are root_pose, root_vel"
+    ):
+        state.replace(joint_positions=state.joint_position)

@@ -291,3 +291,24 @@ def test_derivatives(fixed_base: bool) -> None:
         products = zip(jax.tree.leaves(reverse(at, state)), jax.tree.leaves(along), strict=True)
         total = sum(jnp.sum(gradient * change) for gradient, change in products)
         np.testing.assert_allclose(total, jnp.sum(weights * found), rtol=1e-8)
+
+
+def test_a_body_without_joints_has_derivatives_in_both_modes() -> None:
+    """A body that turns fast: forward, reverse and second derivatives beside differences of each."""
+    state = spinning(np.array([20.0, 1.0, -4.0]))
+
+    @jax.jit
+    def end(faster: jax.Array) -> jax.Array:
+        moved = state.replace(root_velocity=state.root_velocity + faster)
+        return artix.step(body(), moved, artix.Control(), 4e-3).root_velocity
+
+    def differences(function, h: float) -> np.ndarray:
+        columns = [(function(h * e) - function(-h * e)) / (2 * h) for e in jnp.eye(6)]
+        return np.stack(columns, axis=-1)
+
+    still, forward = jnp.zeros(6), jax.jit(jax.jacfwd(end))
+    expected = differences(end, 1e-5)
+    np.testing.assert_allclose(forward(still), expected, atol=1e-7)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(end))(still), forward(still), atol=1e-12)
+    second = jax.jit(jax.jacfwd(forward))(still)
+    np.testing.assert_allclose(second, differences(forward, 1e-5), atol=1e-6)

@@ -127,7 +127,10 @@ class ReadOptions:
         """
         for name in values:
             if name not in keywords.__annotations__:
-                raise TypeError(f"the reader got an unexpected keyword argument {name!r}")
+                raise TypeError(
+                    f"the reader got an unexpected keyword argument {name!r}; choose from: "
+                    f"{', '.join(sorted(keywords.__annotations__))}"
+                )
         return cls(**{**values, **others})
 
     def __post_init__(self, known_repairs: tuple[str, ...]) -> None:

@@ -282,6 +282,11 @@ def _noun_and_name(element: str) -> tuple[str, str]:
     return element, ""
 
 
+def counted(number: int, one: str, several: str) -> str:
+    """A number and what there is of it, for a message: ``1 pair is``, ``2 pairs are``."""
+    return f"{number} {one if number == 1 else several}"
+
+
 def listed(names: Iterable[str], limit: int = 10) -> str:
     """The names separated by commas, for a message; after the first ``limit``, an ellipsis."""
     names = list(names)

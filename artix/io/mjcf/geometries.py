@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from artix.io.common.description import Names, Surface
-from artix.io.common.diagnostics import Location, Report, listed
+from artix.io.common.diagnostics import Location, Report, counted, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
@@ -87,10 +87,13 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
         report_missing_meshes(source.report, place, bare, list(dict.fromkeys(others)))
         del missing["mesh"]
     for kind, names in missing.items():
-        which = listed(sorted({*names}))
-        message = (
-            f"{len(names)} geoms of type {kind} are left out and touch nothing (bodies {which})"
+        links = sorted({*names})
+        message = counted(
+            len(names),
+            f"geom of type {kind} is left out and touches nothing",
+            f"geoms of type {kind} are left out and touch nothing",
         )
+        message += f" ({'body' if len(links) == 1 else 'bodies'} {listed(links)})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {SMALL_MESH} vertices"
         fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(place, message, fix)
@@ -352,9 +355,10 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
         fix = "nothing, unless it matters; else give the ground's geoms one priority"
         source.report.warning(place, message, fix)
     if apart:
-        message = (
-            f"{len(apart)} geoms touch all of the ground, also where contype or <exclude> keep "
-            "them from it"
+        message = counted(
+            len(apart),
+            "geom touches all of the ground, also where contype or <exclude> keep it from it",
+            "geoms touch all of the ground, also where contype or <exclude> keep them from it",
         )
         fix = "nothing, if they do not get there; else remove that surface from the ground"
         source.report.warning(place, message, fix)
@@ -382,9 +386,10 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
     if source.options.self_contact:
         pairs = pairs + filtered
     elif filtered:
-        message = (
-            f"{len(filtered)} pairs of geoms that contype, conaffinity and <exclude> allow are "
-            "left out"
+        message = counted(
+            len(filtered),
+            "pair of geoms that contype, conaffinity and <exclude> allow is left out",
+            "pairs of geoms that contype, conaffinity and <exclude> allow are left out",
         )
         fix = "write a <pair> for those that matter, or read all with self_contact=True"
         source.report.warning(Location("<contact>"), message, fix)
@@ -393,10 +398,12 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
     ]
     if unsupported:
         kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
-        message = (
-            f"{len(unsupported)} pairs of geoms of one articulation are left out (types "
-            f"{', '.join(kinds)})"
+        message = counted(
+            len(unsupported),
+            "pair of geoms of one articulation is left out",
+            "pairs of geoms of one articulation are left out",
         )
+        message += f" (types {', '.join(kinds)})"
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(Location("<contact>"), message, fix)
     return [pair for pair in pairs if pair not in unsupported]

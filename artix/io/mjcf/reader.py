@@ -30,7 +30,7 @@ from artix.io.common.description import (
     merge_links,
     takes,
 )
-from artix.io.common.diagnostics import Issue, Location, Place, Report, listed
+from artix.io.common.diagnostics import Issue, Location, Place, Report, counted, listed
 from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
@@ -437,9 +437,8 @@ def check_world(source: MjcfSource) -> None:
             "fluid", Location("<option>"), "its density and viscosity: artix has no fluid forces"
         )
     if model.nflex:
-        source.report_unsupported(
-            "flex", place, f"{model.nflex} flexible bodies: artix has rigid links only"
-        )
+        bodies = counted(int(model.nflex), "flexible body", "flexible bodies")
+        source.report_unsupported("flex", place, f"{bodies}: artix has rigid links only")
     if source.disables("CONTACT"):
         message = "its <flag> disables contacts; artix reads shapes all the same"
         source.report.warning(
@@ -456,7 +455,8 @@ def check_world(source: MjcfSource) -> None:
     _check_obstacles(source)
     _check_contact_parameters(source)
     if model.nkey:
-        message = f"{model.nkey} keyframes are states, which an articulation does not contain"
+        message = counted(int(model.nkey), "keyframe is a state", "keyframes are states")
+        message += ", which an articulation does not contain"
         source.report.note(
             Location("<keyframe>"), message, "convert their qpos with MujocoCoordinates"
         )
@@ -537,9 +537,8 @@ def _check_obstacles(source: MjcfSource) -> None:
     ]
     if obstacles:
         kinds = ", ".join(sorted({geom_type(model, geom).lower() for geom in obstacles}))
-        message = (
-            f"floating articulations do not touch the {len(obstacles)} static geoms of type {kinds}"
-        )
+        geoms = counted(len(obstacles), "static geom", "static geoms")
+        message = f"floating articulations do not touch the {geoms} of type {kinds}"
         fix = "nothing, unless they matter: only planes and height fields are ground"
         source.report.warning(source.place("geom", obstacles[0]), message, fix)
 

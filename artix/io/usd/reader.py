@@ -32,7 +32,7 @@ from artix.io.common.description import (
     merge_links,
     takes,
 )
-from artix.io.common.diagnostics import Issue, Location, Report
+from artix.io.common.diagnostics import Issue, Location, Report, counted
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape
@@ -277,7 +277,11 @@ def self_contact_pairs(
         and grouped(first[1], second[1])
     ]
     if pairs and not self_contact:
-        message = f"{len(pairs)} pairs of its shapes that touch each other in PhysX are left out"
+        message = counted(
+            len(pairs),
+            "pair of its shapes that touch each other in PhysX is left out",
+            "pairs of its shapes that touch each other in PhysX are left out",
+        )
         fix = (
             "choose those that matter with artix.select_geometry_pairs, or read all with "
             "self_contact=True"

@@ -20,7 +20,7 @@ from artix.kinematics.configuration import wrap_angles
 from artix.kinematics.forward import joint_geometry, joint_transforms, link_placements
 from artix.kinematics.tree import by_body, joint_quaternions, where_spherical
 from artix.math import spatial
-from artix.math.arrays import take
+from artix.math.arrays import smallest, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
@@ -233,7 +233,7 @@ def clamp_joint_velocities(articulation: Articulation, state: State) -> State:
     limit = articulation.max_joint_velocity
     fast = speed > limit
     ratio = jnp.where(fast, limit, 1) / jnp.where(fast, speed, 1)
-    return state.replace(joint_velocity=state.joint_velocity * jnp.min(ratio, initial=1))
+    return state.replace(joint_velocity=state.joint_velocity * smallest(ratio, 1))
 
 
 def unconstrained_velocities(

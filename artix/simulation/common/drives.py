@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import compiled
+from artix.math import struct
+from artix.math.arrays import shared
 from artix.model.joints import DriveEnvelopes, Drives
 
 Array = jax.Array
@@ -39,12 +40,12 @@ class Budget(Protocol):
         ...
 
 
-class Sweep(NamedTuple):
+class Sweep(struct.PyTreeNode):
     """The sweeps of the implicit solver, each over a whole step."""
 
     dt: Array
-    drive_limits_are_forces: bool
-    restarts: bool = False
+    drive_limits_are_forces: bool = struct.field(pytree_node=False)
+    restarts: bool = struct.field(pytree_node=False, default=False)
 
     @property
     def budget_time(self) -> Array:
@@ -110,7 +111,7 @@ def within_envelope(
     )
 
 
-@compiled
+@shared
 def _within_envelope(
     row: DriveRow, impulse: Array, accumulated: Array, start: Array, velocity: Array, time: Array
 ) -> Array:

@@ -22,6 +22,7 @@ from artix.kinematics.forward import (
     state_velocities,
 )
 from artix.math import spatial
+from artix.math.arrays import shared
 from artix.math.spatial import Motion
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
@@ -110,6 +111,7 @@ def _with_magnitude(vector: Array, other: Array) -> Array:
     )
 
 
+@shared
 def mass_and_momentum(articulation: Articulation, state: State) -> tuple[Inertias, Array]:
     """Mass moments (one item) and momentum [6, 1] of all bodies, about the root's centre of mass in
     world axes.

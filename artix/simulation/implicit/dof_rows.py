@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import joined
+from artix.math.arrays import joined, shared
 from artix.model.articulation import Articulation, State
 from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
@@ -149,6 +149,7 @@ def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, swe
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
 
 
+@shared
 def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without
     this impulse.

@@ -38,7 +38,7 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import matmul, square_root
+from artix.math.arrays import matmul, shared, smallest, square_root
 from artix.math.tangents import is_zero, value_and_change
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.momentum_end import mass_and_momentum
@@ -96,7 +96,7 @@ def _share(
     """The share of the measures that a step takes: 0 for slow motion, 1 for fast motion."""
     base = articulation.topology.num_base_dofs
     damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
-    slow = jnp.min(_SLOW**2 + damped, initial=_SLOW_DAMPED**2)
+    slow = smallest(_SLOW**2 + damped, _SLOW_DAMPED**2)
     ratio = _angle(motion, acting.dt) ** 2 / slow
     if base:
         ratio = jnp.maximum(ratio, jnp.sum((acting.dt * state.root_velocity[3:]) ** 2) / _SLOW**2)
@@ -195,6 +195,7 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
 # --- Coriolis forces at the middle of the step --------------------------------------------------
 
 
+@shared
 def _coriolis_change(
     one: Array,
     articulation: Articulation,
@@ -247,6 +248,7 @@ def _coriolis_change(
     return CoriolisChange(impulse, start, -response.velocity(start))
 
 
+@shared
 def _rigid_shift(
     mass_matrix: Array, before: Array, middle: Array, impulse: Array, limit: Array, dt: Array
 ) -> Array:
@@ -332,6 +334,7 @@ def _with_velocity(state: State, velocity: Array, base: int) -> State:
 # --- the bound on the energy --------------------------------------------------------------------
 
 
+@shared
 def _end_change(
     one: Array,
     articulation: Articulation,

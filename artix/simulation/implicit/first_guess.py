@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import compiled, matmul
+from artix.math.arrays import matmul, shared
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
@@ -115,6 +115,7 @@ def _entries(arrays: Any, index: Any) -> Any:
     return jax.tree.map(lambda array: array[index], arrays)
 
 
+@shared
 def _on_dofs(
     row: BoundRow, sweep: Sweep, old: BoundImpulses, rate: Array, budget: Array
 ) -> BoundImpulses:
@@ -142,7 +143,7 @@ def _on_contacts(
     return change, impulses
 
 
-@compiled
+@shared
 def _on_contact(
     axes: _Reach, row: ContactRow, start: Array, old: Array, change: Array
 ) -> tuple[Array, Array]:

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from artix.math.arrays import shared
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow
 from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
@@ -71,6 +72,7 @@ def linearized(change: Array, slope: Array, response: Array, share: Array | floa
     return Linear(factor * change, factor * slope)
 
 
+@shared
 def resolve_dofs(
     row: BoundRow,
     sweep: Sweep,
@@ -106,6 +108,7 @@ def resolve_dofs(
     return BoundImpulses(drive, friction, limit * inverse), slopes
 
 
+@shared
 def dof_changes(
     row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array
 ) -> tuple[BoundImpulses, BoundImpulses]:
@@ -144,6 +147,7 @@ def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
     return jnp.clip(free, lower, upper) - free, (free < lower) | (free > upper)
 
 
+@shared
 def linear_contacts(
     row: ContactRow, center: Array, rate: Array, share: Array | float
 ) -> tuple[Array, Linear]:
@@ -214,6 +218,7 @@ def resolve_friction(row: ContactRow, center: Array, rate: Array, normal: Array)
     return pull * jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
 
 
+@shared
 def convex_contacts(
     row: ContactRow, center: Array, rate: Array, slip: Array, share: Array
 ) -> tuple[Array, Array]:

@@ -107,6 +107,14 @@ _SLIPS = 1e-5
 _FLATTER = 0.1
 _MAX_SEARCHES = 15
 
+#: Kinetic energy that may come from missing momentum, as a share of that at the start and of the
+#: forces' work.
+_LOST_ENERGY = 1e-4
+
+#: Velocities are rounded as the last Newton step was. That may not be larger than this times what
+#: is certain anyway: a step back from a point far off is followed by another one.
+_FAR = 10
+
 #: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
 _SMALL_ENERGY = 1e-3
 
@@ -187,6 +195,12 @@ class _Exactness(NamedTuple):
     """Rounding error of velocities, as a share of their changes."""
     weights: Array
     """Diagonal of M, [nv]."""
+    mass: Array
+    """The sum of it, []."""
+    start: Array
+    """v0, [nv]."""
+    push: Array
+    """p, [nv]."""
     pushed: Array
     """The largest velocity that p gives to an entry by itself, [], which the momentum equation
     rounds."""
@@ -197,15 +211,23 @@ class _Exactness(NamedTuple):
     ) -> Array:
         """The largest error of a solution at a point after a Newton step, []; negative if momentum
         is missing.
+
+        Ill-conditioned matrices hide large velocities from the momentum, but not from its energy.
         """
-        noise = self.rounding * jnp.maximum(
-            _largest(step), _largest(rows.velocities(point.impulses))
-        )
+        impulsive = _largest(rows.velocities(point.impulses))
+        noise = self.rounding * jnp.maximum(_largest(step), impulsive)
         lost = _largest(imbalance / self.weights)
         rounded = jnp.maximum(
             noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change))
         )
-        return jnp.where(lost <= _BALANCE * enough + 4 * rounded, enough + noise, -1)
+        # The energy that the missing momentum adds: it works along the mean velocity.
+        mean = self.start + 0.5 * point.change
+        kinetic = 0.5 * jnp.sum(self.weights * self.start**2)
+        worked = kinetic + jnp.abs(jnp.sum(self.push * mean))
+        certain = enough + self.rounding * jnp.maximum(self.pushed, impulsive)
+        adds = jnp.sum(imbalance * mean) > _LOST_ENERGY * worked + certain**2 * self.mass
+        holds = (lost <= _BALANCE * enough + 4 * rounded) & ~adds & (noise <= _FAR * certain)
+        return jnp.where(holds, enough + noise, -1)
 
 
 class _Loop(NamedTuple):
@@ -266,6 +288,9 @@ def solve_system(
         loose=loose + rounding * _largest(at_start),
         rounding=rounding,
         weights=jnp.diagonal(system.matrix),
+        mass=jnp.trace(system.matrix),
+        start=system.velocity,
+        push=system.push,
         pushed=_largest(system.push / jnp.diagonal(system.matrix)),
         held_share=_HELD_SHARE.get(dtype.name, 1e-5),
     )
