@@ -11,7 +11,13 @@ from jax.extend.core import Literal
 
 from artix.compiler.array_rules import Rule, symbolic_rule
 from artix.compiler.known_arrays import Numeric, numeric_rule
-from artix.compiler.scalar_builder import TRUE, ScalarBuilder, TooManyOperations, Value
+from artix.compiler.scalar_builder import (
+    TRUE,
+    LargeArgument,
+    ScalarBuilder,
+    TooManyOperations,
+    Value,
+)
 from artix.compiler.scalar_functions import compare, logical, negation, select
 from artix.compiler.scalar_loops import Loops, entry_of_iteration
 from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
@@ -26,18 +32,27 @@ _MAX_ITERATIONS = 10_000
 #: quadruped, AVX-512, November 2026).
 _MAX_UNROLLED = 30_000
 
+#: Larger arrays are not compared, and operations whose results are larger not remembered.
+_MAX_REMEMBERED = 1_000
 
-class _Step:
-    """One equation of a program, with its rules for known and unknown arguments, looked up on first
-    use.
+
+class _Operation:
+    """An operation on arrays of certain types: many equations of a program are the same one.
+
+    Its rules are looked up on first use, and what it has computed is remembered.
     """
 
-    __slots__ = ("equation", "inputs", "numeric", "outputs", "symbolic")
+    __slots__ = ("control", "equation", "is_loop", "numeric", "results", "symbolic")
 
-    def __init__(self, equation: Any, inputs: list[int], outputs: list[int]) -> None:
-        self.equation, self.inputs, self.outputs = equation, inputs, outputs
+    def __init__(self, equation: Any) -> None:
+        self.equation = equation
+        self.control = _CONTROL.get(equation.primitive.name)
+        self.is_loop = equation.primitive.name in _LOOPS
         self.numeric: Numeric | None = None
         self.symbolic: Rule | None = None
+        self.results: dict[tuple[int, ...], tuple[Sequence[Value], Sequence[Value]]] = {}
+        """By the identities of arguments, the results, and the arguments, which this keeps alive.
+        """
 
 
 class _Plan(NamedTuple):
@@ -46,42 +61,19 @@ class _Plan(NamedTuple):
     values: list[Any]
     """Values of all variables; only those of constants are set."""
     inputs: list[int]
-    steps: list[_Step]
+    steps: list[tuple[_Operation, list[int], list[int]]]
+    """Operations with the numbers of their arguments and results."""
     results: list[int]
     program: Any
     """Kept alive, since plans are looked up by its ``id``."""
 
 
-def _plan(jaxpr: Any, constants: Sequence[Any]) -> _Plan:
-    values: list[Any] = []
-    numbers: dict[Any, int] = {}
-
-    def number_of(variable: Any) -> int:
-        if isinstance(variable, Literal):
-            values.append(np.asarray(variable.val, variable.aval.dtype))  # type: ignore[attr-defined]
-            return len(values) - 1
-        number = numbers.get(variable)
-        if number is None:
-            number = numbers[variable] = len(values)
-            values.append(None)
-        return number
-
-    for variable, constant in zip(jaxpr.constvars, constants, strict=True):
-        values[number_of(variable)] = np.asarray(constant)
-    inputs = [number_of(variable) for variable in jaxpr.invars]
-    steps = [
-        _Step(
-            equation,
-            [number_of(x) for x in equation.invars],
-            [number_of(x) for x in equation.outvars],
-        )
-        for equation in jaxpr.eqns
-    ]
-    return _Plan(values, inputs, steps, [number_of(variable) for variable in jaxpr.outvars], jaxpr)
-
-
 class Evaluator:
     """Evaluates programs on arrays of references.
+
+    Programs compute the same again and again: in functions that do not share results, in rules for
+    derivatives, in the iterations of loops and in constants. Equal arrays are one object here, and
+    an operation on the same objects is evaluated once.
 
     Args:
       builder: builds the scalars.
@@ -92,6 +84,8 @@ class Evaluator:
         self.builder, self.has_loops = builder, has_loops
         self.loops = Loops(builder)
         self._plans: dict[tuple[int, ...], _Plan] = {}
+        self._operations: dict[Any, _Operation] = {}
+        self._arrays: dict[Any, Value] = {}
 
     def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
         """The results of a closed jaxpr."""
@@ -104,36 +98,107 @@ class Evaluator:
         key = id(jaxpr), *map(id, constants)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = _plan(jaxpr, constants)
+            plan = self._plans[key] = self._plan(jaxpr, constants)
         values = plan.values.copy()
         for number, argument in zip(plan.inputs, arguments, strict=True):
             values[number] = argument
-        for step in plan.steps:
-            outputs = self._evaluate_step(step, [values[number] for number in step.inputs])
-            for number, value in zip(step.outputs, outputs, strict=True):
+        for operation, inputs, outputs in plan.steps:
+            operands = [values[number] for number in inputs]
+            if operation.control is not None:
+                results = self._controlled(operation, operands)
+            else:
+                identities = tuple(map(id, operands))
+                known = operation.results.get(identities)
+                if known is None:
+                    results = self._results(operation, operands)
+                    if max(map(_size, results), default=0) <= _MAX_REMEMBERED:
+                        operation.results[identities] = results, operands
+                else:
+                    results = known[0]
+            for number, value in zip(outputs, results, strict=True):
                 values[number] = value
         return [values[number] for number in plan.results]
 
-    def _evaluate_step(self, step: _Step, arguments: list[Value]) -> Sequence[Value]:
-        equation = step.equation
-        control = _CONTROL.get(equation.primitive.name)
-        if control is not None:
-            if equation.primitive.name not in _LOOPS:
-                return control(self, equation, arguments)
-            with self.loops.evaluating():
-                return control(self, equation, arguments)
+    def shared(self, value: Value) -> Value:
+        """The first array equal to this one."""
+        if type(value) is np.ndarray:
+            if value.size > _MAX_REMEMBERED:
+                return value
+            return self._arrays.setdefault((value.tobytes(), value.shape, value.dtype), value)
+        if type(value) is LargeArgument or len(value) > _MAX_REMEMBERED:
+            return value
+        entries = tuple(value)
+        return self._arrays.setdefault(entries, entries)
+
+    def _controlled(self, operation: _Operation, arguments: list[Value]) -> Sequence[Value]:
+        assert operation.control is not None
+        if not operation.is_loop:
+            return operation.control(self, operation.equation, arguments)
+        with self.loops.evaluating():
+            return operation.control(self, operation.equation, arguments)
+
+    def _results(self, operation: _Operation, arguments: list[Value]) -> Sequence[Value]:
+        equation = operation.equation
         for argument in arguments:
             if type(argument) is not np.ndarray:
                 break
         else:
-            if step.numeric is None:
-                step.numeric = numeric_rule(equation.primitive, equation.params)
-            return [x if type(x) is np.ndarray else np.asarray(x) for x in step.numeric(arguments)]  # type: ignore[arg-type]
-        if step.symbolic is None:
-            step.symbolic = symbolic_rule(equation)
-        results = step.symbolic(self.builder, arguments)
+            if operation.numeric is None:
+                operation.numeric = numeric_rule(equation.primitive, equation.params)
+            return [self.shared(np.asarray(x)) for x in operation.numeric(arguments)]  # type: ignore[arg-type]
+        if operation.symbolic is None:
+            operation.symbolic = symbolic_rule(equation)
+        results = operation.symbolic(self.builder, arguments)
         self.builder.check_size()
-        return results
+        return list(map(self.shared, results))
+
+    def _plan(self, jaxpr: Any, constants: Sequence[Any]) -> _Plan:
+        values: list[Any] = []
+        numbers: dict[Any, int] = {}
+
+        def number_of(variable: Any) -> int:
+            if isinstance(variable, Literal):
+                value = np.asarray(variable.val, variable.aval.dtype)  # type: ignore[attr-defined]
+                values.append(self.shared(value))
+                return len(values) - 1
+            number = numbers.get(variable)
+            if number is None:
+                number = numbers[variable] = len(values)
+                values.append(None)
+            return number
+
+        for variable, constant in zip(jaxpr.constvars, constants, strict=True):
+            values[number_of(variable)] = self.shared(np.asarray(constant))
+        inputs = [number_of(variable) for variable in jaxpr.invars]
+        steps = [
+            (
+                self._operation(equation),
+                [number_of(x) for x in equation.invars],
+                [number_of(x) for x in equation.outvars],
+            )
+            for equation in jaxpr.eqns
+        ]
+        return _Plan(values, inputs, steps, [number_of(x) for x in jaxpr.outvars], jaxpr)
+
+    def _operation(self, equation: Any) -> _Operation:
+        if equation.primitive.name in _CONTROL:
+            return _Operation(equation)
+        key = (
+            equation.primitive,
+            *((x.aval.shape, x.aval.dtype) for x in equation.invars),
+            *((name, type(value), value) for name, value in equation.params.items()),
+        )
+        try:
+            operation = self._operations.get(key)
+        except TypeError:  # Parameters that have no hash.
+            return _Operation(equation)
+        if operation is None:
+            operation = self._operations[key] = _Operation(equation)
+        return operation
+
+
+def _size(value: Value) -> int:
+    return value.size if type(value) is np.ndarray else len(value)
 
 
 Control: TypeAlias = Callable[[Evaluator, Any, list[Value]], Sequence[Value]]
@@ -256,10 +321,12 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
     constants, start = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
 
     def condition(carry: Sequence[Value]) -> Value:
-        return evaluator.call(parameters["cond_jaxpr"], [*arguments[:num_cond], *carry])[0]
+        values = [*arguments[:num_cond], *map(evaluator.shared, carry)]
+        return evaluator.call(parameters["cond_jaxpr"], values)[0]
 
     def body(carry: Sequence[Value]) -> list[Value]:
-        return evaluator.call(parameters["body_jaxpr"], [*constants, *carry])
+        values = [*constants, *map(evaluator.shared, carry)]
+        return evaluator.call(parameters["body_jaxpr"], values)
 
     def kept() -> list[Value]:
         types = [variable.aval for variable in equation.outvars]

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from artix.compiler.scalar_builder import CONSTANTS, ONE, ScalarBuilder
-from artix.compiler.scalar_program import Loop, Op, ScalarProgram, array_operand
+from artix.compiler.scalar_program import (
+    Loop,
+    Op,
+    ScalarProgram,
+    array_operand,
+    raise_to_operands,
+)
 
 _INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
 _MUL, _DIV, _LOAD, _CONVERT = int(Op.MUL), int(Op.DIV), int(Op.LOAD), int(Op.CONVERT)
@@ -188,20 +194,26 @@ def _needed_scalars(
     first, second, third = (column.tolist() for column in built.sources.T)
     outputs = np.concatenate([*results, np.zeros(0, np.int64)])
     stack = np.unique(outputs[outputs < CONSTANTS] >> 1).tolist()
+    is_carried = (built.operations == _CARRIED).tolist()
+    pop, push = stack.pop, stack.append
     while stack:
-        number = stack.pop()
+        number = pop()
         if is_needed[number]:
             continue
         is_needed[number] = 1
-        code, *operands = builder.operations[number]
-        if code == _CARRIED:
-            starts, ends, has_condition = loops[operands[0]]
-            for entry in {operands[1], 0} if has_condition else operands[1:2]:
+        if is_carried[number]:
+            _, loop, chosen, _ = builder.operations[number]
+            starts, ends, has_condition = loops[loop]
+            for entry in {chosen, 0} if has_condition else (chosen,):
                 stack += [x >> 1 for x in (starts[entry], ends[entry]) if x < CONSTANTS]
             continue
-        for source in first[number], second[number], third[number]:
-            if not is_needed[source]:
-                stack.append(source)
+        # Most time is spent here, so this is no loop.
+        if not is_needed[source := first[number]]:
+            push(source)
+        if not is_needed[source := second[number]]:
+            push(source)
+        if not is_needed[source := third[number]]:
+            push(source)
     return np.flatnonzero(np.frombuffer(is_needed, np.uint8)[:-1])
 
 
@@ -223,17 +235,12 @@ def _shared_divisors(builder: ScalarBuilder, built: _Built, needed: np.ndarray) 
     """The innermost loop in which each scalar is computed: that of one of its operands."""
     if builder.loops:
         loops = loop_of.tolist()
-        for number, code, row, (a, b, c) in zip(
-            needed.tolist(),
-            built.operations[needed].tolist(),
-            built.operands[needed].tolist(),
-            built.sources[needed].tolist(),
-            strict=True,
+        carried = needed[built.operations[needed] == _CARRIED]
+        for number, (loop, _, is_after) in zip(
+            carried.tolist(), built.operands[carried].tolist(), strict=True
         ):
-            if code == _CARRIED:
-                loops[number] = builder.loops[row[0]].parent if row[2] else row[0]
-            else:
-                loops[number] = max(loops[a], loops[b], loops[c])
+            loops[number] = builder.loops[loop].parent if is_after else loop
+        raise_to_operands(loops, needed.tolist(), built.sources[needed].tolist())
         loop_of = np.array(loops)
     quotients = needed[built.operations[needed] == _DIV]
     divisors = built.sources[quotients, 1]
@@ -264,8 +271,7 @@ def _levels(
         for number, loop in zip(entries.tolist(), built.operands[entries, 0].tolist(), strict=True):
             least[number] = of_loops.get(loop, 0)
         levels = least.tolist()
-        for number, (first, second, third) in zip(numbers, rows, strict=True):
-            levels[number] = max(levels[number], levels[first], levels[second], levels[third])
+        raise_to_operands(levels, numbers, rows)
         highest_of_loops = {
             loop: max(
                 (

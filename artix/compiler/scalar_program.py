@@ -240,8 +240,7 @@ class ScalarProgram(NamedTuple):
         computed = np.flatnonzero(self.operations > Op.CARRIED)
         stage_of = [*stages.tolist(), 0]  # The last one is for operands that do not exist.
         sources = np.maximum(self.operands[computed], -1) >> 1  # Arrays of loads are below -1.
-        for number, (a, b, c) in zip(computed.tolist(), sources.tolist(), strict=True):
-            stage_of[number] = max(stage_of[a], stage_of[b], stage_of[c])
+        raise_to_operands(stage_of, computed.tolist(), sources.tolist())
         return np.array(stage_of[:-1], np.int32)
 
     @property
@@ -260,6 +259,27 @@ class ScalarProgram(NamedTuple):
             for nest in self.nests
         ]
         return np.array(times)[self.stages]
+
+
+def raise_to_operands(
+    values: list[int], numbers: Sequence[int], operands: Sequence[Sequence[int]]
+) -> None:
+    """Raises a value of each scalar to the largest one of its operands, in place.
+
+    Args:
+      values: those of all scalars.
+      numbers: the scalars, each after its operands.
+      operands: the three operands of each.
+    """
+    for number, (a, b, c) in zip(numbers, operands, strict=True):
+        most = values[number]
+        if values[a] > most:
+            most = values[a]
+        if values[b] > most:
+            most = values[b]
+        if values[c] > most:
+            most = values[c]
+        values[number] = most
 
 
 def visit(

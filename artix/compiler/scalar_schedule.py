@@ -118,17 +118,22 @@ def _before_use(roots: Sequence[int], columns: Sequence[Sequence[int]]) -> list[
     done[-1] = 1
     for root in roots:
         stack = [root]
+        pop, push = stack.pop, stack.append
         while stack:
-            number = stack.pop()
+            number = pop()
             if number < 0:  # Its operands are done.
                 if not done[~number]:
                     done[~number] = 1
                     order.append(~number)
             elif not done[number]:
-                stack.append(~number)
-                for x in third[number], second[number], first[number]:
-                    if not done[x]:
-                        stack.append(x)
+                push(~number)
+                # Most time is spent here, so this is no loop.
+                if not done[x := third[number]]:
+                    push(x)
+                if not done[x := second[number]]:
+                    push(x)
+                if not done[x := first[number]]:
+                    push(x)
     return order
 
 

@@ -17,6 +17,7 @@ from artix.compiler.scalar_program import Op, UnsupportedOperation, array_operan
 _INPUT, _CARRIED, _ADD, _SUB = (int(op) for op in (Op.INPUT, Op.CARRIED, Op.ADD, Op.SUB))
 _MUL, _DIV = int(Op.MUL), int(Op.DIV)
 _SELECT, _CONVERT, _LOAD = (int(op) for op in (Op.SELECT, Op.CONVERT, Op.LOAD))
+_ONE_REFERENCE = (_CONVERT, _LOAD)
 
 
 class NotLinear(UnsupportedOperation):
@@ -102,15 +103,22 @@ def any_linear(builder: ScalarBuilder, references: Sequence[int]) -> bool:
 def _linear(builder: ScalarBuilder) -> bytearray:
     """Which scalars depend on the inputs of negative arguments; what loops carry never does."""
     is_linear = builder.is_linear
+    append = is_linear.append
     for operation in itertools.islice(builder.operations, len(is_linear), None):
         code = operation[0]
         if code == _INPUT:
-            is_linear.append(operation[1] < 0)
+            append(operation[1] < 0)
         elif code == _CARRIED:
-            is_linear.append(0)
+            append(0)
         elif code == _LOAD and array_operand(operation[2]) < 0:
-            is_linear.append(1)
+            append(1)
         else:
-            operands = operation[1:2] if code in (_CONVERT, _LOAD) else operation[1:]
-            is_linear.append(any(x < CONSTANTS and is_linear[x >> 1] for x in operands))
+            last = 2 if code in _ONE_REFERENCE else len(operation)
+            is_it = 0
+            for place in range(1, last):
+                x = operation[place]
+                if x < CONSTANTS and is_linear[x >> 1]:
+                    is_it = 1
+                    break
+            append(is_it)
     return is_linear

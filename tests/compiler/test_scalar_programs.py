@@ -15,7 +15,7 @@ import pytest
 from jax import lax
 
 import artix
-from artix.compiler.scalar_builder import TooManyOperations
+from artix.compiler.scalar_builder import ScalarBuilder, TooManyOperations
 from artix.compiler.scalar_evaluation import Evaluator
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation
@@ -540,6 +540,31 @@ def test_sums_over_any_sets() -> None:
 def test_products_with_sparse_matrices_have_their_nonzero_terms_only() -> None:
     matrix = np.array([[2.0, 0, 1], [0, 0, -1], [0, 3, 0]])
     assert _counts(lambda x: x @ matrix, np.ones(3)) == {"MUL": 2, "SUB": 1}
+
+
+def test_what_is_computed_again_is_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = list[Any]()
+    monkeypatch.setattr(ScalarBuilder, "check_size", lambda *_: evaluated.append(None))
+
+    def count(function: Callable[..., Any]) -> int:
+        evaluated.clear()
+        x = jax.ShapeDtypeStruct((3,), np.float64)
+        scalarize(jax.make_jaxpr(function)(x), (1,), {})
+        return len(evaluated)
+
+    def once(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sin(x[::-1]) * x)
+
+    def again(x: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.sin(x[::-1]) * x)
+
+    with jax.enable_x64(True):
+        whole = count(jax.jit(once))
+        assert whole >= 4
+        # The sum of both is the only new operation.
+        assert count(lambda x: jax.jit(once)(x) + jax.jit(again)(x)) == whole + 1
+        # Only the reversal is shared.
+        assert count(lambda x: jnp.sum(x[::-1] * 2.0) + jnp.sum(x[::-1] * 3.0)) == 6
 
 
 def test_levels_are_the_highest_of_the_operands() -> None:

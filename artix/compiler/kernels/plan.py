@@ -188,7 +188,7 @@ class Plan:
         is_encoded = encodable(lists, self.width)
         ends = {after - 1 for _, after in self.program.bodies}
         computed = np.flatnonzero(self.program.operations > Op.CONSTANT)
-        group_of = self.program.levels[computed].astype(int) * count + self.program.stages[computed]
+        group_of = self.program.levels[computed].astype(int) * count + lists.stages[computed]
         for group in range(3 * count):
             operations = computed[group_of == group].tolist()
             level, stage = divmod(group, count)
@@ -341,7 +341,7 @@ class Plan:
         What is needed only to start a loop is in its slot from the beginning, so that nothing is
         copied.
         """
-        lists, stages = self.lists, self.program.stages
+        lists, stages = self.lists, self.lists.stages
         self.carried: list[list[int]] = []
         """For each loop, the slots of what it carries."""
         of_loop: dict[tuple[int, int], list[int]] = {}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+
+import numpy as np
 
 from artix.compiler.kernels.machine import KernelError
 from artix.compiler.scalar_program import KINDS, Kind, Op, ScalarProgram, array_operand
@@ -35,22 +38,23 @@ class ProgramLists:
             len(x) for x in program.tables
         ]
         sines, cosines = (
-            {
-                row[0] >> 1
-                for op, row in zip(self.operations, self.operands, strict=True)
-                if op == function
-            }
+            {*(program.operands[program.operations == function, 0] >> 1).tolist()}
             for function in (Op.SIN, Op.COS)
         )
         #: Scalars whose sine and cosine are both computed.
         self.sincos_angles = sines & cosines
 
+    @functools.cached_property
+    def stages(self) -> np.ndarray:
+        """Those of the program."""
+        return self.program.stages
+
     @property
     def arrays_loaded(self) -> dict[int, int]:
         """The arrays from which entries are loaded, with their levels."""
         levels = [level for *_, level in self.program.arguments] + [0] * len(self.program.tables)
-        loads = zip(self.operations, self.operands, strict=True)
-        numbers = {array_operand(row[1]) for operation, row in loads if operation == Op.LOAD}
+        loads = self.program.operands[self.program.operations == Op.LOAD, 1]
+        numbers = {array_operand(number) for number in loads.tolist()}
         return {number: levels[number] for number in sorted(numbers)}
 
     def scalar(self, number: int) -> str:

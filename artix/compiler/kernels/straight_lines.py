@@ -18,6 +18,7 @@ from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
 from artix.compiler.kernels.x86 import FLAG, FLAGS, LANES, ONCE, Scratch, Values
 from artix.compiler.scalar_program import BYTES, Kind, Op
 
+_ADD, _MUL, _FLOAT32 = int(Op.ADD), int(Op.MUL), int(Kind.FLOAT32)
 _ARITHMETIC = {
     Op.ADD: "add",
     Op.SUB: "sub",
@@ -172,19 +173,19 @@ class Line:
             for slot, byte in requests() if requests is not None else ():
                 self._request(slot, byte)
             code, (a, b, c) = codes[number], operands[number]
-            if code <= Op.MUL and kinds[number] >= Kind.FLOAT32 and not (a | b) & 1:
+            if code <= _MUL and kinds[number] >= _FLOAT32 and not (a | b) & 1:
                 if number in products:
                     continue
-                if code == Op.MUL:
+                if code == _MUL:
                     form, x, y, z = mul, value(a), value(b), -1
                 elif a >> 1 in products:
                     x, y = map(value, operands[a >> 1][:2])
-                    form, z = plus if code == Op.ADD else minus, value(b)
+                    form, z = plus if code == _ADD else minus, value(b)
                 elif b >> 1 in products:
                     x, y = map(value, operands[b >> 1][:2])
-                    form, z = plus if code == Op.ADD else from_, value(a)
+                    form, z = plus if code == _ADD else from_, value(a)
                 else:
-                    form, x, y, z = add if code == Op.ADD else sub, value(a), value(b), -1
+                    form, x, y, z = add if code == _ADD else sub, value(a), value(b), -1
                 result = new(VECTOR)
                 append((form, result, x, y, z))
             else:
