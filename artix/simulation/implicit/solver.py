@@ -72,12 +72,10 @@ _SAFE_SHARE = 1e-4
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
 _ROUNDING = 4
 
-#: The momentum that may be lost, as a share of the residual: what is lost in free directions adds
-#: up.
+#: The momentum that may be lost, as a share of the residual; in free directions it adds up.
 _BALANCE = 0.01
 
-#: Steps with active sets that may get no nearer in a row, at the start and from each proximal
-#: point.
+#: Steps with active sets that may get no nearer in a row, at the start and from proximal points.
 _FIRST_MISSES, _MISSES = 6, 1
 
 #: A step with active sets is halved until it leaves less than this share of the squares of all
@@ -111,8 +109,7 @@ _MAX_SEARCHES = 15
 #: forces' work.
 _LOST_ENERGY = 1e-4
 
-#: Velocities are rounded as the last Newton step was. That may not be larger than this times what
-#: is certain anyway: a step back from a point far off is followed by another one.
+#: The last Newton step may round velocities by this times what is uncertain anyway.
 _FAR = 10
 
 #: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
@@ -193,39 +190,29 @@ class _Exactness(NamedTuple):
     """The same at a proximal point."""
     rounding: float
     """Rounding error of velocities, as a share of their changes."""
-    weights: Array
-    """Diagonal of M, [nv]."""
-    mass: Array
-    """The sum of it, []."""
-    start: Array
-    """v0, [nv]."""
-    push: Array
-    """p, [nv]."""
-    pushed: Array
-    """The largest velocity that p gives to an entry by itself, [], which the momentum equation
-    rounds."""
     held_share: float
 
     def accepted(
-        self, rows: StepRows, point: Point, imbalance: Array, enough: Array, step: Array
+        self, system: StepSystem, point: Point, imbalance: Array, enough: Array, step: Array
     ) -> Array:
         """The largest error of a solution at a point after a Newton step, []; negative if momentum
         is missing.
 
         Ill-conditioned matrices hide large velocities from the momentum, but not from its energy.
         """
-        impulsive = _largest(rows.velocities(point.impulses))
-        noise = self.rounding * jnp.maximum(_largest(step), impulsive)
-        lost = _largest(imbalance / self.weights)
-        rounded = jnp.maximum(
-            noise, self.rounding * jnp.maximum(self.pushed, _largest(point.change))
-        )
+        weights, rounding = jnp.diagonal(system.matrix), self.rounding
+        impulsive = _largest(system.rows.velocities(point.impulses))
+        # The momentum equation rounds what p gives to an entry by itself.
+        pushed = _largest(system.push / weights)
+        noise = rounding * jnp.maximum(_largest(step), impulsive)
+        lost = _largest(imbalance / weights)
+        rounded = jnp.maximum(noise, rounding * jnp.maximum(pushed, _largest(point.change)))
         # The energy that the missing momentum adds: it works along the mean velocity.
-        mean = self.start + 0.5 * point.change
-        kinetic = 0.5 * jnp.sum(self.weights * self.start**2)
-        worked = kinetic + jnp.abs(jnp.sum(self.push * mean))
-        certain = enough + self.rounding * jnp.maximum(self.pushed, impulsive)
-        adds = jnp.sum(imbalance * mean) > _LOST_ENERGY * worked + certain**2 * self.mass
+        mean = system.velocity + 0.5 * point.change
+        kinetic = 0.5 * jnp.sum(weights * system.velocity**2)
+        worked = kinetic + jnp.abs(jnp.sum(system.push * mean))
+        certain = enough + rounding * jnp.maximum(pushed, impulsive)
+        adds = jnp.sum(imbalance * mean) > _LOST_ENERGY * worked + certain**2 * jnp.sum(weights)
         holds = (lost <= _BALANCE * enough + 4 * rounded) & ~adds & (noise <= _FAR * certain)
         return jnp.where(holds, enough + noise, -1)
 
@@ -280,18 +267,12 @@ def solve_system(
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
     rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
-    exact, loose = (
-        _TOLERANCES.get(dtype.name, (2e-5, 2e-5)) if tolerance is None else (tolerance, tolerance)
-    )
+    usual = _TOLERANCES.get(dtype.name, (2e-5, 2e-5))
+    exact, loose = usual if tolerance is None else (tolerance, tolerance)
     exactness = _Exactness(
         enough=exact + rounding * _largest(at_start),
         loose=loose + rounding * _largest(at_start),
         rounding=rounding,
-        weights=jnp.diagonal(system.matrix),
-        mass=jnp.trace(system.matrix),
-        start=system.velocity,
-        push=system.push,
-        pushed=_largest(system.push / jnp.diagonal(system.matrix)),
         held_share=_HELD_SHARE.get(dtype.name, 1e-5),
     )
 
@@ -302,11 +283,9 @@ def solve_system(
     free, is_solved = _without_impulses(system, budget, exactness)
     infinite = jnp.full((), jnp.inf, dtype)
     center = Point(jnp.zeros_like(system.push), at_start, start, infinite)
-    point = (
-        center
-        if system.groups is None
-        else _guessed(system, system.groups, center, budget, is_solved)
-    )
+    point = center
+    if system.groups is not None:
+        point = _guessed(system, system.groups, center, budget, is_solved)
     slip = rows.correction(at_start)
     begin = _Loop(
         current=chosen(is_solved, free, point),
@@ -361,7 +340,7 @@ def _without_impulses(
     rates = rows.rates(system.velocity + change)
     law = rows.linear(rows.none(), rates, budget, exactness.held_share)
     point = Point(change, rates, rows.none(), _largest(law.residual))
-    accepted = exactness.accepted(rows, point, jnp.zeros_like(change), exactness.enough, change)
+    accepted = exactness.accepted(system, point, jnp.zeros_like(change), exactness.enough, change)
     return point, point.error <= accepted
 
 
@@ -466,7 +445,7 @@ def _after_step(
     )
     imbalance = system.imbalance(end.change, end.impulses)
     enough = jnp.where(loop.is_convex, exactness.loose, exactness.enough)
-    accepted = exactness.accepted(rows, end, imbalance, enough, change)
+    accepted = exactness.accepted(system, end, imbalance, enough, change)
     is_miss = ~loop.is_convex & ~(error < _NEARER * run.nearest.error)
     return _Run(
         current=end,
