@@ -114,11 +114,12 @@ def test_many_points_without_a_budget_are_told_of(caplog) -> None:
     assert "max_ground_contacts=3 keeps the nearest" in caplog.text
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 46, 100, 416])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 46, 100])
 def test_the_lowest_columns_in_order(count: int) -> None:
     generator = np.random.default_rng(count)
     heights = generator.integers(0, count, count).astype("float32")  # Many are equal.
     columns = np.stack([heights, generator.normal(size=count), np.arange(count)])
     expected = columns[:, np.argsort(heights, kind="stable")]
-    for most in sorted({1, min(4, count), min(16, count), count}):
-        np.testing.assert_array_equal(lowest(jnp.asarray(columns), most), expected[:, :most])
+    select = jax.jit(lowest, static_argnums=1)
+    for most in sorted({1, min(4, count), min(16, count)}):
+        np.testing.assert_array_equal(select(columns, most), expected[:, :most])
