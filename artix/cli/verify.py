@@ -39,6 +39,8 @@ FINE = "artix, 1 ms"
 FINE_STEP = 0.001
 #: Commands to walk straight ahead, back or sideways, whose paths are compared.
 STRAIGHT = ("forward", "fast", "backward", "left")
+#: Shorter paths [m] are not compared.
+_SHORTEST = 0.1
 #: Colours of the simulators in the plot.
 _COLORS = {
     ARTIX: "tab:blue",
@@ -100,7 +102,8 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
     )
     text, falls = compared(environment, results)
     print(text)
-    print(f"\n{path_differences(results)}")
+    if differences := path_differences(results):
+        print(f"\n{differences}")
     with naming(output):
         save_plot(output, environment, results)
     print(f"\nplot saved to {output}")
@@ -298,17 +301,27 @@ def compared(
 
 
 def path_differences(results: Mapping[str, Mapping[str, Records]]) -> str:
-    """A table of how much longer straight paths are in MuJoCo, from the least to the most."""
+    """A table of how much longer straight paths are in MuJoCo, from the least to the most; empty if
+    no robot has gone :data:`_SHORTEST` anywhere.
+    """
     paths = {
-        simulator: np.array([_length(runs[name]) for name in STRAIGHT if name in runs])
+        simulator: {name: _length(runs[name]) for name in STRAIGHT if name in runs}
         for simulator, runs in results.items()
     }
+    walks = [
+        name for name in paths[ARTIX] if min(each[name] for each in paths.values()) > _SHORTEST
+    ]
+    if not walks:
+        return ""
     references = [name for name in (ARTIX, FINE) if name in results]
     rows = []
     for simulator in MUJOCO:
-        longer = [100 * (paths[simulator] / paths[name] - 1) for name in references]
-        rows.append((simulator, *(f"{each.min():+.1f} to {each.max():+.1f} %" for each in longer)))
-    head = f"paths of {', '.join(name for name in STRAIGHT if name in results[ARTIX])}"
+        longer = [
+            [100 * (paths[simulator][walk] / paths[reference][walk] - 1) for walk in walks]
+            for reference in references
+        ]
+        rows.append((simulator, *(f"{min(each):+.1f} to {max(each):+.1f} %" for each in longer)))
+    head = f"paths of {', '.join(walks)}"
     return table((head, *(f"than {name}" for name in references)), rows, align="l")
 
 

@@ -231,6 +231,8 @@ def test_paths_are_compared_in_percent():
     assert " ".join(default.split()) == "MuJoCo, default -10.0 to +0.0 % -14.3 to +0.0 %"
     del results["artix, 1 ms"]
     assert "1 ms" not in verify.path_differences(results)
+    results["artix"] = walks(0.0, 0.05, 0.0)
+    assert verify.path_differences(results) == ""
 
 
 @pytest.mark.slow
