@@ -152,9 +152,9 @@ def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
     return training._replace(**load(kept))
 
 
-def limited(gradient: Array, most: float) -> tuple[Array, Array]:
+def limited(gradient: Array, most: float) -> tuple[Array, dict[str, Array]]:
     """Gradients [..., actions] whose norms are at most ``most`` times the median, in units of it,
-    and the median.
+    and a report: the median, the largest, and the fraction of actions that have lost theirs.
 
     What is not finite becomes zero, for its robot and moment alone. It does not count for the
     median.
@@ -162,8 +162,14 @@ def limited(gradient: Array, most: float) -> tuple[Array, Array]:
     norm = jnp.sqrt(jnp.sum(gradient**2, axis=-1, keepdims=True))
     is_finite = jnp.isfinite(norm)
     median = jnp.nan_to_num(jnp.nanmedian(jnp.where(is_finite & (norm > 0), norm, jnp.nan)))
-    unit = jnp.maximum(jnp.where(is_finite, norm, 0) / most, median)
-    return jnp.where(is_finite, gradient, 0) / jnp.where(unit > 0, unit, 1), median
+    finite = jnp.where(is_finite, norm, 0)
+    unit = jnp.maximum(finite / most, median)
+    report = {
+        "gradient": median,
+        "largest_gradient": jnp.max(finite),
+        "lost": jnp.mean(~is_finite, dtype=jnp.float32),
+    }
+    return jnp.where(is_finite, gradient, 0) / jnp.where(unit > 0, unit, 1), report
 
 
 def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
@@ -246,7 +252,7 @@ def make_iteration(
         gradient, (env, total, experience, report) = jax.grad(play, has_aux=True)(
             jnp.zeros(shape, jnp.float32), training, play_key
         )
-        direction, median = limited(gradient, config.most_gradient)
+        direction, gradients = limited(gradient, config.most_gradient)
         step = config.action_step * 0.5 ** (
             training.iteration.astype(jnp.float32) / config.half_life
         )
@@ -282,10 +288,7 @@ def make_iteration(
         observed = training.observed.after(moments, happened[1].size)
         sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
         report = {**sums, **jax.tree.map(jnp.mean, report), "reward": jnp.mean(experience.reward)}
-        report |= {"value_error": jnp.mean(errors), "gradient": median}
-        norms = jnp.sqrt(jnp.sum(gradient**2, axis=-1))
-        report["largest_gradient"] = jnp.max(jnp.where(jnp.isfinite(norms), norms, 0))
-        report["lost"] = jnp.mean(~jnp.isfinite(norms), dtype=jnp.float32)
+        report |= {"value_error": jnp.mean(errors), **gradients}
         after = Training(
             parameters, target, optimizer_state, observed, env, total, key, training.iteration + 1
         )

@@ -134,9 +134,11 @@ def test_a_gradient_counts_at_most_a_few_times_the_median():
         norm = np.where(lost, 0, np.linalg.norm(gradient.astype(float), axis=2))
     median = np.median(norm[norm > 0])
     wanted = np.where(lost[..., None], 0, gradient) / np.maximum(median, norm / 3)[..., None]
-    bounded, found = shac.limited(jnp.asarray(gradient), 3.0)
+    bounded, report = shac.limited(jnp.asarray(gradient), 3.0)
     np.testing.assert_allclose(bounded, wanted, rtol=1e-5)
-    np.testing.assert_allclose(found, median, rtol=1e-5)
+    np.testing.assert_allclose(report["gradient"], median, rtol=1e-5)
+    np.testing.assert_allclose(report["largest_gradient"], norm.max(), rtol=1e-5)
+    np.testing.assert_allclose(report["lost"], lost.mean(), rtol=1e-6)
     assert np.linalg.norm(bounded, axis=2).max() < 3.00001
 
 
