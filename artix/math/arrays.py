@@ -142,6 +142,13 @@ def smallest(x: Array, most: float) -> Array:
     return jnp.min(x, initial=most) if x.size else jnp.asarray(most, x.dtype)
 
 
+def largest_magnitude(x: Array) -> Array:
+    """The largest magnitude of an array's entries; zero, with the tangent zero, if it is empty (see
+    :func:`smallest`).
+    """
+    return jnp.max(jnp.abs(x)) if x.size else jnp.zeros((), x.dtype)
+
+
 def matmul(a: Array, b: Array) -> Array:
     """``jnp.matmul`` in full precision: by default a GPU would round float32 operands to TF32, with
     3 digits.

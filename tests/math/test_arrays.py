@@ -16,6 +16,7 @@ from artix.math.arrays import (
     device_array,
     entries,
     is_known,
+    largest_magnitude,
     smallest,
     with_entries,
 )
@@ -50,6 +51,14 @@ def test_the_smallest_of_few_numbers_has_derivatives(x: list[float], most: float
     point = jnp.asarray(x, "float32")
     value, tangent = jax.jvp(lambda x: smallest(x, most), (point,), (jnp.ones_like(point),))
     assert (float(value), float(tangent)) == (min([*x, most]), float(min([*x, most]) < most))
+    assert value.dtype == point.dtype
+
+
+@pytest.mark.parametrize("x", [[], [1.0, -3.0]])
+def test_the_largest_magnitude_of_few_numbers_has_derivatives(x: list[float]) -> None:
+    point = jnp.asarray(x, "float32")
+    value, tangent = jax.jvp(largest_magnitude, (point,), (jnp.ones_like(point),))
+    assert (float(value), float(tangent)) == ((3.0, -1.0) if x else (0.0, 0.0))
     assert value.dtype == point.dtype
 
 

@@ -293,6 +293,22 @@ def test_derivatives(fixed_base: bool) -> None:
         np.testing.assert_allclose(total, jnp.sum(weights * found), rtol=1e-8)
 
 
+def test_reports_of_a_body_without_rows_have_derivatives() -> None:
+    """Residuals of nothing are zero and remain so."""
+    state = spinning(np.array([1.0, 0.0, 0.0]))
+
+    def report(velocity: jax.Array) -> artix.StepReport:
+        moved = state.replace(root_velocity=velocity)
+        return artix.step_and_report(body(), moved, artix.Control(), 4e-3)[1]
+
+    velocity = state.root_velocity
+    _, tangents = jax.jvp(report, (velocity,), (jnp.ones_like(velocity),))
+    assert tangents.velocity_residual.max == tangents.position_residual.max == 0.0
+    for leaf in jax.tree.leaves(tangents):
+        if leaf.dtype != jax.dtypes.float0:
+            assert np.all(np.isfinite(leaf))
+
+
 def test_a_body_without_joints_has_derivatives_in_both_modes() -> None:
     """A body that turns fast: forward, reverse and second derivatives beside differences of each."""
     state = spinning(np.array([20.0, 1.0, -4.0]))

@@ -23,7 +23,7 @@ from artix.contact.plane import Plane
 from artix.kinematics.contact_points import Contacts
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import matmul, square_root
+from artix.math.arrays import largest_magnitude, matmul, square_root
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.geometry import GeometryType
@@ -584,5 +584,5 @@ def contact_report(
         slides=touches & slips,
         link_force=contact_wrenches(rows, impulses, dt, links)[:, :3],
         omitted=touching.ground_contacts.omitted,
-        residual=jnp.max(jnp.abs(missed), initial=0),
+        residual=largest_magnitude(missed),
     )

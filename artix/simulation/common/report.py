@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import struct
-from artix.math.arrays import square_root
+from artix.math.arrays import largest_magnitude, square_root
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array
@@ -42,7 +42,7 @@ def residual_of(corrections: Array) -> Residual:
     """The residual for the corrections [R] of all rows; zero without rows."""
     square = corrections**2
     rms = square_root(jnp.sum(square) / max(corrections.size, 1))
-    return Residual(rms, jnp.max(jnp.abs(corrections), initial=0))
+    return Residual(rms, largest_magnitude(corrections))
 
 
 class ContactReport(struct.PyTreeNode):

@@ -17,7 +17,7 @@ from artix.kinematics.contact_points import contact_frames, contact_points
 from artix.kinematics.forward import Kinematics, kinematics, link_centers
 from artix.kinematics.frames import frame_acceleration, frame_velocity, link_frames
 from artix.math import spatial
-from artix.math.arrays import matmul, square_root, take
+from artix.math.arrays import largest_magnitude, matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.loop_closures import loop_wrenches
@@ -81,7 +81,7 @@ class _Done(NamedTuple):
         """What both kinds of reports contain."""
         shared = self._asdict()
         missed = shared.pop("imbalance")
-        return shared | {"residual": jnp.max(jnp.abs(missed), initial=0)}
+        return shared | {"residual": largest_magnitude(missed)}
 
 
 def contact_reports(
