@@ -198,6 +198,18 @@ def walker():
     return shac.policy_of(runs[-1][0], chosen.config)
 
 
+@pytest.mark.slow  # 15 s of compilation, 15 s of training
+def test_gradients_do_not_grow_while_a_hopper_learns():
+    """2,000 iterations of few robots, whose steps halve in 500."""
+    config = shac.Config(num_envs=16, horizon=8, epochs=1, minibatches=1, half_life=500)
+    steps = 2000 * config.num_envs * config.horizon
+    reports, run = [], None
+    for run in shac.train(envs.make("hopper"), config, steps=steps):
+        reports.append(run[1])
+    check_norms(reports)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(run[0].parameters))
+
+
 @pytest.mark.slow  # 22 s of compilation, 10 s of training
 def test_a_quadruped_walks_and_hardly_ever_falls(walker):
     """With the task's own commands, starts and noise, for 10 s."""
