@@ -13,6 +13,7 @@ on which a face rests, and are found by one pass over all points.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -171,7 +172,8 @@ def _support(points: Array, every: slice, normal: Array) -> Array:
     flat = points.reshape(-1)
     known, fixed = without_derivatives((flat, normal))
     first, second, up = contact_frames(fixed[None])[0]
-    tilts = [_TILT * (np.cos(angle) * first + np.sin(angle) * second) for angle in _AROUND.tolist()]
+    turns = [(math.cos(angle), math.sin(angle)) for angle in _AROUND.tolist()]
+    tilts = [_TILT * (along * first + across * second) for along, across in turns]
     direction = jnp.stack([-up, *(tilt - up for tilt in tilts), up])
 
     def at(table: Array, number: Array) -> Array:

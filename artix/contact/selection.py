@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import struct
+from artix.math.arrays import take
 
 Array = jax.Array
 
@@ -95,14 +96,14 @@ def lowest(columns: Array, count: int) -> Array:
       [m, count].
     """
     for firsts, seconds in _sorting_network(columns.shape[1], count):
-        before, after = columns[:, firsts], columns[:, seconds]
+        before, after = take(columns, firsts), take(columns, seconds)
         is_equal, is_earlier = after[0] == before[0], after[-1] < before[-1]
         is_less = (after[0] < before[0]) | (is_equal & is_earlier)
         places = np.arange(columns.shape[1])
         places[firsts] = columns.shape[1] + np.arange(len(firsts))
         places[seconds] = columns.shape[1] + len(firsts) + np.arange(len(firsts))
         exchanged = jnp.where(is_less, after, before), jnp.where(is_less, before, after)
-        columns = jnp.concatenate([columns, *exchanged], axis=1)[:, places]
+        columns = take(jnp.concatenate([columns, *exchanged], axis=1), places)
     return columns[:, :count]
 
 

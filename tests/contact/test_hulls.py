@@ -95,6 +95,20 @@ def test_a_face_of_many_points_rests_on_its_corners() -> None:
             assert np.min(np.linalg.norm(low[:, :2] - corner, axis=1)) < 1e-12
 
 
+def test_single_precision_remains(dtype: np.dtype) -> None:
+    """The nearest three of the eight candidates, as of a hull in both precisions."""
+    robot, ground = body(PYRAMID).astype(dtype), artix.Ground.flat(dtype=dtype)
+    state = artix.neutral_state(robot)
+    contacts = [
+        artix.ground_contacts(
+            artix.Scene(robot, ground=ground, max_contacts_per_geometry=most), state
+        ).contacts
+        for most in (None, 3)
+    ]
+    assert {leaf.dtype for leaf in jax.tree.leaves(contacts)} == {np.dtype(dtype)}
+    np.testing.assert_array_equal(contacts[1].gap, np.sort(contacts[0].gap)[:3])
+
+
 @pytest.mark.slow
 def test_hulls_rest_as_in_mujoco() -> None:
     """A truncated pyramid of 243 points falls, tilted by 0.02, onto its base and two of its sides,
