@@ -227,17 +227,17 @@ def solve_constrained(
     if weight is None:
         weight = WEIGHTS if multipliers is None else WARM_WEIGHT
     is_double = problem.start.dtype == jnp.float64
-    feasible_at = (
-        (1e-8 if is_double else 1e-4) if feasibility_tolerance is None else feasibility_tolerance
-    )
-    flat_at = (1e-8 if is_double else 1e-6) if tolerance is None else tolerance
+    if feasibility_tolerance is None:
+        feasibility_tolerance = 1e-8 if is_double else 1e-4
+    if tolerance is None:
+        tolerance = 1e-8 if is_double else 1e-6
     check_count("outer_iterations", outer_iterations)
     positive = {
         "weight": weight,
         "weight_growth": weight_growth,
         "most_weight": most_weight,
-        "feasibility_tolerance": feasible_at,
-        "tolerance": flat_at,
+        "feasibility_tolerance": feasibility_tolerance,
+        "tolerance": tolerance,
     }
     for name, value in positive.items():
         check_positive(name, value, "1")
@@ -251,122 +251,93 @@ def solve_constrained(
         )
     steps = _options(**options)
     problem, controls, states = prepared(problem, controls, states, steps)
-    dtype = problem.start.dtype
-    weights = jnp.asarray(weight, dtype)
     shapes = jax.eval_shape(lambda: constraints_along(problem, states, controls))
     if multipliers is None:
         multipliers = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     _check_multipliers(multipliers, shapes)
+    method = _AugmentedLagrangians(
+        steps,
+        outer_iterations,
+        weight_growth,
+        most_weight,
+        feasibility_tolerance,
+        tolerance,
+        damping,
+    )
+    weights = jnp.asarray(weight, problem.start.dtype)
+    return with_implicit_derivatives(
+        problem,
+        method.cheapest if weights.ndim else method.solution,
+        method.cotangent,
+        controls,
+        states,
+        multipliers,
+        weights,
+    )
 
-    def solved(
-        problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weight: Array
-    ):
-        def goes_on(search: _Search) -> Array:
-            return (search.rounds < outer_iterations) & ~search.is_over
 
-        def body(search: _Search) -> _Search:
-            multipliers, weight = search.multipliers, search.weight
-            each, trajectory = augmented(problem, multipliers, weight), search.solution
-            solution = settle(
-                each, trajectory.states, trajectory.controls, steps, damping, search.precision
-            )
-            values = constraints_along(problem, solution.states, solution.controls)
-            report = last_of(solution.iterations)
-            unmet = _unmet(values, multipliers, weight)
-            is_flat = has_converged(solution.states, solution.cost, report, flat_at)
-            is_sharp = solution.converged | (is_flat & (search.precision < flat_at))
-            is_solved = is_sharp | is_stuck(report, STUCK_DAMPING) | (unmet < 0.1 * search.unmet)
+@dataclasses.dataclass(frozen=True)
+class _AugmentedLagrangians:
+    """The method of :func:`solve_constrained` with its settings."""
 
-            def changed(new: Array, old: Array) -> Array:
-                return jnp.where(is_solved, new, old).astype(dtype)
+    steps: Options
+    outer_iterations: int
+    weight_growth: float
+    most_weight: float
+    feasibility_tolerance: float
+    tolerance: float
+    damping: float
 
-            raised = jnp.minimum(weight * weight_growth, jnp.maximum(weight, most_weight))
-            sharper = jnp.maximum(SHARPENING * search.precision, 4 * jnp.finfo(dtype).eps)
-            return _Search(
-                search.rounds + 1,
-                is_flat & (unmet <= feasible_at),
-                solution,
-                jax.tree.map(changed, _moved(multipliers, values, weight), multipliers),
-                changed(jnp.where(unmet > FALL * search.unmet, raised, weight), weight),
-                changed(sharper, search.precision),
-                changed(unmet, search.unmet),
-                search.violation.at[search.rounds].set(largest_violation(values)),
-                solution.cost - _penalty(values, multipliers, weight),
-            )
-
+    def solution(
+        self,
+        problem: Problem,
+        controls: Array,
+        states: Array,
+        multipliers: Multipliers,
+        weight: Array,
+    ) -> ConstrainedSolution:
+        """Outer iterations until one converges."""
+        dtype = states.dtype
         start = _Search(
             jnp.zeros((), jnp.int32),
             jnp.zeros((), bool),
-            _unsolved(problem, states, controls, steps.iterations),
+            _unsolved(problem, states, controls, self.steps.iterations),
             multipliers,
             weight,
             jnp.asarray(PRECISION, dtype),
             jnp.asarray(jnp.inf, dtype),
-            jnp.zeros(outer_iterations, dtype),
+            jnp.zeros(self.outer_iterations, dtype),
             jnp.zeros((), dtype),
         )
-        end = jax.lax.while_loop(goes_on, body, start)
-        violation = end.violation[
-            jnp.minimum(jnp.arange(outer_iterations, dtype=jnp.int32), end.rounds - 1)
-        ]
+        end = jax.lax.while_loop(
+            lambda search: (search.rounds < self.outer_iterations) & ~search.is_over,
+            lambda search: self._improved(problem, search),
+            start,
+        )
+        rounds = jnp.arange(self.outer_iterations, dtype=jnp.int32)
+        violation = end.violation[jnp.minimum(rounds, end.rounds - 1)]
         return ConstrainedSolution(
             end.solution._replace(converged=end.is_over),
             end.multipliers,
             violation,
             end.cost,
-            violation[-1] <= feasible_at,
+            violation[-1] <= self.feasibility_tolerance,
             end.is_over,
             end.weight,
         )
 
-    def cotangent(
-        problem_of: Any, values: Any, optimum: ConstrainedSolution, by: ConstrainedSolution
-    ) -> Any:
-        """Repeats corrections at the solution; the multipliers' derivatives converge with each of
-        them.
+    def cheapest(
+        self,
+        problem: Problem,
+        controls: Array,
+        states: Array,
+        multipliers: Multipliers,
+        weights: Array,
+    ) -> ConstrainedSolution:
+        """Of the solutions with several first weights the cheapest that has converged; if none has,
+        the one that violates constraints least.
         """
-        controls, states, multipliers = (
-            optimum.solution.controls,
-            optimum.solution.states,
-            optimum.multipliers,
-        )
-        last = jnp.maximum(optimum.weight, jnp.asarray(min(CORRECTION_WEIGHT, most_weight), dtype))
-        once = steps._replace(iterations=1)
-
-        def repeated(values: Any) -> tuple[Array, Array, Array, Multipliers, Array]:
-            problem = problem_of(values)
-
-            def correct(
-                multipliers: Multipliers, _: None
-            ) -> tuple[Multipliers, tuple[Array, Array, Array, Array]]:
-                each = augmented(problem, multipliers, last)
-                solution = optimise(each, controls, states, once, damping, flat_at)
-                missed = constraints_along(problem, solution.states, solution.controls)
-                cost = solution.cost - _penalty(missed, multipliers, last)
-                return _moved(multipliers, missed, last), (
-                    solution.states,
-                    solution.controls,
-                    solution.cost,
-                    cost,
-                )
-
-            multipliers_, corrected = jax.lax.scan(correct, multipliers, length=CORRECTIONS)
-            states_, controls_, augmented_cost, cost = (each[-1] for each in corrected)
-            return states_, controls_, augmented_cost, multipliers_, cost
-
-        cotangents = (
-            by.solution.states,
-            by.solution.controls,
-            by.solution.cost,
-            by.multipliers,
-            by.cost,
-        )
-        return jax.vjp(repeated, values)[1](cotangents)[0]
-
-    def best(
-        problem: Problem, controls: Array, states: Array, multipliers: Multipliers, weights: Array
-    ):
-        each = jax.vmap(solved, in_axes=(None, None, None, None, 0))(
+        each = jax.vmap(self.solution, in_axes=(None, None, None, None, 0))(
             problem, controls, states, multipliers, weights
         )
         cost = jnp.where(each.converged, each.cost, jnp.inf)
@@ -374,9 +345,93 @@ def solve_constrained(
         k = jnp.where(jnp.any(each.converged), jnp.argmin(cost), jnp.argmin(missed))
         return jax.tree.map(lambda leaf: leaf[k], each)
 
-    guesses = controls, states, multipliers, weights
-    search = best if weights.ndim else solved
-    return with_implicit_derivatives(problem, search, cotangent, *guesses)
+    def _improved(self, problem: Problem, search: _Search) -> _Search:
+        """One outer iteration: solves the augmented problem, then moves multipliers and weight."""
+        multipliers, weight, trajectory = search.multipliers, search.weight, search.solution
+        dtype = weight.dtype
+        solution = settle(
+            augmented(problem, multipliers, weight),
+            trajectory.states,
+            trajectory.controls,
+            self.steps,
+            self.damping,
+            search.precision,
+        )
+        values = constraints_along(problem, solution.states, solution.controls)
+        report = last_of(solution.iterations)
+        unmet = _unmet(values, multipliers, weight)
+        is_flat = has_converged(solution.states, solution.cost, report, self.tolerance)
+        is_sharp = solution.converged | (is_flat & (search.precision < self.tolerance))
+        is_solved = is_sharp | is_stuck(report, STUCK_DAMPING) | (unmet < 0.1 * search.unmet)
+
+        def changed(new: Array, old: Array) -> Array:
+            return jnp.where(is_solved, new, old).astype(dtype)
+
+        raised = jnp.minimum(weight * self.weight_growth, jnp.maximum(weight, self.most_weight))
+        sharper = jnp.maximum(SHARPENING * search.precision, 4 * jnp.finfo(dtype).eps)
+        return _Search(
+            search.rounds + 1,
+            is_flat & (unmet <= self.feasibility_tolerance),
+            solution,
+            jax.tree.map(changed, _moved(multipliers, values, weight), multipliers),
+            changed(jnp.where(unmet > FALL * search.unmet, raised, weight), weight),
+            changed(sharper, search.precision),
+            changed(unmet, search.unmet),
+            search.violation.at[search.rounds].set(largest_violation(values)),
+            solution.cost - _penalty(values, multipliers, weight),
+        )
+
+    def cotangent(
+        self,
+        problem_of: Callable[[Any], Problem],
+        values: Any,
+        optimum: ConstrainedSolution,
+        by: ConstrainedSolution,
+    ) -> Any:
+        """The cotangent of a problem's arrays, from that of its solution: the reverse mode of
+        :meth:`_corrected`.
+        """
+        cotangents = (
+            by.solution.states,
+            by.solution.controls,
+            by.solution.cost,
+            by.multipliers,
+            by.cost,
+        )
+
+        def corrected(values: Any) -> tuple[Array, Array, Array, Multipliers, Array]:
+            return self._corrected(problem_of(values), optimum)
+
+        return jax.vjp(corrected, values)[1](cotangents)[0]
+
+    def _corrected(
+        self, problem: Problem, optimum: ConstrainedSolution
+    ) -> tuple[Array, Array, Array, Multipliers, Array]:
+        """States, controls, augmented cost, multipliers and cost after a few corrections at the
+        solution; the multipliers' derivatives converge with each of them.
+        """
+        controls, states = optimum.solution.controls, optimum.solution.states
+        least = min(CORRECTION_WEIGHT, self.most_weight)
+        weight = jnp.maximum(optimum.weight, jnp.asarray(least, states.dtype))
+        once = self.steps._replace(iterations=1)
+
+        def correct(
+            multipliers: Multipliers, _: None
+        ) -> tuple[Multipliers, tuple[Array, Array, Array, Array]]:
+            each = augmented(problem, multipliers, weight)
+            solution = optimise(each, controls, states, once, self.damping, self.tolerance)
+            missed = constraints_along(problem, solution.states, solution.controls)
+            cost = solution.cost - _penalty(missed, multipliers, weight)
+            return _moved(multipliers, missed, weight), (
+                solution.states,
+                solution.controls,
+                solution.cost,
+                cost,
+            )
+
+        multipliers, corrected = jax.lax.scan(correct, optimum.multipliers, length=CORRECTIONS)
+        states, controls, augmented_cost, cost = (each[-1] for each in corrected)
+        return states, controls, augmented_cost, multipliers, cost
 
 
 def _options(
