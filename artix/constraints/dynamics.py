@@ -19,8 +19,12 @@ from artix.constraints.operators import (
     stabilized_bias,
 )
 from artix.dynamics.factorization import factorize_dense, solve
-from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
-from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.dynamics.inverse import inverse_dynamics
+from artix.dynamics.newton_euler import (
+    equation_of_motion_change,
+    generalized_forces,
+    newton_euler,
+)
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math.arrays import matmul
