@@ -33,6 +33,7 @@ from artix.dynamics.inertia import (
     Inertias,
     first_moments,
     gravity_free_moments,
+    moments_of_momentum,
     momentum_of_motion,
     reference_inertias,
 )
@@ -383,14 +384,6 @@ def _composites(
         wrench = _wrenches(articulation, kin, external_force)
         world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
     return Composites(Inertias(sums[30], sums[:3], second), sums[3:6], moments, sums[24:30], world)
-
-
-def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
-    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
-    mass, first, second = inertias
-    linear, angular = velocity
-    momentum = mass[None] * linear + spatial.cross(angular, first)
-    return momentum, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
 
 
 def _sums(tree: Topology, rows: Array) -> Array:
