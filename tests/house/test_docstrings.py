@@ -37,7 +37,7 @@ NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 SLOW = {
     "artix.editing.surgery.lock_joints",
     "artix.envs.autoreset.autoreset",
-    "artix.compiler.compilation.use_kernels",
+    "artix.compiler.quantity.use_kernels",
     "artix.viewer.pictures.draw_scene",
     "artix.viewer.pictures.render_png",
 }
