@@ -38,6 +38,8 @@ SLOW = {
     "artix.editing.surgery.lock_joints",
     "artix.envs.autoreset.autoreset",
     "artix.compiler.quantity.use_kernels",
+    "artix.identification.estimation.cross_validate",
+    "artix.io.load.load_world",
     "artix.viewer.pictures.draw_scene",
     "artix.viewer.pictures.render_png",
 }
