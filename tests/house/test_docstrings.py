@@ -68,6 +68,7 @@ CONTRACT_CHECKS = {
     "check_parameters",
     "check_key",
     "check_type",
+    "check_constraints",
 }
 
 #: Parameters that mean the same everywhere. A docstring has them where it says more of them.
