@@ -398,7 +398,7 @@ def compute_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, ``operation`` is a type of data, or the state has
         another dtype than the fleet.
-      ValueError: the state or the simulation is not that of the fleet.
+      ValueError: the state or the simulation belongs to another fleet.
 
     Examples:
       >>> from artix import physx

@@ -131,7 +131,7 @@ def get_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation``
         is not a simulation.
-      ValueError: the simulation is not that of the fleet.
+      ValueError: the simulation belongs to another fleet.
 
     Examples:
       >>> from artix import physx
@@ -248,7 +248,7 @@ def update_articulation_kinematics(
     Raises:
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers.
-      ValueError: an index appears twice, or the simulation is not that of the fleet.
+      ValueError: an index appears twice, or the simulation belongs to another fleet.
 
     Examples:
       >>> from artix import physx

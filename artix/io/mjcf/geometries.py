@@ -408,7 +408,7 @@ def pairs_across(source: MjcfSource, robots: Mapping[str, Sequence[int]]) -> lis
 
 
 def _candidates(source: MjcfSource, bodies: Container[int]) -> list[int]:
-    """The geoms on these bodies, but for those of the ground."""
+    """The geoms on these bodies, except the geoms of the ground."""
     model = source.model
     ground = ground_geoms(model)
     return [

@@ -580,7 +580,7 @@ def step_with_sleep(
       The state after the step, and its counters.
 
     Raises:
-      ValueError: as :func:`artix.step`, or the counters are those of another number of links.
+      ValueError: as :func:`artix.step`, or the counters belong to another number of links.
       TypeError: as :func:`artix.step`.
 
     Examples:
