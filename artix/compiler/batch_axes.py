@@ -160,3 +160,16 @@ def in_blocks(function: Callable[..., Any], operands: Sequence[Any], mapped: Seq
     split = [x for x, has_axis in zip(operands, mapped, strict=True) if has_axis]
     blocks = jax.tree.map(lambda x: x.reshape(size // block, block, *x.shape[1:]), split)
     return jax.tree.map(lambda x: jax.lax.collapse(x, 0, 2), scan(of_block, (), blocks)[1])
+
+
+def levels_of(axes: Axes, num_operands: int) -> tuple[int, ...]:
+    """The level of each operand: the innermost batch axis along which it is mapped; see
+    :class:`ScalarProgram`.
+    """
+    levels = [0] * num_operands
+    for level, axis in enumerate(axes, start=1):
+        levels = [
+            level if is_mapped else before
+            for before, is_mapped in zip(levels, axis.mapped, strict=True)
+        ]
+    return tuple(levels)

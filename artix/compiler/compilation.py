@@ -6,10 +6,8 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,72 +29,6 @@ _log = logging.getLogger("artix")
 MAX_OPERATIONS = 1_000_000
 #: Programs of several items, such as tangents, have no loops below this size.
 _MAX_WITHOUT_LOOPS = 300_000
-
-
-_switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
-_gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=None)
-
-
-def kernels_are_on() -> bool:
-    """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is
-    ``0``.
-    """
-    chosen = _switch.get()
-    return _switch_in_environment("ARTIX_KERNELS", True) if chosen is None else chosen
-
-
-def gpu_kernels_are_on() -> bool | None:
-    """Whether functions traced now may use kernels on GPUs; ``None``, the default, where the GPU
-    has proved them.
-    """
-    chosen = _gpu_switch.get()
-    return _switch_in_environment("ARTIX_GPU_KERNELS", None) if chosen is None else chosen
-
-
-_Default = TypeVar("_Default", bool, None)
-
-
-def _switch_in_environment(name: str, default: _Default) -> bool | _Default:
-    text = os.environ.get(name, "")
-    if text not in ("", "0", "1"):
-        raise ValueError(f"the environment variable {name} must be 0 or 1, found {text!r}")
-    return text == "1" if text else default
-
-
-@contextmanager
-def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
-    """Switches kernels on or off for functions traced within the context.
-
-    Functions compiled earlier are unaffected. The environment variables ``ARTIX_KERNELS=0`` and
-    ``ARTIX_GPU_KERNELS``, which is ``0`` or ``1``, do the same for a whole process.
-
-    Args:
-      enabled: whether to use kernels; without them XLA evaluates everything.
-      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well; ``None``
-        leaves this unchanged. By default they are used where the GPU has proved them, see
-        ``artix gpu``.
-
-    Raises:
-      TypeError: a switch is neither ``True`` nor ``False``.
-
-    Examples:
-      >>> arm = artix.robots.load("arm7")
-      >>> state = artix.random_state(arm, jax.random.key(0))
-      >>> with artix.use_kernels(False):
-      ...     by_xla = artix.gravity_compensation(arm, state)
-      >>> print(jnp.allclose(by_xla, artix.gravity_compensation(arm, state), atol=1e-4))
-      True
-    """
-    for name, switch in (("enabled", enabled), ("gpu", gpu)):
-        if not isinstance(switch, bool) and not (name == "gpu" and switch is None):
-            raise TypeError(f"{name}: expected True or False, found {switch!r}")
-    token = _switch.set(enabled)
-    gpu_token = _gpu_switch.set(_gpu_switch.get() if gpu is None else gpu)
-    try:
-        yield
-    finally:
-        _gpu_switch.reset(gpu_token)
-        _switch.reset(token)
 
 
 files = KernelFiles()

@@ -17,9 +17,9 @@ import numpy as np
 
 from artix.compiler import kernels
 from artix.compiler.argument_types import examples_for, parameter_types
-from artix.compiler.batch_axes import Axes, groups_of, merged
+from artix.compiler.batch_axes import Axes, groups_of, levels_of, merged
 from artix.compiler.compilation import scalars_of
-from artix.compiler.operation import levels_of, program_p
+from artix.compiler.operation import program_p
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live

@@ -24,9 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import lanes
-from artix.compiler.compilation import use_kernels
 from artix.compiler.gpu_verdict import LANES, Check
-from artix.compiler.quantity import quantity
+from artix.compiler.quantity import quantity, use_kernels
 
 Array = jax.Array
 Function = Callable[..., Any]

@@ -1,9 +1,9 @@
 """The JAX primitive that evaluates programs of robots, for one robot or a batch.
 
 Values and derivatives are evaluated in the same way: a value is a program without tangents. The
-batch axes are a parameter of the operation, so that whatever evaluates it, a kernel or XLA, sees
-the program of one robot and the number of robots. Derivatives recompute the values that they need:
-only arguments are kept between a rollout and its gradient.
+batch axes are a parameter of the operation, so that whatever evaluates it, a kernel or XLA (see
+:mod:`artix.compiler.lowering`), sees the program of one robot and the number of robots. Derivatives
+recompute the values that they need: only arguments are kept between a rollout and its gradient.
 """
 
 from __future__ import annotations
@@ -17,21 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.jet import jet_rules
 from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 from jax.interpreters import partial_eval as pe
 
-from artix.compiler.batch_axes import (
-    MIN_ROBOTS,
-    Axes,
-    Axis,
-    groups_of,
-    in_blocks,
-    merge_operands,
-    merged,
-    split_results,
-)
-from artix.compiler.compilation import cpu_kernel
-from artix.compiler.gpu_compilation import gpu_call
+from artix.compiler.batch_axes import Axes, Axis
 from artix.compiler.jax_internals import (
     check_results_for_nan,
     linearize_by,
@@ -40,7 +29,6 @@ from artix.compiler.jax_internals import (
     type_like,
     without_varying_check,
 )
-from artix.compiler.partitioning import KernelCall, call_partitioned
 from artix.compiler.program import Program, replaced
 
 Array = jax.Array
@@ -240,142 +228,6 @@ def drop_unused_results(parameter: str, used: list[bool], *rest: Any) -> tuple[l
     return [True] * len(equation.invars), equation.replace(outvars=outvars, params=params)
 
 
-def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Lowers a program operation by operation, for XLA to compile."""
-    return lower_on_one_device(
-        functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands
-    )
-
-
-def lower_on_one_device(function: Any, context: Any, *operands: Any) -> Any:
-    """Lowers a function of arrays as on one device, since programs are traced without devices."""
-    types = {
-        name: [_type_on_one_device(aval) for aval in getattr(context, name)]
-        for name in ("avals_in", "avals_out")
-    }
-    return mlir.lower_fun(function, multiple_results=True)(context.replace(**types), *operands)
-
-
-def _type_on_one_device(aval: Any) -> Any:
-    return jax.core.ShapedArray(aval.shape, aval.dtype)
-
-
-def _lower_for_cpu(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Lowers to a kernel if there is one, but not in exports, which must not depend on this
-    machine.
-    """
-    module = context.module_context
-    one_device = is_for_one_device(module)
-    # Items of a robot stay on its device.
-    groups = groups_of(axes, program.num_operand_values, MIN_ROBOTS if one_device else None)
-    batches = merged(groups) or (Axis(1, (True,) * len(operands)),)
-    kernel = (
-        None
-        if module.lowering_parameters.for_export
-        else cpu_kernel(program, levels_of(batches, len(operands)))
-    )
-    if kernel is None and not (axes and program.has_kernel and one_device):
-        return _lower_by_xla(context, *operands, program=program, axes=axes)
-    if one_device and len(groups) < len(axes):
-        return lower_on_one_device(
-            functools.partial(_evaluate_merged, program, groups), context, *operands
-        )
-    if kernel is None:
-        return lower_on_one_device(
-            functools.partial(_evaluate_in_blocks, program, axes), context, *operands
-        )
-    if not one_device:
-        partitioned = functools.partial(
-            call_partitioned, lambda _: KernelCall(kernel, {}), program, groups
-        )
-        return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
-    if axes:
-        return jax.ffi.ffi_lowering(kernel)(context, *operands)
-    return mlir.lower_fun(functools.partial(_call_for_one, kernel, program), multiple_results=True)(
-        context, *operands
-    )
-
-
-def _evaluate_merged(program: Program, groups: Sequence[Axes], *operands: Any) -> list[Any]:
-    """Nested batches as one."""
-    with without_varying_check():
-        return split_results(
-            groups, evaluate(program, merge_operands(groups, operands), merged(groups))
-        )
-
-
-def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[Any]:
-    """:func:`evaluate_by_xla` block by block, for programs too large for a kernel."""
-
-    def of_part(*parts: Any) -> list[Any]:
-        size = next(
-            x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped
-        )
-        return evaluate_by_xla(
-            *parts, program=program, axes=(axes[0]._replace(size=size), *axes[1:])
-        )
-
-    return in_blocks(of_part, operands, axes[0].mapped)
-
-
-def _call_for_one(kernel: str, program: Program, *operands: Any) -> list[Any]:
-    """Calls a kernel for a batch of one."""
-    shapes = [jax.ShapeDtypeStruct((1, *kind.shape), kind.dtype) for kind in program.result_types]
-    with without_varying_check():
-        results = jax.ffi.ffi_call(kernel, shapes)(
-            *(jax.lax.expand_dims(operand, (0,)) for operand in operands)
-        )
-        return [
-            result.reshape(kind.shape)
-            for result, kind in zip(results, program.result_types, strict=True)
-        ]
-
-
-def _lower_for_cuda(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
-    """Lowers to a kernel if GPU kernels are on, otherwise to XLA's operations."""
-    module, groups = context.module_context, groups_of(axes, program.num_operand_values)
-    batches = merged(groups)
-    levels = levels_of(batches, len(operands))
-    call = None if module.lowering_parameters.for_export else gpu_call(program, levels, batches)
-    if call is None:
-        return _lower_by_xla(context, *operands, program=program, axes=axes)
-    if not is_for_one_device(module):
-        # There is a kernel for parts as well, since it is the same but for the number of its
-        # blocks.
-        call_of = functools.partial(gpu_call, program, levels)
-        partitioned = functools.partial(call_partitioned, call_of, program, groups)
-        return mlir.lower_fun(partitioned, multiple_results=True)(context, *operands)
-    if len(groups) < len(axes):
-        return lower_on_one_device(
-            functools.partial(_evaluate_merged, program, groups), context, *operands
-        )
-    return lower_on_one_device(
-        functools.partial(call.results, program, batches), context, *operands
-    )
-
-
-def is_for_one_device(module: Any) -> bool:
-    """Whether the module being lowered runs on one device, as within ``jax.shard_map``."""
-    axis_context = module.axis_context
-    if getattr(axis_context, "num_devices", 1) == 1:
-        return True
-    axes = frozenset(getattr(getattr(axis_context, "mesh", None), "axis_names", ()))
-    return getattr(axis_context, "manual_axes", None) == axes
-
-
-def levels_of(axes: Axes, num_operands: int) -> tuple[int, ...]:
-    """The level of each operand: the innermost batch axis along which it is mapped; see
-    :class:`ScalarProgram`.
-    """
-    levels = [0] * num_operands
-    for level, axis in enumerate(axes, start=1):
-        levels = [
-            level if is_mapped else before
-            for before, is_mapped in zip(levels, axis.mapped, strict=True)
-        ]
-    return tuple(levels)
-
-
 program_p.def_impl(_run)
 program_p.def_abstract_eval(_result_types)
 ad.primitive_jvps[program_p] = _jvp
@@ -386,6 +238,3 @@ pe.dce_rules[program_p] = functools.partial(drop_unused_results, "program")
 jet_rules[program_p] = _refuse_jet
 check_results_for_nan(program_p)
 partition_when_lowered(program_p)  # Batches on several devices.
-mlir.register_lowering(program_p, _lower_by_xla)
-mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")
-mlir.register_lowering(program_p, _lower_for_cuda, platform="cuda")

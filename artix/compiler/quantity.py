@@ -1,4 +1,4 @@
-"""The public boundary: turns functions of one robot into programs."""
+"""The public boundary: turns functions of one robot into programs, with kernels or without."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import functools
 import inspect
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import numpy as np
 
 from artix.compiler.argument_types import check_of, parameter_children
-from artix.compiler.compilation import gpu_kernels_are_on, kernels_are_on
 from artix.compiler.disk import program_key, read_signature, signature_of, write_signature
 from artix.compiler.jax_internals import is_staging
 from artix.compiler.operation import evaluate
@@ -269,14 +271,6 @@ def _path_name(function: Any, path: Sequence[Any]) -> str:
     return str(name) + jax.tree_util.keystr(tuple(others))
 
 
-def _with_switches(program: Program) -> Program:
-    """The program with kernels permitted where they are switched on."""
-    if not kernels_are_on():
-        return program.without_kernel()
-    on_gpus = gpu_kernels_are_on()
-    return program if on_gpus is None else program.with_gpu_kernel(on_gpus)
-
-
 @functools.lru_cache(maxsize=1024)
 def _traced(
     function: Callable[..., Any],
@@ -350,3 +344,77 @@ def _num_parameters(structure: Any) -> int:
         parameters = first.children()[: parameter_children(kind)]
         return sum(child.num_leaves for child in parameters)
     return 0
+
+
+_switch: ContextVar[bool | None] = ContextVar("artix_kernels", default=None)
+_gpu_switch: ContextVar[bool | None] = ContextVar("artix_gpu_kernels", default=None)
+
+
+def kernels_are_on() -> bool:
+    """Whether functions traced now may use kernels; by default they may unless ``ARTIX_KERNELS`` is
+    ``0``.
+    """
+    chosen = _switch.get()
+    return _switch_in_environment("ARTIX_KERNELS", True) if chosen is None else chosen
+
+
+def gpu_kernels_are_on() -> bool | None:
+    """Whether functions traced now may use kernels on GPUs; ``None``, the default, where the GPU
+    has proved them.
+    """
+    chosen = _gpu_switch.get()
+    return _switch_in_environment("ARTIX_GPU_KERNELS", None) if chosen is None else chosen
+
+
+_Default = TypeVar("_Default", bool, None)
+
+
+def _switch_in_environment(name: str, default: _Default) -> bool | _Default:
+    text = os.environ.get(name, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"the environment variable {name} must be 0 or 1, found {text!r}")
+    return text == "1" if text else default
+
+
+@contextmanager
+def use_kernels(enabled: bool, gpu: bool | None = None) -> Iterator[None]:
+    """Switches kernels on or off for functions traced within the context.
+
+    Functions compiled earlier are unaffected. The environment variables ``ARTIX_KERNELS=0`` and
+    ``ARTIX_GPU_KERNELS``, which is ``0`` or ``1``, do the same for a whole process.
+
+    Args:
+      enabled: whether to use kernels; without them XLA evaluates everything.
+      gpu: whether to use kernels on NVIDIA GPUs (compute capability 8.0 or newer) as well; ``None``
+        leaves this unchanged. By default they are used where the GPU has proved them, see
+        ``artix gpu``.
+
+    Raises:
+      TypeError: a switch is neither ``True`` nor ``False``.
+
+    Examples:
+      >>> arm = artix.robots.load("arm7")
+      >>> state = artix.random_state(arm, jax.random.key(0))
+      >>> with artix.use_kernels(False):
+      ...     by_xla = artix.gravity_compensation(arm, state)
+      >>> print(jnp.allclose(by_xla, artix.gravity_compensation(arm, state), atol=1e-4))
+      True
+    """
+    for name, switch in (("enabled", enabled), ("gpu", gpu)):
+        if not isinstance(switch, bool) and not (name == "gpu" and switch is None):
+            raise TypeError(f"{name}: expected True or False, found {switch!r}")
+    token = _switch.set(enabled)
+    gpu_token = _gpu_switch.set(_gpu_switch.get() if gpu is None else gpu)
+    try:
+        yield
+    finally:
+        _gpu_switch.reset(gpu_token)
+        _switch.reset(token)
+
+
+def _with_switches(program: Program) -> Program:
+    """The program with kernels permitted where they are switched on."""
+    if not kernels_are_on():
+        return program.without_kernel()
+    on_gpus = gpu_kernels_are_on()
+    return program if on_gpus is None else program.with_gpu_kernel(on_gpus)

@@ -26,12 +26,8 @@ from artix.compiler.jax_internals import (
     without_varying_check,
 )
 from artix.compiler.kernels import block_list, row_lanes
-from artix.compiler.operation import (
-    drop_unused_results,
-    is_for_one_device,
-    lower_on_one_device,
-    tangent_of,
-)
+from artix.compiler.lowering import is_for_one_device, lower_on_one_device
+from artix.compiler.operation import drop_unused_results, tangent_of
 from artix.compiler.program import replaced
 
 Array = jax.Array

@@ -10,7 +10,12 @@ import jax.numpy as jnp
 
 from artix.compiler import quantity
 from artix.constraints.frame_pairs import anchor_jacobian, anchor_sides, relative_motion
-from artix.constraints.model import Constraints, check_coefficient, check_proximal
+from artix.constraints.model import (
+    Constraints,
+    check_coefficient,
+    check_constraints,
+    check_proximal,
+)
 from artix.constraints.operators import (
     DEFAULT_ITERATIONS,
     factorize_kkt,
@@ -19,8 +24,12 @@ from artix.constraints.operators import (
     stabilized_bias,
 )
 from artix.dynamics.factorization import factorize_dense, solve
-from artix.dynamics.inverse import equation_of_motion_change, inverse_dynamics
-from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.dynamics.inverse import inverse_dynamics
+from artix.dynamics.newton_euler import (
+    equation_of_motion_change,
+    generalized_forces,
+    newton_euler,
+)
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math.arrays import matmul
@@ -132,6 +141,7 @@ def constrained_forward_dynamics(
       >>> print(held.acceleration, held.constraint_force)  # the tip carries part of the 19.62 N
       [-14.705  29.41 ] [2.457]
     """
+    check_constraints(constraints)
     tree = articulation.topology
     check_state(articulation, state)
     check_vector("force", force, (tree.nv,), articulation.dtype, "nv")
@@ -249,6 +259,7 @@ def impulse_dynamics(
       >>> print(jacobian @ swinging.joint_velocity, jnp.abs(jacobian @ impact.velocity) < 1e-4)
       [-2.] [ True]
     """
+    check_constraints(constraints)
     check_state(articulation, state)
     check_proximal(damping, iterations, constraints.num_rows)
     check_coefficient("restitution", restitution, None, most=1.0)
@@ -342,6 +353,7 @@ def constrained_inverse_dynamics(
       >>> print(standing.constraint_force.reshape(4, 3)[:, 2].sum() / 9.81)
       14.24
     """
+    check_constraints(constraints)
     check_coefficient("damping", damping, 6)
     if constraint_force is not None:
         check_vector(

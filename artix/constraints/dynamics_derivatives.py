@@ -28,7 +28,7 @@ from artix.constraints.frame_pairs import (
     moved_sides,
     relative_motion,
 )
-from artix.constraints.model import Constraints
+from artix.constraints.model import Constraints, check_constraints
 from artix.constraints.operators import (
     DEFAULT_ITERATIONS,
     factorize_damped,
@@ -126,6 +126,7 @@ def constraint_derivatives(
       >>> print(jnp.allclose(derivatives.error_by_configuration, jacobian, atol=1e-5))
       True
     """
+    check_constraints(constraints)
     check_vector(
         "acceleration", acceleration, (articulation.topology.nv,), articulation.dtype, "nv"
     )
@@ -508,6 +509,7 @@ def impulse_dynamics_derivatives(
       >>> print(derivatives.velocity_by_velocity[0])  # the shoulder turns back
       [-1.  0.]
     """
+    check_constraints(constraints)
     tree = articulation.topology
     base = articulation.topology.num_base_dofs
     # The impact satisfies ``M jump == J^T impulse`` and ``J (jump + bounce nu) == 0``.

@@ -38,7 +38,8 @@ class Constraint:
     """A point of one frame held to a point of another (3-D), or two frames welded together (6-D).
 
     Pinocchio's ``RigidConstraintModel`` of type ``CONTACT_3D`` or ``CONTACT_6D``, with ``joint1``
-    for a and ``joint2`` for b, Baumgarte's gains included.
+    for a and ``joint2`` for b, Baumgarte's gains included. Equal descriptions are equal and hash
+    alike, so that a compiled function may take one as a static argument.
 
     Attributes:
       frame_a: name of a link or of an additional frame; ``None`` for the world.
@@ -79,13 +80,6 @@ class Constraint:
     position_gain: float = 0.0
     velocity_gain: float = 0.0
 
-    def __hash__(self) -> int:
-        # Functions of constraints take the arrays that are made of these.
-        raise TypeError(
-            "it describes one constraint; make the argument with "
-            "artix.Constraints.of(articulation, [...])"
-        )
-
     def __post_init__(self) -> None:
         where = f"constraint between {self.frame_a!r} and {self.frame_b!r}"
         if self.type not in ("point", "weld"):
@@ -97,8 +91,12 @@ class Constraint:
         if self.frame_a == self.frame_b:
             raise ValueError(f"{where}: frame_a and frame_b must differ")
         for field in ("pose_a", "pose_b"):
-            object.__setattr__(self, field, unit_pose(getattr(self, field), f"{where}: {field}"))
+            # Values that compare and hash, as static arguments of compiled functions must.
+            pose = unit_pose(getattr(self, field), f"{where}: {field}")
+            object.__setattr__(self, field, tuple(pose.tolist()))
         check_fields(self, where, not_negative=("position_gain", "velocity_gain"))
+        for field in ("position_gain", "velocity_gain"):
+            object.__setattr__(self, field, float(getattr(self, field)))
         count = _ROWS[AnchorType(self.type)]
         rows = list(range(count)) if self.rows is None else np.asarray(self.rows).tolist()
         known = isinstance(rows, list) and all(map(is_index, rows))
@@ -232,6 +230,15 @@ def _end(articulation: Articulation, frame: str | None, pose: npt.ArrayLike) -> 
         articulation.frame_local_pose[index][None]
     ) @ Transforms.from_poses(pose[None])
     return link, placed.poses()[0]
+
+
+def check_constraints(constraints: object) -> None:
+    """Raises ``TypeError`` unless these are the arrays of constraints; descriptors are none."""
+    if not isinstance(constraints, Constraints):
+        raise TypeError(
+            f"constraints: expected artix.Constraints, found {type(constraints).__name__}; make "
+            "them with artix.Constraints.of(articulation, [...])"
+        )
 
 
 def check_proximal(damping: float | Array | None, iterations: int, rows: int) -> None:

@@ -25,7 +25,12 @@ import numpy as np
 
 from artix.compiler import quantity
 from artix.constraints.frame_pairs import AnchorRows, FramePairs, anchor_rows, solved_anchor_rows
-from artix.constraints.model import Constraints, check_coefficient, check_proximal
+from artix.constraints.model import (
+    Constraints,
+    check_coefficient,
+    check_constraints,
+    check_proximal,
+)
 from artix.dynamics.factorization import (
     Factors,
     factorize_dense,
@@ -226,6 +231,7 @@ def constraint_kinematics(
       >>> print(rows.error)  # the elbow is 0.1 m short of its target
       [-0.1  0.   0. ]
     """
+    check_constraints(constraints)
     return anchor_rows(articulation, state, constraints.anchors)
 
 
@@ -256,6 +262,7 @@ def constraint_jacobian(
        [ 0.  0.]
        [ 0.  0.]]
     """
+    check_constraints(constraints)
     return anchor_rows(articulation, state, constraints.anchors).jacobian
 
 
@@ -282,6 +289,7 @@ def constraint_bias(articulation: Articulation, state: State, constraints: Const
       >>> print(artix.constraints.constraint_bias(pendulum, turning, constraints))
       [0. 0. 4.]
     """
+    check_constraints(constraints)
     rows = anchor_rows(articulation, state, constraints.anchors)
     return stabilized_bias(constraints, rows.error, rows.velocity, rows.bias)
 
@@ -345,6 +353,7 @@ def delassus_matrix(
       ... )  # [1/kg]
       [[3.424]]
     """
+    check_constraints(constraints)
     check_coefficient("damping", damping, constraints.num_rows)
     matrix = _delassus_matrix_with_jvp(articulation, state, constraints.anchors)
     return matrix + jnp.asarray(damping, matrix.dtype) * jnp.eye(len(matrix), dtype=matrix.dtype)
@@ -463,6 +472,7 @@ def constrained_solve(
       >>> print(solved.solution)  # the shoulder stays
       [0.    2.998]
     """
+    check_constraints(constraints)
     check_vector("force", force, (articulation.topology.nv,), articulation.dtype, "nv")
     check_vector("target", target, (constraints.num_rows,), articulation.dtype, "R rows")
     check_proximal(damping, iterations, constraints.num_rows)

@@ -25,6 +25,7 @@ from artix.contact.cores import (
     nearest_to_box,
     point_with_box,
 )
+from artix.contact.shape_pairs import num_points
 from artix.math.arrays import joined
 from artix.model.geometry import GeometryType
 
@@ -33,13 +34,6 @@ Array = jax.Array
 _ORDER = (GeometryType.SPHERE, GeometryType.CAPSULE, GeometryType.BOX)
 #: How much nearer than both the nearest point must be, in rounding errors of a length.
 _CLEARLY = 100
-
-
-def num_points(a: GeometryType, b: GeometryType) -> int:
-    """The number of points of a pair of shapes of these types."""
-    if GeometryType.SPHERE in (a, b):
-        return 1
-    return 2 if GeometryType.CAPSULE in (a, b) else 4
 
 
 def meetings_of(

@@ -8,10 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from artix.contact.pair_points import num_points
 from artix.kinematics.contact_points import moves_links
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
+
+
+def num_points(a: GeometryType, b: GeometryType) -> int:
+    """The number of points of a pair of shapes of these types."""
+    if GeometryType.SPHERE in (a, b):
+        return 1
+    return 2 if GeometryType.CAPSULE in (a, b) else 4
 
 
 @dataclasses.dataclass(frozen=True)

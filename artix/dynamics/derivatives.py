@@ -28,7 +28,7 @@ import numpy as np
 
 from artix.compiler import quantity
 from artix.dynamics.forward import factorize, inverse_matrix, linear_solve, solve_acceleration
-from artix.dynamics.inertia import Inertias, momentum_of_motion
+from artix.dynamics.inertia import Inertias, moments_of_momentum, momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
 from artix.dynamics.newton_euler import (
     Composites,
@@ -39,7 +39,6 @@ from artix.dynamics.newton_euler import (
     force_derivatives,
     forces_by_configuration,
     forces_by_velocity,
-    moments_of_momentum,
     newton_euler,
     twice_coriolis,
     twice_coriolis_transposed,

@@ -16,9 +16,12 @@ from artix.dynamics.factorization import (
     solve,
 )
 from artix.dynamics.inertia import reference_inertias
-from artix.dynamics.inverse import equation_of_motion_change
 from artix.dynamics.mass_matrix import generalized_armature, generalized_momenta, inertia_matrix
-from artix.dynamics.newton_euler import generalized_forces, newton_euler
+from artix.dynamics.newton_euler import (
+    equation_of_motion_change,
+    generalized_forces,
+    newton_euler,
+)
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math.arrays import matmul
 from artix.math.tangents import add, is_zero

@@ -95,11 +95,16 @@ def composite_inertias(tree: Topology, inertias: Inertias) -> tuple[Inertias, In
 
 def inertia_rates(inertias: Inertias, motion: Motion) -> Inertias:
     """Rates of change of the mass moments of moving bodies about a fixed point."""
+    d_first, half = moments_of_momentum(inertias, motion)
+    return Inertias(jnp.zeros_like(inertias.mass), d_first, half + half.swapaxes(0, 1))
+
+
+def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
+    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
     mass, first, second = inertias
-    linear, angular = motion
-    d_first = mass[None] * linear + spatial.cross(angular, first)
-    half = linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
-    return Inertias(jnp.zeros_like(mass), d_first, half + half.swapaxes(0, 1))
+    linear, angular = velocity
+    momentum = mass[None] * linear + spatial.cross(angular, first)
+    return momentum, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
 
 
 @shared

@@ -15,23 +15,21 @@ from artix.compiler import quantity
 from artix.dynamics.inertia import gravity_moments, link_reference_inertias, momentum_of_motion
 from artix.dynamics.mass_matrix import generalized_armature, inertia_matrix
 from artix.dynamics.newton_euler import (
-    NewtonEuler,
-    body_wrenches,
     concatenate_root_and_joints,
-    force_derivatives,
+    force_change,
     forces_of_motion,
     generalized_forces,
+    generalized_wrenches,
     gravity_wrenches,
     link_wrenches,
     newton_euler,
+    required_forces,
 )
-from artix.kinematics.columns import displacement_from_tangents
 from artix.kinematics.forward import (
     Kinematics,
     body_accelerations,
     dof_motions,
     kinematics,
-    root_motion,
     state_velocities,
 )
 from artix.kinematics.frames import (
@@ -48,7 +46,7 @@ from artix.kinematics.frames import (
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
 from artix.math.arrays import matmul, shared, take
-from artix.math.tangents import add, directional_derivative, is_zero
+from artix.math.tangents import add, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 
@@ -250,7 +248,7 @@ def generalized_external_force(
       [-15.  -5.]
     """
     kin = kinematics(articulation, state)
-    return _generalized_wrenches(articulation, kin, external_force)
+    return generalized_wrenches(articulation, kin, external_force)
 
 
 def rigid_body_forces(
@@ -269,17 +267,11 @@ def rigid_body_forces(
     return (_forces_with_gravity if gravity else _forces_without_gravity)(*arguments)
 
 
-def _inverse_dynamics(gravity: bool, articulation, state, acceleration, external_force) -> Array:
-    kin = kinematics(articulation, state)
-    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
-    return generalized_forces(articulation.topology, rnea.motions, rnea.force)
-
-
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _inverse_dynamics_with_jvp(
     gravity: bool, articulation, state, acceleration, external_force
 ) -> Array:
-    return _inverse_dynamics(gravity, articulation, state, acceleration, external_force)
+    return required_forces(gravity, articulation, state, acceleration, external_force)
 
 
 _forces_with_gravity = shared(functools.partial(_inverse_dynamics_with_jvp, True))
@@ -297,66 +289,6 @@ def _inverse_dynamics_jvp(gravity: bool, primals, tangents):
     if not is_zero(d_acceleration):
         change = add(change, matmul(inertia_matrix(articulation, kin), d_acceleration))
     return force, jnp.zeros_like(force) if change is None else change
-
-
-def force_change(
-    gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler
-) -> Array | None:
-    """Tangent of the generalised forces for tangents of articulation, state and wrenches, at
-    constant acceleration.
-    """
-    articulation, state, acceleration, external_force = primals
-    d_articulation, d_state, _, d_external_force = tangents
-    tree = articulation.topology
-    displacement = displacement_from_tangents(
-        tree, state, d_state.root_pose, d_state.joint_position
-    )
-    d_velocity = _velocity_change(articulation, d_state)
-    by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
-    change = None if displacement is None else matmul(by.configuration, displacement)
-    change = change if d_velocity is None else add(change, matmul(by.velocity, d_velocity))
-    if not is_zero(d_external_force):
-        change = add(change, -_generalized_wrenches(articulation, kin, d_external_force))
-    by_parameters = directional_derivative(
-        lambda a: _inverse_dynamics(gravity, a, state, acceleration, external_force),
-        articulation,
-        d_articulation,
-    )
-    return add(change, by_parameters)
-
-
-def equation_of_motion_change(kin: Kinematics, primals, tangents) -> Array | None:
-    """:func:`force_change` under gravity plus the armature's part: the tangent of forward dynamics'
-    right-hand side.
-    """
-    articulation, state, acceleration, external_force = primals
-    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
-    change = force_change(True, primals, tangents, kin, rnea)
-    d_articulation = tangents[0]
-    has_armature = not is_zero(d_articulation) and "armature" not in d_articulation.absent
-    if has_armature and not is_zero(d_articulation.armature):
-        base = articulation.topology.num_base_dofs
-        change = add(change, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
-    return change
-
-
-def _velocity_change(articulation: Articulation, tangent: State) -> Array | None:
-    """Change of the root's angular velocity and of the joint velocities, [3 + n]."""
-    root, joints = tangent.root_velocity, tangent.joint_velocity
-    if is_zero(root) and is_zero(joints):
-        return None
-    zero = jnp.zeros(6 + articulation.topology.num_dofs, articulation.dtype)
-    root = zero[:3] if is_zero(root) else root_motion(articulation.topology, root).angular[:, 0]
-    return jnp.concatenate([root, zero[6:] if is_zero(joints) else joints])
-
-
-def _generalized_wrenches(
-    articulation: Articulation, kin: Kinematics, external_force: Array
-) -> Array:
-    motions = dof_motions(articulation.topology, kin)
-    return generalized_forces(
-        articulation.topology, motions, body_wrenches(articulation, kin, external_force)
-    )
 
 
 # --- wrenches through the joints ----------------------------------------------------------------

@@ -33,6 +33,7 @@ from artix.dynamics.inertia import (
     Inertias,
     first_moments,
     gravity_free_moments,
+    moments_of_momentum,
     momentum_of_motion,
     reference_inertias,
 )
@@ -40,6 +41,7 @@ from artix.kinematics.columns import (
     NUM_ROOT,
     changes_by_displacement,
     changes_by_velocity,
+    displacement_from_tangents,
     displacement_motions,
     displacements,
 )
@@ -47,13 +49,16 @@ from artix.kinematics.forward import (
     Kinematics,
     body_accelerations,
     dof_motions,
+    kinematics,
     link_centers,
     motion_rates,
+    root_motion,
 )
 from artix.kinematics.tree import subtree_sums
 from artix.math import spatial
 from artix.math.arrays import masked_sum, matmul, take
 from artix.math.spatial import Motion
+from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
@@ -167,6 +172,23 @@ def generalized_forces(tree: Topology, motions: Motion, forces: Array) -> Array:
     """Generalised forces [nv] equivalent to forces on the bodies [6, B]."""
     total, below = subtree_sums(tree, forces)
     return concatenate_root_and_joints(tree, total, spatial.dot(jnp.concatenate(motions), below))
+
+
+def generalized_wrenches(
+    articulation: Articulation, kin: Kinematics, external_force: Array
+) -> Array:
+    """The generalised forces of external wrenches on the links, [nv]."""
+    motions = dof_motions(articulation.topology, kin)
+    return generalized_forces(
+        articulation.topology, motions, body_wrenches(articulation, kin, external_force)
+    )
+
+
+def required_forces(gravity: bool, articulation, state, acceleration, external_force) -> Array:
+    """The generalised forces of an acceleration: inverse dynamics without its checks, [nv]."""
+    kin = kinematics(articulation, state)
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=gravity)
+    return generalized_forces(articulation.topology, rnea.motions, rnea.force)
 
 
 def concatenate_root_and_joints(tree: Topology, root: Array, joints: Array) -> Array:
@@ -364,14 +386,6 @@ def _composites(
     return Composites(Inertias(sums[30], sums[:3], second), sums[3:6], moments, sums[24:30], world)
 
 
-def moments_of_momentum(inertias: Inertias, velocity: Motion) -> tuple[Array, Array]:
-    """Integrals of velocity dm [3, k] and of velocity r^T dm [3, 3, k] over moving bodies."""
-    mass, first, second = inertias
-    linear, angular = velocity
-    momentum = mass[None] * linear + spatial.cross(angular, first)
-    return momentum, linear[:, None] * first[None] + spatial.multiply(spatial.skew(angular), second)
-
-
 def _sums(tree: Topology, rows: Array) -> Array:
     """Sums of rows [k, B] over the bodies that each unit displacement moves, [k, c]."""
     return take(jnp.concatenate(subtree_sums(tree, rows), axis=1), displacements(tree).sums)
@@ -447,3 +461,54 @@ def world_force_changes_transposed(world: WorldForces, motion: Motion) -> Array:
         + spatial.cross(motion.linear, world.force)
         + spatial.cross(motion.angular, world.torque)
     )
+
+
+def force_change(
+    gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler
+) -> Array | None:
+    """Tangent of the generalised forces for tangents of articulation, state and wrenches, at
+    constant acceleration.
+    """
+    articulation, state, acceleration, external_force = primals
+    d_articulation, d_state, _, d_external_force = tangents
+    tree = articulation.topology
+    displacement = displacement_from_tangents(
+        tree, state, d_state.root_pose, d_state.joint_position
+    )
+    d_velocity = _velocity_change(articulation, d_state)
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
+    change = None if displacement is None else matmul(by.configuration, displacement)
+    change = change if d_velocity is None else add(change, matmul(by.velocity, d_velocity))
+    if not is_zero(d_external_force):
+        change = add(change, -generalized_wrenches(articulation, kin, d_external_force))
+    by_parameters = directional_derivative(
+        lambda a: required_forces(gravity, a, state, acceleration, external_force),
+        articulation,
+        d_articulation,
+    )
+    return add(change, by_parameters)
+
+
+def equation_of_motion_change(kin: Kinematics, primals, tangents) -> Array | None:
+    """:func:`force_change` under gravity plus the armature's part: the tangent of forward dynamics'
+    right-hand side.
+    """
+    articulation, state, acceleration, external_force = primals
+    rnea = newton_euler(articulation, kin, state, acceleration, external_force, gravity=True)
+    change = force_change(True, primals, tangents, kin, rnea)
+    d_articulation = tangents[0]
+    has_armature = not is_zero(d_articulation) and "armature" not in d_articulation.absent
+    if has_armature and not is_zero(d_articulation.armature):
+        base = articulation.topology.num_base_dofs
+        change = add(change, jnp.pad(d_articulation.armature * acceleration[base:], (base, 0)))
+    return change
+
+
+def _velocity_change(articulation: Articulation, tangent: State) -> Array | None:
+    """Change of the root's angular velocity and of the joint velocities, [3 + n]."""
+    root, joints = tangent.root_velocity, tangent.joint_velocity
+    if is_zero(root) and is_zero(joints):
+        return None
+    zero = jnp.zeros(6 + articulation.topology.num_dofs, articulation.dtype)
+    root = zero[:3] if is_zero(root) else root_motion(articulation.topology, root).angular[:, 0]
+    return jnp.concatenate([root, zero[6:] if is_zero(joints) else joints])

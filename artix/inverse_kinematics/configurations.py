@@ -91,11 +91,11 @@ def solve(
     Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
     control*, 1986; Marquardt 1963. Use ``jax.vmap`` over targets, :func:`follow` along a path.
 
-    *Derivatives*, in both modes, are implicit: those of the configuration by targets, costs and the
-    numbers of the articulation, through the equation it solves rather than through the iterations.
-    Where tasks leave joints to spare, they move by the least displacement. A joint at its limit
-    moves with it, and distances that are too small by rounding are kept. Derivatives are right
-    where the minimum is reached; the errors and the seeds have none.
+    *Derivatives*, in both modes, are implicit: the configuration is differentiated with respect to
+    targets, costs and the numbers of the articulation, through the equation it solves rather than
+    through the iterations. Where tasks leave joints to spare, they move by the least displacement.
+    A joint at its limit moves with it, and distances that are too small by rounding are kept.
+    Derivatives are right where the minimum is reached; the errors and the seeds have none.
 
     A limit of a spherical joint bounds a component of its rotation vector, but what is held there
     is the motion about the axis of that component. The two agree while the joint has turned about
@@ -122,8 +122,8 @@ def solve(
 
     Raises:
       KeyError: no link, frame or shape has this name.
-      TypeError: an array has another dtype than the articulation, ``iterations`` is no whole
-        number, or a task is none.
+      TypeError: an array has another dtype than the articulation, ``iterations`` is not a
+        whole number, or an entry is not a task.
       ValueError: there is no task, an array has the wrong shape, or a known one has a quaternion
         not of length 1, a number that is not finite, or a negative cost.
 
@@ -194,7 +194,7 @@ def follow(
 
     Raises:
       KeyError: no link, frame or shape has this name.
-      TypeError: an array has another dtype than the articulation, or ``tasks`` is no function.
+      TypeError: an array has another dtype than the articulation, or ``tasks`` is not a function.
       ValueError: as :func:`solve` raises it.
 
     Examples:
@@ -497,7 +497,7 @@ def _gradient(articulation: Articulation, goals: Goals, state: State) -> Array:
 
 @artix.quantity
 def _curvature(articulation: Articulation, goals: Goals, state: State) -> Array:
-    """Its derivative by the generalised coordinates, [nv, nv]."""
+    """Its derivative with respect to the configuration, [nv, nv]."""
     zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
     return jax.jacfwd(lambda step: _gradient(articulation, goals, move(articulation, state, step)))(
         zero

@@ -68,7 +68,8 @@ class Distances(struct.PyTreeNode):
         return self._measured(articulation, state).distance - self.minimum
 
     def room_and_jacobian(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
-        """:meth:`room` [m], [P], and its derivative by the generalised coordinates, shape [P, nv].
+        """:meth:`room` [m], [P], and its derivative with respect to the configuration, [P, nv]
+        [m per m or rad].
 
         A row is ``n (J_a - J_b)`` at the nearest points, with the normal n from the second shape to
         the first.

@@ -40,7 +40,7 @@ class Goals(struct.PyTreeNode):
     def residual_and_jacobian(
         self, articulation: Articulation, state: State
     ) -> tuple[Array, Array]:
-        """:meth:`residual` and its derivative by the generalised coordinates, [k] and [k, nv]."""
+        """:meth:`residual` and its derivative with respect to the configuration, [k], [k, nv]."""
         rows = [task.weighted(articulation, state) for task in self.tasks]
         if self.distances is not None:
             room, slope = self.distances.room_and_jacobian(articulation, state)

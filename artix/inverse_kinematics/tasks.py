@@ -26,7 +26,7 @@ class Task(struct.PyTreeNode):
     ``sum (w e)^2`` small.
 
     Subclass it for tasks of your own: a frozen dataclass of arrays with a method ``error``, and, if
-    costs are not all one, ``costs``. Names and other fields that are no arrays need
+    costs are not all one, ``costs``. Names and other fields that are not arrays need
     ``artix.math.struct.field(pytree_node=False)``. What only tasks of your own miss does not count
     for ``solved``.
 
@@ -428,8 +428,8 @@ def checked_tasks(articulation: Articulation, tasks: Any) -> tuple[Task, ...]:
     """The tasks with arrays of the articulation's dtype.
 
     Raises:
-      TypeError: this is no sequence of tasks.
-      ValueError: there is none, or one is wrong; the message names it as ``tasks[k]``.
+      TypeError: ``tasks`` is not a sequence.
+      ValueError: there is no task, or one is wrong; the message names it as ``tasks[k]``.
     """
     if not isinstance(tasks, list | tuple):
         raise TypeError(f"tasks: expected a list of tasks; found {type(tasks).__name__}")

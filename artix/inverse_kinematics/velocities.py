@@ -107,7 +107,7 @@ def solve_velocity(
 
     Raises:
       KeyError: no link, frame or shape has this name.
-      TypeError: an array has another dtype than the articulation, or a task is none.
+      TypeError: an array has another dtype than the articulation, or an entry is not a task.
       ValueError: there is no task, ``dt`` is not positive, an array has the wrong shape, or a known
         one has a quaternion not of length 1, a number that is not finite, or a negative cost or
         limit.

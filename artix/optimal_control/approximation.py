@@ -191,7 +191,8 @@ def with_exact_hessians(
       quadratic: its approximation about the trajectory.
       states: flat states, shape [T + 1, nx].
       controls: shape [T, nu].
-      costates: derivatives of the cost to go by the states after each knot, shape [T, ndx].
+      costates: derivatives of the cost to go with respect to the states after each knot,
+        shape [T, ndx].
     """
     dynamics, ndx = problem.dynamics, problem.dynamics.num_deviations
 

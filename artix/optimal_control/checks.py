@@ -28,14 +28,14 @@ def as_array(
       name: what the user calls it.
       value: a JAX or NumPy array.
       shape: sizes of its axes; a name such as ``"T"`` stands for any size.
-      dtype: that of the articulation.
+      dtype: the articulation's.
       meaning: what it holds, for the message.
 
     Returns:
       The array.
 
     Raises:
-      TypeError: it is no array, or has another dtype; nothing is promoted silently.
+      TypeError: it is not an array, or has another dtype; nothing is promoted silently.
       ValueError: it has another shape.
     """
     wanted = f"[{', '.join(map(str, shape))}]"

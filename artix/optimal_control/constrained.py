@@ -91,8 +91,8 @@ class ConstrainedSolution(NamedTuple):
     """The result of :func:`solve_constrained`.
 
     Attributes:
-      solution: solution of the last augmented problem. Its cost includes that of the constraints;
-        its ``converged`` is that of the whole.
+      solution: solution of the last augmented problem. Its cost includes the cost of the
+        constraints; its ``converged`` is about the whole problem.
       multipliers: multipliers of the constraints; pass them on to warm-start.
       violation: largest violation of a constraint after each outer iteration, [outer_iterations];
         once the solution has converged, entries repeat the last one.
@@ -208,7 +208,7 @@ def solve_constrained(
     Raises:
       ValueError: the problem has no constraints, multipliers do not fit them, a weight, its growth
         or a tolerance is not positive, or :func:`solve` refuses an argument.
-      TypeError: as :func:`solve`, or ``outer_iterations`` is no whole number.
+      TypeError: as :func:`solve`, or ``outer_iterations`` is not a whole number.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")

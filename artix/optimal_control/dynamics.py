@@ -41,7 +41,7 @@ class TangentLinearization(NamedTuple):
       state_matrix: A, [ndx, ndx].
       control_matrix: B, [ndx, nu].
       contact_force: forces on the rows of the contact schedule, [R] [N or N m]; empty without.
-      contact_force_matrix: their derivatives by dx and du together, [R, ndx + nu].
+      contact_force_matrix: their derivatives with respect to dx and du, [R, ndx + nu].
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.01)
@@ -401,8 +401,8 @@ def discrete_dynamics(
 
     Raises:
       KeyError: no joint has this name.
-      TypeError: ``actuated`` is a single string, ``actuator`` is none, or the schedule has another
-        dtype than the articulation.
+      TypeError: ``actuated`` is a single string, ``actuator`` is not an actuator, or the schedule
+        has another dtype than the articulation.
       ValueError: ``dt`` is not one positive number, or ``None`` where :func:`artix.step` takes the
         step; ``actuated`` is empty, a joint is fixed or named twice, motors drive a spherical joint
         or have a number that is not positive, there is a schedule as well as a ground or options,
@@ -465,7 +465,7 @@ def _checked_actuator(
     """The actuator with arrays of the articulation's dtype.
 
     Raises:
-      TypeError: it is none.
+      TypeError: it is not an actuator.
       ValueError: it drives a spherical joint, or returns arrays of other shapes than one for each
         motor.
     """

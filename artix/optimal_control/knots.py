@@ -114,8 +114,8 @@ def linearized(
     dt: Array,
     actuated: tuple[int, ...],
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """A step [nx], A, B, the forces on the schedule's rows [R] and their derivatives by deviation
-    and control.
+    """A step [nx], A, B, the forces on the schedule's rows [R] and their derivatives with respect
+    to deviation and control.
     """
     nv, columns = (
         articulation.topology.nv,

@@ -41,8 +41,8 @@ def frame_pose(
       KeyError: no link or frame has this name.
       ValueError: ``target`` or an array of the state has the wrong shape, or a known target a
         number that is not finite or a quaternion not of length 1.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
-        articulation.
+      TypeError: ``target`` is not an array, or it or an array of the state has another dtype than
+        the articulation.
 
     Identity: zero where ``target`` is ``artix.frame_pose(a, s, frame)``.
 
@@ -88,8 +88,8 @@ def frame_position(
       KeyError: no link or frame has this name.
       ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not
         finite.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
-        articulation.
+      TypeError: ``target`` is not an array, or it or an array of the state has another dtype than
+        the articulation.
 
     Identity: the first three entries of :func:`frame_pose`.
 
@@ -118,8 +118,8 @@ def center_of_mass(articulation: artix.Articulation, state: artix.State, target:
     Raises:
       ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not
         finite.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
-        articulation.
+      TypeError: ``target`` is not an array, or it or an array of the state has another dtype than
+        the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -149,8 +149,8 @@ def centroidal_momentum(
     Raises:
       ValueError: ``target`` or an array of the state has the wrong shape, or a known target is not
         finite.
-      TypeError: ``target`` is no array, or it or an array of the state has another dtype than the
-        articulation.
+      TypeError: ``target`` is not an array, or it or an array of the state has another dtype than
+        the articulation.
 
     Examples:
       >>> robot = artix.robots.load("quadruped")
@@ -215,7 +215,7 @@ def friction_cone(
       how much the normal force falls short of the smallest allowed one [N], shape [2 K].
 
     Raises:
-      ValueError: the forces are not those of points, or the coefficient is negative.
+      ValueError: the forces are not forces of points, or the coefficient is negative.
 
     Examples:
       >>> optimal_control.friction_cone(jnp.array([3.0, 4.0, 20.0]), 0.5).tolist()

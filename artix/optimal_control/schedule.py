@@ -170,7 +170,7 @@ def gait(
     Raises:
       ValueError: ``num_knots``, ``period`` or ``dt`` is not positive, or a fraction is more than
         the whole.
-      TypeError: ``num_knots`` is no whole number.
+      TypeError: ``num_knots`` is not a whole number.
 
     Examples:
       >>> optimal_control.gait([0.0, 0.5], period=0.4, dt=0.1, num_knots=4).astype(int).tolist()

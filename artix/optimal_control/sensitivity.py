@@ -2,10 +2,10 @@
 first-order conditions.
 
 With the Lagrangian ``L(z, y, p)`` of deviations and controls z, costates y and parameters p, an
-optimum satisfies ``dL/dz = 0`` and ``dL/dy = 0``. The matrix of their derivatives by (z, y) is
-symmetric. Solving with it for a cotangent of z is a linear-quadratic problem with exact Hessians
-whose gradient is the cotangent. Its solution (w, v) gives the cotangent of p: the gradient of
-``w dL/dz + v dL/dy``.
+optimum satisfies ``dL/dz = 0`` and ``dL/dy = 0``. The matrix of their derivatives with respect to
+(z, y) is symmetric. Solving with it for a cotangent of z is a linear-quadratic problem with exact
+Hessians whose gradient is the cotangent. Its solution (w, v) gives the cotangent of p: the gradient
+of ``w dL/dz + v dL/dy``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Array = jax.Array
 def with_implicit_derivatives(
     problem: Problem, solved: Callable[..., Any], rule: Callable[..., Any], *guesses: Any
 ) -> Any:
-    """A solution with its own rule for derivatives by the problem's traced arrays; guesses have
-    none.
+    """A solution with its own rule for derivatives with respect to the problem's traced arrays;
+    guesses have none.
 
     Arrays that are known while JAX traces stay known and become constants of the kernels.
 
@@ -159,7 +159,7 @@ def problem_cotangent(
 
 
 def _first_costate(quadratic: LinearQuadratic, costates: Array) -> Array:
-    """The derivative of the cost by the start."""
+    """The derivative of the cost with respect to the start."""
     n = quadratic.state_matrix.shape[-1]
     by_first = quadratic.gradient[0, :n] + costates[0] @ quadratic.state_matrix[0]
     if (start := quadratic.start) is None:

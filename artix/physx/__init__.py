@@ -32,9 +32,13 @@ from artix.physx.cache import get_cache_data_size as get_cache_data_size
 from artix.physx.cache import pack_joint_data as pack_joint_data
 from artix.physx.cache import unpack_joint_data as unpack_joint_data
 from artix.physx.cache import zero_cache as zero_cache
+from artix.physx.direct_gpu import ArticulationGPUAPIMaxCounts as ArticulationGPUAPIMaxCounts
 from artix.physx.direct_gpu import FleetSimulation as FleetSimulation
 from artix.physx.direct_gpu import LinkKinematics as LinkKinematics
 from artix.physx.direct_gpu import compute_articulation_data as compute_articulation_data
+from artix.physx.direct_gpu import (
+    get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts,
+)
 from artix.physx.direct_gpu import unpack_articulation_data as unpack_articulation_data
 from artix.physx.enums import ArticulationAxis as ArticulationAxis
 from artix.physx.enums import ArticulationCacheFlag as ArticulationCacheFlag
@@ -47,10 +51,6 @@ from artix.physx.enums import ArticulationJointType as ArticulationJointType
 from artix.physx.enums import ArticulationKinematicFlag as ArticulationKinematicFlag
 from artix.physx.enums import ArticulationMotion as ArticulationMotion
 from artix.physx.generalized import dense_jacobian as dense_jacobian
-from artix.physx.gpu_blocks import ArticulationGPUAPIMaxCounts as ArticulationGPUAPIMaxCounts
-from artix.physx.gpu_blocks import (
-    get_articulation_gpu_api_max_counts as get_articulation_gpu_api_max_counts,
-)
 from artix.physx.gpu_state import create_fleet_simulation as create_fleet_simulation
 from artix.physx.gpu_state import get_articulation_data as get_articulation_data
 from artix.physx.gpu_state import set_articulation_data as set_articulation_data
@@ -96,7 +96,7 @@ from artix.physx.inverse_dynamics import compute_mass_matrix as compute_mass_mat
 from artix.physx.inverse_dynamics import get_coefficient_matrix_size as get_coefficient_matrix_size
 from artix.physx.simulation import ArticulationSimulation as ArticulationSimulation
 from artix.physx.simulation import create_simulation as create_simulation
-from artix.physx.simulation import simulate as simulate
+from artix.physx.stepping import simulate as simulate
 
 if not TYPE_CHECKING:
     __getattr__ = _old_names(__name__)

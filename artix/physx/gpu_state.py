@@ -23,12 +23,15 @@ from artix.physx.accessors import update_kinematic
 from artix.physx.direct_gpu import (
     AnyFleetSimulation,
     FleetSimulation,
+    Part,
     check_indices,
     check_simulation,
     check_state,
+    in_order,
     of_type,
     own_state,
     pad_to,
+    parts_of,
     simulations_of_kinds,
     to_transform,
     with_kinds,
@@ -36,11 +39,6 @@ from artix.physx.direct_gpu import (
 from artix.physx.enums import ANGULAR, FIELDS, LINEAR
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
-from artix.physx.gpu_blocks import (
-    Part,
-    in_order,
-    parts_of,
-)
 from artix.physx.gpu_tendons import read_tendons, write_tendons
 from artix.physx.simulation import PHYSX_OPTIONS, ArticulationSimulation, create_simulation, wake_if
 from artix.simulation.common.options import SolverOptions
@@ -133,7 +131,7 @@ def get_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, ``data_type`` is one for writing, or ``simulation``
         is not a simulation.
-      ValueError: the simulation is not that of the fleet.
+      ValueError: the simulation belongs to another fleet.
 
     Examples:
       >>> from artix import physx
@@ -250,7 +248,7 @@ def update_articulation_kinematics(
     Raises:
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers.
-      ValueError: an index appears twice, or the simulation is not that of the fleet.
+      ValueError: an index appears twice, or the simulation belongs to another fleet.
 
     Examples:
       >>> from artix import physx

@@ -20,7 +20,7 @@ from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.couplings import FixedTendonStructure, SpatialTendonStructure
 from artix.model.topology import Topology
-from artix.physx.gpu_blocks import (
+from artix.physx.direct_gpu import (
     ArticulationGPUAPIMaxCounts,
     Part,
     get_articulation_gpu_api_max_counts,

@@ -27,8 +27,8 @@ from artix.simulation.common.control import (
     commands_of,
     position_error,
 )
+from artix.simulation.common.couplings import coupling_springs, spring_efforts
 from artix.simulation.common.options import check_tendon_law
-from artix.simulation.common.springs import coupling_springs, spring_efforts
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,

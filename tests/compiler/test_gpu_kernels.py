@@ -19,14 +19,14 @@ import pytest
 
 import artix
 from artix.compiler import gpu_compilation
-from artix.compiler.batch_axes import Axes, groups_of, merge_operands, merged
+from artix.compiler.batch_axes import Axes, groups_of, levels_of, merge_operands, merged
 from artix.compiler.compilation import scalars_of
 from artix.compiler.gpu_compilation import of_thread
 from artix.compiler.kernels import available as cpu_available
 from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu import build_for_gpu
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
-from artix.compiler.operation import levels_of, program_p
+from artix.compiler.operation import program_p
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram
 from artix.compiler.scalar_schedule import depth_first, fewest_live

@@ -23,7 +23,7 @@ import pytest
 import artix
 from artix.cli.gpu import report, use_of_kernels
 from artix.compiler import gpu_compilation, gpu_proof, gpu_verdict, lanes
-from artix.compiler.batch_axes import groups_of, merge_operands, merged, split_results
+from artix.compiler.batch_axes import groups_of, levels_of, merge_operands, merged, split_results
 from artix.compiler.compilation import scalars_of
 from artix.compiler.gpu_compilation import of_thread
 from artix.compiler.gpu_proof import CASES, Case
@@ -42,7 +42,7 @@ from artix.compiler.gpu_verdict import (
 from artix.compiler.kernels import available as cpu_available
 from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
-from artix.compiler.operation import levels_of, program_p
+from artix.compiler.operation import program_p
 from artix.compiler.scalar_program import Op
 from tests.support.gpu_threads import run_threads
 

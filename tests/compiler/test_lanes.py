@@ -11,12 +11,12 @@ import pytest
 
 import artix
 from artix.compiler import lanes
-from artix.compiler.batch_axes import groups_of, merged
+from artix.compiler.batch_axes import groups_of, levels_of, merged
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels import available
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.lanes import in_lanes
-from artix.compiler.operation import levels_of, program_p
+from artix.compiler.operation import program_p
 from artix.compiler.scalar_program import Op, ScalarProgram
 from artix.compiler.scalar_schedule import fewest_live
 from tests.support.gpu_threads import run_threads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -181,11 +182,48 @@ def test_constraints_of_another_robot() -> None:
 
 def test_descriptors_are_no_constraints() -> None:
     robot = tree_of(["revolute_twist"], [0], fixed_base=True)
-    with pytest.raises(
-        TypeError,
-        match=r"delassus_matrix: argument constraints\[0\] is neither an array nor hashable; found "
-        r"Constraint: it describes one constraint; make the argument with artix\.Constraints\.of",
-    ):
-        artix.delassus_matrix(
-            robot, artix.neutral_state(robot), [artix.Constraint(frame_a="link_1")]
-        )  # type: ignore[arg-type]
+    state, held = artix.neutral_state(robot), artix.Constraint(frame_a="link_1")
+    zero = jnp.zeros(robot.topology.nv)
+    calls = (
+        lambda x: artix.delassus_matrix(robot, state, x),
+        lambda x: artix.operational_space_inertia(robot, state, x),
+        lambda x: artix.constraint_jacobian(robot, state, x),
+        lambda x: artix.constraint_kinematics(robot, state, x),
+        lambda x: artix.constraint_bias(robot, state, x),
+        lambda x: artix.constrained_solve(robot, state, x, zero, zero),
+        lambda x: artix.constrained_forward_dynamics(robot, state, zero, x),
+        lambda x: artix.constrained_forward_dynamics_derivatives(robot, state, zero, x),
+        lambda x: artix.constrained_inverse_dynamics(robot, state, zero, x),
+        lambda x: artix.constraint_derivatives(robot, state, zero, x),
+        lambda x: artix.impulse_dynamics(robot, state, x),
+        lambda x: artix.impulse_dynamics_derivatives(robot, state, x),
+    )
+    for call in calls:
+        for descriptors, kind in ((held, "Constraint"), ([held], "list")):
+            with pytest.raises(
+                TypeError,
+                match=rf"constraints: expected artix\.Constraints, found {kind}; make them with "
+                r"artix\.Constraints\.of",
+            ):
+                call(descriptors)
+
+
+def test_a_descriptor_is_a_static_argument() -> None:
+    """Equal ones share a program, and others do not."""
+    robot = tree_of(["revolute_twist"] * 2, [0, 1], fixed_base=True)
+    traced = []
+
+    @functools.partial(jax.jit, static_argnames="constraint")
+    def jacobian(state: artix.State, constraint: artix.Constraint) -> jax.Array:
+        traced.append(constraint)
+        constraints = artix.Constraints.of(robot, [constraint])
+        return artix.constraint_jacobian(robot, state, constraints)
+
+    state, pose = artix.neutral_state(robot), np.array([0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+    held = artix.Constraint(frame_a="link_2", pose_a=pose, position_gain=jnp.float32(4.0))
+    same = artix.Constraint(frame_a="link_2", pose_a=pose.tolist(), position_gain=4)
+    assert held == same and hash(held) == hash(same)
+    np.testing.assert_array_equal(jacobian(state, held), jacobian(state, same))
+    assert len(traced) == 1
+    assert jacobian(state, artix.Constraint(frame_a="link_1")).shape == (3, 2)
+    assert len(traced) == 2

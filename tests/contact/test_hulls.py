@@ -41,7 +41,7 @@ def states_of(robot: artix.Articulation, count: int) -> artix.State:
     )
 
 
-@pytest.mark.parametrize("count", [12, 300])
+@pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_the_lowest_point_is_among_the_extreme_ones(count: int) -> None:
     """So distances are those of all points; kernels find them, and XLA finds the same."""
     points, tilt = BALL[:count], np.array([0.28, -0.21, 0.94])

@@ -275,8 +275,8 @@ def test_factors_of_a_long_chain_and_of_branches() -> None:
 def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
     """The rules that ``jvp`` and ``grad`` use, against JAX's own differentiation of the same
     programs."""
-    from artix.dynamics import inverse
     from artix.dynamics.mass_matrix import inertia_matrix
+    from artix.dynamics.newton_euler import required_forces
     from artix.kinematics.forward import kinematics
 
     # Joints with two free axes, too: their rotation vectors also turn them about the locked one.
@@ -290,7 +290,7 @@ def test_rules_agree_with_plain_differentiation(fixed_base: bool) -> None:
         )
 
     def plain(a, s, x, w):
-        force = inverse._inverse_dynamics(True, a, s, x, w)
+        force = required_forces(True, a, s, x, w)
         force = force.at[a.topology.num_base_dofs :].add(a.armature * x[a.topology.num_base_dofs :])
         return jnp.concatenate([force, jnp.ravel(inertia_matrix(a, kinematics(a, s)))])
 

@@ -55,7 +55,10 @@ def note(robot, name):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(x, marks=pytest.mark.slow) if x in ("g1", "solo12") else x for x in EXPECTED],
+    [
+        pytest.param(x, marks=pytest.mark.slow) if x in ("g1", "solo12", "talos") else x
+        for x in EXPECTED
+    ],
 )
 def test_robots_stand_on_their_feet(name):
     feet, heights, knees, forces = EXPECTED[name]

@@ -65,6 +65,7 @@ class Symmetric(PointMass):
     }
 
 
+@pytest.mark.slow
 def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
     """Policy, critic and the moments of observations, to rounding; and it is learned as well."""
     symmetric = train(Symmetric(), 20)

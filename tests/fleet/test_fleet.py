@@ -18,8 +18,8 @@ import pytest
 import artix
 from artix import robots
 from artix.compiler import compilation
-from artix.compiler.compilation import kernels_are_on
 from artix.compiler.kernels import available as kernels_available
+from artix.compiler.quantity import kernels_are_on
 from artix.fleet.by_kind import MAX_TRIALS
 from artix.fleet.kinds import kinds_of
 from tests.support.models import random_tree, tree_of

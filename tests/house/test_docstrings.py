@@ -37,7 +37,9 @@ NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 SLOW = {
     "artix.editing.surgery.lock_joints",
     "artix.envs.autoreset.autoreset",
-    "artix.compiler.compilation.use_kernels",
+    "artix.compiler.quantity.use_kernels",
+    "artix.identification.estimation.cross_validate",
+    "artix.io.load.load_world",
     "artix.viewer.pictures.draw_scene",
     "artix.viewer.pictures.render_png",
 }
@@ -66,6 +68,7 @@ CONTRACT_CHECKS = {
     "check_parameters",
     "check_key",
     "check_type",
+    "check_constraints",
 }
 
 #: Parameters that mean the same everywhere. A docstring has them where it says more of them.

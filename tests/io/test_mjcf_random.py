@@ -17,7 +17,8 @@ from artix.io.mjcf.source import MjcfNames
 from tests.support.mujoco_oracle import Entries, Quantities, quantities, random_coordinates
 from tests.support.random_mjcf import BALL, SCALARS, RandomMjcf
 
-NUM_CASES = 160
+#: Random models of each base, every day and in the slow suite.
+FEW_CASES, MANY_CASES = 40, 160
 
 
 class Case(NamedTuple):
@@ -51,9 +52,17 @@ def random_case(seed: int, floating: bool) -> Case:
     return Case(text, model, data, robot, ground, state, expected, said)
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["floating", "fixed"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((count, base == "floating"), id=f"{count} {base}", marks=marks)
+        for count, marks in ((FEW_CASES, ()), (MANY_CASES, pytest.mark.slow))
+        for base in ("floating", "fixed")
+    ],
+)
 def cases(request) -> list[Case]:
-    return [random_case(seed, request.param) for seed in range(NUM_CASES)]
+    count, floating = request.param
+    return [random_case(seed, floating) for seed in range(count)]
 
 
 def of_one_topology(robot: artix.Articulation) -> artix.Articulation:
@@ -137,7 +146,7 @@ def test_springs_dampers_servos_and_tendons_pull_as_in_mujoco(cases):
             )
         combined += "combines its spring and its servo" in case.said
         beside += any(one.name.endswith("_spring") for one in case.robot.topology.fixed_tendons)
-    assert min(combined, beside) > NUM_CASES // 20
+    assert min(combined, beside) > len(cases) // 20
 
 
 def test_numbers_of_joints_are_those_of_the_compiled_model(cases):
@@ -224,4 +233,4 @@ def test_the_same_geoms_touch_the_ground_with_the_same_friction(cases):
             )
             assert float(found) == pytest.approx(np.mean(wanted), abs=1e-12), case.text
     assert combinations == {"max", "robot", "ground"}
-    assert inexact < NUM_CASES // 8
+    assert inexact < len(cases) // 8

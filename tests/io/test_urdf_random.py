@@ -209,7 +209,9 @@ def joints_of(case: Case) -> list[tuple[str, int, int]]:
     ]
 
 
-@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize(
+    "tree", [pytest.param(x, marks=() if x == "walker" else pytest.mark.slow) for x in TREES]
+)
 def test_names_limits_and_friction(tree):
     """What Pinocchio keeps as an empty interval or as zero is unlimited here, and said."""
     for case in cases(tree):

@@ -283,7 +283,7 @@ def test_velocities_as_a_whole_are_limited() -> None:
     assert np.linalg.norm(linear) > 1
     assert np.linalg.norm(angular) > 1
     assert simulation.com_linear_velocity_limit == simulation.com_angular_velocity_limit == np.inf
-    limit = jax.jit(physx.simulation.limit_com_velocity)
+    limit = jax.jit(physx.stepping.limit_com_velocity)
     for slow, wanted in (
         (
             physx.set_max_com_linear_velocity(simulation, 0.5),
@@ -309,7 +309,7 @@ def test_velocities_as_a_whole_are_limited() -> None:
     fixed = physx.set_articulation_flag(
         physx.set_max_com_linear_velocity(simulation, 0.5), ArticulationFlag.FIX_BASE, True
     )
-    assert physx.simulation.limit_com_velocity(fixed, state) is state
+    assert physx.stepping.limit_com_velocity(fixed, state) is state
 
 
 def test_world_bounds() -> None:

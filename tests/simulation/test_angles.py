@@ -137,7 +137,12 @@ READERS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "solver"), [(name, each) for name in READERS for each in READERS[name][1]]
+    ("name", "solver"),
+    [
+        pytest.param(name, each, marks=pytest.mark.slow if each in ("pgs", "rk4") else ())
+        for name in READERS
+        for each in READERS[name][1]
+    ],
 )
 def test_what_is_counted_moves_like_joints_that_never_wrap(name, solver):
     """The path of joints of type REVOLUTE is that of REVOLUTE_UNWRAPPED."""

@@ -19,8 +19,8 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], objec
 
     The new content goes to a temporary file in the same folder and to the disk, and then takes the
     file's name. A symbolic link stays and its target is replaced; an existing file keeps its
-    permissions, not its hard links. What is no regular file, such as ``/dev/null`` or a pipe, is
-    written directly.
+    permissions, not its hard links. Anything but a regular file, such as ``/dev/null`` or a pipe,
+    is written directly.
 
     Args:
       path: the file.

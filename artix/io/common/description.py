@@ -123,7 +123,7 @@ class ReadOptions:
         """The options of a format: keywords of its readers, and what else it says.
 
         Raises:
-          TypeError: a keyword is none of the format's.
+          TypeError: the format has no such keyword.
         """
         for name in values:
             if name not in keywords.__annotations__:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -136,7 +136,6 @@ def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | No
 # --- friction and pairs -------------------------------------------------------------------------
 
 _PAIRED_TYPES = {kind.name for kind in PAIRED_TYPES}
-_PAIRED_KINDS = {name.lower() for name in _PAIRED_TYPES}
 Combination: TypeAlias = Literal["max", "ground", "robot"]
 
 
@@ -374,13 +373,7 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
     filters of the model allow. They include geoms of the world if it is the root. Pairs that are
     left out are reported.
     """
-    model = source.model
-    ground = ground_geoms(model)
-    candidates = [
-        geom
-        for geom in range(model.ngeom)
-        if model.geom_bodyid[geom] in bodies and geom not in ground
-    ]
+    candidates = _candidates(source, bodies)
     pairs = _explicit_pairs(source, candidates)
     filtered = [pair for pair in _filtered_pairs(source, candidates) if pair not in pairs]
     if source.options.self_contact:
@@ -393,20 +386,7 @@ def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[
         )
         fix = "write a <pair> for those that matter, or read all with self_contact=True"
         source.report.warning(Location("<contact>"), message, fix)
-    unsupported = [
-        pair for pair in pairs if not all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)
-    ]
-    if unsupported:
-        kinds = sorted({geom_type(model, geom).lower() for pair in unsupported for geom in pair})
-        message = counted(
-            len(unsupported),
-            "pair of geoms of one articulation is left out",
-            "pairs of geoms of one articulation are left out",
-        )
-        message += f" (types {', '.join(kinds)})"
-        fix = "where they matter, use spheres, capsules and boxes, which touch each other"
-        source.report.warning(Location("<contact>"), message, fix)
-    return [pair for pair in pairs if pair not in unsupported]
+    return _supported(source, pairs, "one articulation")
 
 
 def pairs_across(source: MjcfSource, robots: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
@@ -417,31 +397,43 @@ def pairs_across(source: MjcfSource, robots: Mapping[str, Sequence[int]]) -> lis
       source: the model.
       robots: the bodies of each robot.
     """
-    model = source.model
     owner = {body: name for name, bodies in robots.items() for body in bodies}
-    ground = ground_geoms(model)
-    candidates = [
-        geom
-        for geom in range(model.ngeom)
-        if model.geom_bodyid[geom] in owner and geom not in ground
-    ]
+    candidates = _candidates(source, owner)
     pairs = dict.fromkeys(
         [*_explicit_pairs(source, candidates), *_filtered_pairs(source, candidates)]
     )
-    across = [
-        (a, b) for a, b in pairs if owner[model.geom_bodyid[a]] != owner[model.geom_bodyid[b]]
+    body = source.model.geom_bodyid
+    across = [(a, b) for a, b in pairs if owner[body[a]] != owner[body[b]]]
+    return _supported(source, across, "two robots")
+
+
+def _candidates(source: MjcfSource, bodies: Container[int]) -> list[int]:
+    """The geoms on these bodies, except the geoms of the ground."""
+    model = source.model
+    ground = ground_geoms(model)
+    return [
+        geom
+        for geom in range(model.ngeom)
+        if model.geom_bodyid[geom] in bodies and geom not in ground
     ]
-    supported = [
-        pair for pair in across if all(geom_type(model, geom) in _PAIRED_TYPES for geom in pair)
-    ]
-    if len(supported) < len(across):
-        kinds = sorted(
-            {geom_type(model, geom).lower() for pair in across for geom in pair} - _PAIRED_KINDS
+
+
+def _supported(
+    source: MjcfSource, pairs: Sequence[tuple[int, int]], owners: str
+) -> list[tuple[int, int]]:
+    """The pairs of shapes that artix can pair; reports how many others there are, and of which
+    types.
+    """
+    kinds = {pair: {geom_type(source.model, geom) for geom in pair} for pair in pairs}
+    supported = [pair for pair in pairs if kinds[pair] <= _PAIRED_TYPES]
+    if len(supported) < len(pairs):
+        message = counted(
+            len(pairs) - len(supported),
+            f"pair of geoms of {owners} is left out",
+            f"pairs of geoms of {owners} are left out",
         )
-        message = (
-            f"{len(across) - len(supported)} pairs of geoms of two robots are left out (types "
-            f"{', '.join(kinds)})"
-        )
+        others = sorted(kind.lower() for kind in set().union(*kinds.values()) - _PAIRED_TYPES)
+        message += f" (types {', '.join(others)})"
         fix = "where they matter, use spheres, capsules and boxes, which touch each other"
         source.report.warning(Location("<contact>"), message, fix)
     return supported

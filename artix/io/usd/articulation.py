@@ -259,7 +259,7 @@ def read_articulation(
 
 
 def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
-    """The dynamic bodies by path, and the paths of kinematic ones; a disabled body is none."""
+    """The dynamic bodies by path, but for disabled ones, and the paths of kinematic bodies."""
     moving = {}
     kinematic = []
     for path, prim in scene.prims.items():

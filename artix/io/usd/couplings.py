@@ -180,7 +180,7 @@ def loop_joints(description: UsdArticulation, places: Mapping[str, LinkPlace]) -
     """Reads the joints that close loops, without their limits and drives."""
     joints = []
     for joint in description.tree.loops:
-        _note_loop_limits(joint)
+        joint.note_unlimited("loop joints have", "move {} to a joint of the tree")
         bodies, poses = (
             (joint.bodies, joint.poses)
             if joint.bodies[1]
@@ -238,17 +238,6 @@ def _distances(description: UsdArticulation, prim: UsdPrim) -> dict[str, float]:
         "min_distance": max(low, 0.0) * unit,
         "max_distance": high * unit if high >= 0.0 else np.inf,
     }
-
-
-def _note_loop_limits(joint: UsdJoint) -> None:
-    if any(np.isfinite(axis.limits).any() for axis in joint.axes):
-        joint.prim.left_out(
-            "limits", "loop joints have no limits", "move the limits to a joint of the tree"
-        )
-    if joint.prim.instances("PhysicsDriveAPI"):
-        joint.prim.left_out(
-            "drives", "loop joints have no drives", "move the drives to a joint of the tree"
-        )
 
 
 # --- tendons ------------------------------------------------------------------------------------

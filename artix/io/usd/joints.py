@@ -145,6 +145,18 @@ class UsdJoint:
             if np.isfinite(self.prim.read_number(name, np.inf, infinite=True)):
                 self.prim.left_out(name, "joints of an articulation do not break", "remove it")
 
+    def note_unlimited(self, what: str, fix: str) -> None:
+        """Reports limits and drives of a joint that has none in artix.
+
+        Args:
+          what: the joints that have none, or what stands for the joint, as a subject and a verb.
+          fix: where to put ``{}``, limits or drives, instead.
+        """
+        if any(np.isfinite(axis.limits).any() for axis in self.axes):
+            self.prim.left_out("limits", f"{what} no limits", fix.format("the limits"))
+        if self.prim.instances("PhysicsDriveAPI"):
+            self.prim.left_out("drives", f"{what} no drives", fix.format("the drives"))
+
     def _pose(self, side: int) -> np.ndarray:
         target = self.targets[side]
         body = self.bodies[side]

@@ -225,14 +225,7 @@ def find_tree(
 def _note_free_joint(joint: UsdJoint) -> None:
     """Reports what a joint of six free axes would do: it only says that its body floats."""
     joint.note_missing()
-    if any(np.isfinite(axis.limits).any() for axis in joint.axes):
-        joint.prim.left_out(
-            "limits", "a floating base has no limits", "nothing, or make a chain of joints"
-        )
-    if joint.prim.instances("PhysicsDriveAPI"):
-        joint.prim.left_out(
-            "drives", "a floating base has no drives", "nothing, or make a chain of joints"
-        )
+    joint.note_unlimited("a floating base has", "nothing, or make a chain of joints")
 
 
 def _island_below(

@@ -46,8 +46,8 @@ from artix.physx.solver.joint_rows import (
 )
 from artix.physx.solver.positions import drift_by_body
 from artix.simulation.common.control import Commands, position_error, room
+from artix.simulation.common.couplings import LoopClosures
 from artix.simulation.common.drives import DriveRow, within_envelope
-from artix.simulation.common.loop_closures import LoopClosures
 from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row
 
 Array = jax.Array

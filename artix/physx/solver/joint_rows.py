@@ -16,17 +16,19 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation
 from artix.model.couplings import MimicJoints
 from artix.model.joints import JointFrictions
-from artix.simulation.common.drives import DriveRow, within_limit
-from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.springs import mimic_directions, mimic_errors
-from artix.simulation.common.step_start import HIGHEST, StepStart
-from artix.simulation.common.tendons import (
+from artix.simulation.common.couplings import (
+    LoopClosures,
     beyond_limits,
+    distance_gaps,
     end_wrenches,
+    mimic_directions,
+    mimic_errors,
     tendon_joint_structure,
     tendon_joint_wrenches,
     tendon_paths,
 )
+from artix.simulation.common.drives import DriveRow, within_limit
+from artix.simulation.common.step_start import HIGHEST, StepStart
 
 Array = jax.Array
 

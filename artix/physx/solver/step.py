@@ -56,8 +56,8 @@ from artix.physx.solver.positions import (
 )
 from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after_step
 from artix.simulation.common.control import Control, check_known_control, commands_of
+from artix.simulation.common.couplings import loop_closures, loop_wrenches, path_lengths
 from artix.simulation.common.joint_forces import incoming_joint_forces
-from artix.simulation.common.loop_closures import loop_closures, loop_wrenches
 from artix.simulation.common.momentum_end import with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
@@ -73,7 +73,6 @@ from artix.simulation.common.step_start import (
     response,
     world_inertias,
 )
-from artix.simulation.common.tendons import path_lengths
 from artix.simulation.step import DEFAULT_OPTIONS, checked_controls, in_parts, step
 
 Array = jax.Array
@@ -581,7 +580,7 @@ def step_with_sleep(
       The state after the step, and its counters.
 
     Raises:
-      ValueError: as :func:`artix.step`, or the counters are those of another number of links.
+      ValueError: as :func:`artix.step`, or the counters belong to another number of links.
       TypeError: as :func:`artix.step`.
 
     Examples:

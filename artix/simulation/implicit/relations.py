@@ -14,8 +14,12 @@ import jax.numpy as jnp
 from artix.dynamics.factorization import inverse_of_unsymmetric
 from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
-from artix.simulation.common.loop_closures import LoopClosures, distance_gaps
-from artix.simulation.common.springs import mimic_directions, mimic_errors
+from artix.simulation.common.couplings import (
+    LoopClosures,
+    distance_gaps,
+    mimic_directions,
+    mimic_errors,
+)
 from artix.simulation.common.step_start import StepStart
 
 Array = jax.Array

@@ -19,8 +19,8 @@ from artix.kinematics.frames import frame_acceleration, frame_velocity, link_fra
 from artix.math import spatial
 from artix.math.arrays import largest_magnitude, matmul, square_root, take
 from artix.model.articulation import Articulation, State
+from artix.simulation.common.couplings import Springs, loop_wrenches, spring_efforts
 from artix.simulation.common.joint_forces import incoming_joint_forces
-from artix.simulation.common.loop_closures import loop_wrenches
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import (
     ContactReport,
@@ -30,7 +30,6 @@ from artix.simulation.common.report import (
     all_finite,
     residual_of,
 )
-from artix.simulation.common.springs import Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, link_motion
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import (

@@ -17,10 +17,9 @@ from artix.math.arrays import matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control, commands_of
-from artix.simulation.common.loop_closures import closure_errors, loop_closures
+from artix.simulation.common.couplings import closure_errors, coupling_springs, loop_closures
 from artix.simulation.common.momentum_end import Momentum, mass_and_momentum, with_momentum
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.springs import coupling_springs
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,

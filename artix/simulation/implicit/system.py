@@ -29,8 +29,7 @@ from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
-from artix.simulation.common.loop_closures import LoopClosures
-from artix.simulation.common.springs import Springs, spring_efforts
+from artix.simulation.common.couplings import LoopClosures, Springs, spring_efforts
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
 from artix.simulation.implicit.relations import ERROR_REDUCTION, HardRows, hard_rows
 
