@@ -56,21 +56,15 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     is_leaf = program.operations <= Op.CONSTANT
     # Arrays are no operands.
     references = np.where(is_leaf[:, None], -1, np.maximum(program.operands, -1))
-    numbers = _in_columns(references >> 1)
-    computed = np.where(is_leaf[numbers], -1, numbers)
-    roots = _roots(program, [x.tolist() for x in _in_columns(computed).T], is_leaf)
+    numbers = -np.sort(-(references >> 1), axis=1)
     columns = [column.tolist() for column in numbers.T]
+    roots = _roots(program, columns, is_leaf)
     orders = (np.array(_before_use(roots, each), np.int64) for each in (columns, columns[::-1]))
     stages = program.stages
     programs = [
         reorder(program, order[np.argsort(stages[order], kind="stable")]) for order in orders
     ]
     return min(programs, key=lifetime)
-
-
-def _in_columns(numbers: np.ndarray) -> np.ndarray:
-    """The operands of each scalar in descending order, so that missing ones, -1, are last."""
-    return -np.sort(-numbers, axis=1)
 
 
 def _roots(
@@ -85,19 +79,15 @@ def _roots(
     roots = list(dict.fromkeys(x >> 1 for x in references))
     if count * len(roots) > 8 * _MAX_TABLE:
         return roots
-    needed_by = [0] * count  # bits of roots
+    needed_by = [0] * (count + 1)  # bits of roots; the last one is for operands that do not exist
     for place, root in enumerate(roots):
         needed_by[root] |= 1 << place
-    # Most time is spent here. The first columns are never empty where later ones are not.
     first, second, third = columns
     for number in range(count - 1, -1, -1):
-        if (x := first[number]) >= 0:
-            bits = needed_by[number]
-            needed_by[x] |= bits
-            if (x := second[number]) >= 0:
-                needed_by[x] |= bits
-                if (x := third[number]) >= 0:
-                    needed_by[x] |= bits
+        bits = needed_by[number]
+        needed_by[first[number]] |= bits
+        needed_by[second[number]] |= bits
+        needed_by[third[number]] |= bits
     groups = Counter(itertools.compress(needed_by, ~is_leaf))
     groups.pop(0, None)
     if not groups or len(groups) * len(roots) > _MAX_TABLE:
