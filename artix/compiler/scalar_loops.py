@@ -26,6 +26,10 @@ class Loops:
     def __init__(self, builder: ScalarBuilder) -> None:
         self._builder = builder
         self._depth = 0
+        self._num_open = 0
+        """How many kept loops are being evaluated, one within the other."""
+        self._has_grown = False
+        """Whether more was seen to change in the last evaluation of the outermost of them."""
         self._is_needed = TRUE
         self._changing: dict[int, set[int]] = {}
         """For each loop that was kept in the outermost one being evaluated, the entries that its
@@ -36,8 +40,7 @@ class Loops:
         """Evaluates a loop, in the context: several times if it is kept, and with it all loops
         within it.
 
-        What changed in such a loop once is taken to change the next time, so that it is evaluated
-        once more only.
+        What changed in such a loop once is taken to change the next time.
         """
         self._depth += 1
         try:
@@ -153,7 +156,8 @@ class Loops:
         """The entries after a loop, given those at its start and a function of those of one
         iteration.
 
-        ``changing``, the entries that are known to change, grows until no others do.
+        ``changing``, the entries that are known to change, grows until no others do: here, or, for
+        a loop within another one that is kept, when that one is evaluated again.
         """
         builder = self._builder
         outer = builder.loop
@@ -167,16 +171,22 @@ class Loops:
             )
 
         builder.loop = loop
+        self._num_open += 1
         try:
             while True:
+                is_outermost = self._num_open == 1
+                if is_outermost:
+                    self._has_grown = False
                 before = [carried(entry, 0) for entry in range(len(starts))]
                 ends = following(before)
                 changed = _differing(before, ends) - changing
-                if not changed:
-                    break
                 changing |= changed
+                self._has_grown |= bool(changed)
+                if not (is_outermost and self._has_grown):
+                    break
         finally:
             builder.loop = outer
+            self._num_open -= 1
         if any_linear(builder, [*starts, *ends]):
             raise NotLinear("a loop over linear scalars, which is transposed as a whole")
         builder.end_loop(loop, length, starts, ends)
