@@ -153,9 +153,7 @@ class Loops:
         finally:
             self._is_needed = before
 
-    def _changing_in(
-        self, equation: Any, starts: Sequence[int], types: Sequence[Any]
-    ) -> _Changing:
+    def _changing_in(self, equation: Any, starts: Sequence[int], types: Sequence[Any]) -> _Changing:
         """What is known to change in a loop, or, if it is new, what probably does.
 
         What is not known at the start changes in nearly all loops, and so do counters, flags and
