@@ -256,9 +256,10 @@ class ScalarBuilder:
           seconds: the second operands.
           flip: 1 for differences.
         """
-        table, zero = self.table, ZERO[kind]
+        table, kinds, zero = self.table, self.kinds, ZERO[kind]
         sums: list[int] = []
         get, append = table.get, sums.append
+        append_kind, append_operation = kinds.append, self.operations.append
         for a, b in zip(firsts, seconds, strict=False):
             if b == zero:
                 append(a)
@@ -270,20 +271,25 @@ class ScalarBuilder:
                 append(self.fold(np.add, kind, kind, a, b))
             elif (a ^ b) == 1:
                 append(zero)
-            elif (a ^ b) & 1:
-                if a & 1:
-                    a, b = b, a
-                b ^= 1
-                scalar = get((_SUB, a, b))
-                if scalar is None:
-                    opposite = get((_SUB, b, a))
-                    scalar = self.make(kind, _SUB, a, b) if opposite is None else opposite ^ 1
-                append(scalar)
             else:
-                sign = a & 1
-                a, b = (a ^ sign, b ^ sign) if a < b else (b ^ sign, a ^ sign)
-                scalar = get((_ADD, a, b))
-                append((self.make(kind, _ADD, a, b) if scalar is None else scalar) ^ sign)
+                if (a ^ b) & 1:
+                    if a & 1:
+                        a, b = b, a
+                    b ^= 1
+                    if (opposite := get((_SUB, b, a))) is not None:
+                        append(opposite ^ 1)
+                        continue
+                    sign = 0
+                    operation = _SUB, a, b
+                else:
+                    sign = a & 1
+                    operation = (_ADD, a ^ sign, b ^ sign) if a < b else (_ADD, b ^ sign, a ^ sign)
+                scalar = get(operation)
+                if scalar is None:
+                    scalar = table[operation] = 2 * len(kinds)
+                    append_kind(kind)
+                    append_operation(operation)
+                append(scalar ^ sign)
         return sums
 
     def subtract(self, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
@@ -292,9 +298,10 @@ class ScalarBuilder:
 
     def multiply(self, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:
         """Products of floats; zero times anything is zero."""
-        table, zero, one = self.table, ZERO[kind], ONE[kind]
+        table, kinds, zero, one = self.table, self.kinds, ZERO[kind], ONE[kind]
         products: list[int] = []
         get, append = table.get, products.append
+        append_kind, append_operation = kinds.append, self.operations.append
         for a, b in zip(firsts, seconds, strict=False):
             if a > b:
                 a, b = b, a
@@ -308,16 +315,18 @@ class ScalarBuilder:
                 if b | 1 == one | 1:
                     append(a ^ (b & 1))
                     continue
-                operation, *summands = self.operations[a >> 1]
-                if operation == _ADD and summands[0] == summands[1]:  # c (x + x) = 2 c x, exactly
+                code, *summands = self.operations[a >> 1]
+                if code == _ADD and summands[0] == summands[1]:  # c (x + x) = 2 c x, exactly
                     twice = self.constant(2 * self.value(b), kind)
                     products += self.multiply(kind, (summands[0] ^ (a & 1),), (twice,))
                     continue
-            sign = (a ^ b) & 1
-            a &= -2
-            b &= -2
-            scalar = get((_MUL, a, b))
-            append((self.make(kind, _MUL, a, b) if scalar is None else scalar) ^ sign)
+            operation = _MUL, a & -2, b & -2
+            scalar = get(operation)
+            if scalar is None:
+                scalar = table[operation] = 2 * len(kinds)
+                append_kind(kind)
+                append_operation(operation)
+            append(scalar ^ ((a ^ b) & 1))
         return products
 
     def divide(self, kind: int, firsts: Iterable[int], seconds: Iterable[int]) -> list[int]:

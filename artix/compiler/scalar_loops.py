@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.compiler.scalar_builder import ONE, TRUE, ZERO, ScalarBuilder, Value
+from artix.compiler.scalar_builder import CONSTANTS, ONE, TRUE, ZERO, ScalarBuilder, Value
 from artix.compiler.scalar_functions import integer, logical
 from artix.compiler.scalar_program import Kind, Op, kind_of
 from artix.compiler.scalar_transpose import NotLinear, any_linear
 
 _CARRIED, _INDEX, _BOOL = int(Op.CARRIED), int(Kind.INT32), int(Kind.BOOL)
+
+
+class _Changing(NamedTuple):
+    """The entries of what a loop carries that its iterations change."""
+
+    entries: set[int]
+    guessed: set[int]
+    """Those of them of which that is not known yet."""
 
 
 class Loops:
@@ -26,8 +34,12 @@ class Loops:
     def __init__(self, builder: ScalarBuilder) -> None:
         self._builder = builder
         self._depth = 0
+        self._num_open = 0
+        """How many kept loops are being evaluated, one within the other."""
+        self._has_grown = False
+        """Whether more was seen to change in the last evaluation of the outermost of them."""
         self._is_needed = TRUE
-        self._changing: dict[int, set[int]] = {}
+        self._changing: dict[int, _Changing] = {}
         """For each loop that was kept in the outermost one being evaluated, the entries that its
         iterations change."""
 
@@ -36,8 +48,7 @@ class Loops:
         """Evaluates a loop, in the context: several times if it is kept, and with it all loops
         within it.
 
-        What changed in such a loop once is taken to change the next time, so that it is evaluated
-        once more only.
+        What changed in such a loop once is taken to change the next time.
         """
         self._depth += 1
         try:
@@ -98,7 +109,7 @@ class Loops:
                 *_references(builder, body(before[0], _values(builder, before[1:], types)), types),
             ]
 
-        changing = self._changing.setdefault(id(equation), set())
+        changing = self._changing_in(equation, starts, types)
         return _values(
             builder, self._carried(following, starts, kinds, length, changing)[1:], types
         )
@@ -132,9 +143,9 @@ class Loops:
         kinds = [_BOOL, *_kinds(types)]
         starts = with_condition(carry)
         starts[0] = logical(builder, Op.AND, starts[0], self._is_needed)
-        changing = self._changing.setdefault(id(equation), set())
+        changing = self._changing_in(equation, starts, types)
         if second is not None:
-            changing |= _differing(starts, with_condition(second))
+            changing.entries.update(_differing(starts, with_condition(second)))
         before = self._is_needed
         self._is_needed = TRUE  # The body is computed only where the loop has begun.
         try:
@@ -142,18 +153,36 @@ class Loops:
         finally:
             self._is_needed = before
 
+    def _changing_in(self, equation: Any, starts: Sequence[int], types: Sequence[Any]) -> _Changing:
+        """What is known to change in a loop, or, if it is new, what probably does.
+
+        What is not known at the start changes in nearly all loops, and so do counters, flags and
+        other single numbers. Each further guess that holds spares an evaluation of the body.
+        """
+        changing = self._changing.get(id(equation))
+        if changing is None:
+            is_single = [True, *(not x.shape for x in types for _ in range(x.size))]
+            guessed = {
+                entry
+                for entry, (start, single) in enumerate(zip(starts, is_single, strict=True))
+                if start < CONSTANTS or single
+            }
+            changing = self._changing[id(equation)] = _Changing(set(guessed), guessed)
+        return changing
+
     def _carried(
         self,
         following: Callable[[Sequence[int]], list[int]],
         starts: list[int],
         kinds: Sequence[int],
         length: int,
-        changing: set[int],
+        changing: _Changing,
     ) -> list[int]:
         """The entries after a loop, given those at its start and a function of those of one
         iteration.
 
-        ``changing``, the entries that are known to change, grows until no others do.
+        ``changing``, the entries that are known to change, grows until no others do: here, or, for
+        a loop within another one that is kept, when that one is evaluated again.
         """
         builder = self._builder
         outer = builder.loop
@@ -162,21 +191,30 @@ class Loops:
         def carried(entry: int, is_after: int) -> int:
             return (
                 builder.make(kinds[entry], _CARRIED, loop, entry, is_after)
-                if entry in changing
+                if entry in changing.entries
                 else starts[entry]
             )
 
         builder.loop = loop
+        self._num_open += 1
         try:
             while True:
+                is_outermost = self._num_open == 1
+                if is_outermost:
+                    self._has_grown = False
                 before = [carried(entry, 0) for entry in range(len(starts))]
                 ends = following(before)
-                changed = _differing(before, ends) - changing
-                if not changed:
+                changed = _differing(before, ends)
+                wrong = changing.guessed - changed
+                changing.guessed.difference_update(wrong)
+                changing.entries.difference_update(wrong)
+                self._has_grown |= bool(wrong) or not changed <= changing.entries
+                changing.entries.update(changed)
+                if not (is_outermost and self._has_grown):
                     break
-                changing |= changed
         finally:
             builder.loop = outer
+            self._num_open -= 1
         if any_linear(builder, [*starts, *ends]):
             raise NotLinear("a loop over linear scalars, which is transposed as a whole")
         builder.end_loop(loop, length, starts, ends)

@@ -30,8 +30,10 @@ _SHARED_DIVISIONS = 3
 
 
 class _Built(NamedTuple):
-    """All scalars of a builder as arrays, needed or not."""
+    """The scalars that a program needs, as arrays."""
 
+    numbers: np.ndarray
+    """Their numbers in the builder, ascending, [N]."""
     operations: np.ndarray
     """:class:`Op` of each, [N]."""
     operands: np.ndarray
@@ -39,12 +41,15 @@ class _Built(NamedTuple):
     is_reference: np.ndarray
     """Which of the operands are references, [N, 3]."""
     sources: np.ndarray
-    """Numbers of the scalars that are operands, [N, 3]; N for constants and where there are
-    fewer."""
+    """Rows of the scalars that are operands, [N, 3]; N for constants and where there are fewer."""
+    source_lists: list[list[int]]
+    """The same as lists."""
+    row_of: np.ndarray
+    """The row of each scalar of the builder; N for others."""
 
 
-def _arrays(builder: ScalarBuilder) -> _Built:
-    rows = builder.operations
+def _arrays(builder: ScalarBuilder, numbers: np.ndarray) -> _Built:
+    rows = list(map(builder.operations.__getitem__, numbers.tolist()))
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(lengths.sum()))
     places = (np.cumsum(lengths) - lengths)[:, None] + np.arange(1, 4)
@@ -53,8 +58,11 @@ def _arrays(builder: ScalarBuilder) -> _Built:
     operations = flat[places[:, 0] - 1]
     is_reference = exists & (operations > Op.CONSTANT)[:, None]
     is_reference[np.isin(operations, _ONE_REFERENCE), 1:] = False
-    sources = np.where(is_reference & (operands < CONSTANTS), operands >> 1, len(rows))
-    return _Built(operations, operands, is_reference, sources)
+    row_of = np.full(builder.size + 1, len(rows))
+    row_of[numbers] = np.arange(len(rows))
+    is_scalar = is_reference & (operands < CONSTANTS)
+    sources = row_of[np.where(is_scalar, operands >> 1, -1)]
+    return _Built(numbers, operations, operands, is_reference, sources, sources.tolist(), row_of)
 
 
 def to_program(
@@ -74,25 +82,25 @@ def to_program(
     Raises:
       TooManyOperations: they are too many.
     """
-    built = _arrays(builder)
     outputs = [np.array(result, np.int64) for result in results]
-    needed = _needed_scalars(builder, built, outputs)
-    builder.check_needed(int(np.count_nonzero(built.operations[needed] > Op.CONSTANT)))
-    carried = _needed_entries(builder, built, needed)
-    levels = _levels(builder, built, needed, [level for *_, level in arguments], carried)
+    needed = _needed_scalars(builder, outputs)
+    built = _arrays(builder, needed)
+    operations, operands = built.operations, built.operands
+    builder.check_needed(int(np.count_nonzero(operations > Op.CONSTANT)))
+    carried = _needed_entries(builder, built)
+    levels = _levels(builder, built, [level for *_, level in arguments], carried)
     kinds = np.array(builder.kinds, np.uint8)
     # Quotients by a divisor that others share are products with its reciprocal, which precedes the
     # first of them.
-    is_shared = np.zeros(len(kinds) + 1, bool)
-    is_shared[_shared_divisors(builder, built, needed)] = True
-    operations, operands = built.operations[needed], built.operands[needed]
-    divides = (operations == _DIV) & is_shared[built.sources[needed, 1]]
+    is_shared = np.zeros(len(needed) + 1, bool)
+    is_shared[_shared_divisors(builder, built)] = True
+    divides = (operations == _DIV) & is_shared[built.sources[:, 1]]
     one = np.array(ONE)[kinds[needed]]
     is_reciprocal = divides & (operands[:, 0] == one)
     begins = np.zeros(len(needed), bool)
     divisors, first = np.unique(np.where(divides, operands[:, 1], -1), return_index=True)
     begins[first[divisors >= 0]] = True
-    references = operands[built.is_reference[needed]]
+    references = operands[built.is_reference]
     loops = [(builder.loops[loop], entries) for loop, entries in carried.items()]
     ends = [array[entries] for loop, entries in loops for array in (loop.starts, loop.ends)]
     everything = np.concatenate([references, one[begins], *outputs, *ends])
@@ -147,18 +155,18 @@ def to_program(
         program.kinds[where], program.levels[where] = kinds[needed[rows]], new_levels
 
     new_operands = operands.copy()
-    new_operands[built.is_reference[needed]] = renumber(references)
+    new_operands[built.is_reference] = renumber(references)
     new_operands[operations == _CONVERT, 1] = -1
     for row in np.flatnonzero(operations == _CARRIED).tolist():
         loop, entry, _ = operands[row].tolist()
         new_operands[row, :2] = list(carried).index(loop), carried[loop].index(entry)
     begin = np.flatnonzero(begins)
     inverse = np.stack([renumber(one[begin]), new_operands[begin, 1], np.full(len(begin), -1)], 1)
-    write(places[begin], begin, _DIV, inverse, levels[operands[begin, 1] >> 1])
+    write(places[begin], begin, _DIV, inverse, levels[built.sources[begin, 1]])
     new_operands[divides, 1] = 2 * reciprocal_of[operands[divides, 1] >> 1]
     kept = np.flatnonzero(~is_reciprocal)
     codes = np.where(divides, _MUL, operations)[kept]
-    write(new[needed[kept]], kept, codes, new_operands[kept], levels[needed[kept]])
+    write(new[needed[kept]], kept, codes, new_operands[kept], levels[kept])
     return program
 
 
@@ -181,112 +189,113 @@ def _loops(
     return tuple(loops)
 
 
-def _needed_scalars(
-    builder: ScalarBuilder, built: _Built, results: Sequence[np.ndarray]
-) -> np.ndarray:
+def _needed_scalars(builder: ScalarBuilder, results: Sequence[np.ndarray]) -> np.ndarray:
     """Numbers of the scalars that results depend on, in order."""
     loops = [
         (loop.starts.tolist(), loop.ends.tolist(), loop.has_condition) for loop in builder.loops
     ]
-    count = len(built.operations)
-    is_needed = bytearray(count + 1)
-    is_needed[-1] = 1
-    first, second, third = (column.tolist() for column in built.sources.T)
+    operations = builder.operations
+    is_needed = bytearray(builder.size)
     outputs = np.concatenate([*results, np.zeros(0, np.int64)])
     stack = np.unique(outputs[outputs < CONSTANTS] >> 1).tolist()
-    is_carried = (built.operations == _CARRIED).tolist()
     pop, push = stack.pop, stack.append
     while stack:
         number = pop()
         if is_needed[number]:
             continue
         is_needed[number] = 1
-        if is_carried[number]:
-            _, loop, chosen, _ = builder.operations[number]
+        # Most time is spent here, so the last operands come before what is special.
+        operation = operations[number]
+        code = operation[0]
+        if code > _CONSTANT:
+            if (x := operation[1]) < CONSTANTS and not is_needed[x >> 1]:
+                push(x >> 1)
+            if code not in _ONE_REFERENCE:
+                for x in operation[2:]:
+                    if x < CONSTANTS and not is_needed[x >> 1]:
+                        push(x >> 1)
+        elif code == _CARRIED:
+            _, loop, chosen, _ = operation
             starts, ends, has_condition = loops[loop]
             for entry in {chosen, 0} if has_condition else (chosen,):
                 stack += [x >> 1 for x in (starts[entry], ends[entry]) if x < CONSTANTS]
-            continue
-        # Most time is spent here, so this is no loop.
-        if not is_needed[source := first[number]]:
-            push(source)
-        if not is_needed[source := second[number]]:
-            push(source)
-        if not is_needed[source := third[number]]:
-            push(source)
-    return np.flatnonzero(np.frombuffer(is_needed, np.uint8)[:-1])
+    return np.flatnonzero(np.frombuffer(is_needed, np.uint8))
 
 
-def _needed_entries(
-    builder: ScalarBuilder, built: _Built, needed: np.ndarray
-) -> dict[int, list[int]]:
+def _needed_entries(builder: ScalarBuilder, built: _Built) -> dict[int, list[int]]:
     """For each loop that is needed, the entries of what it carries that are."""
     carried: dict[int, set[int]] = {}
-    for loop, entry, _ in built.operands[needed[built.operations[needed] == _CARRIED]].tolist():
+    for loop, entry, _ in built.operands[built.operations == _CARRIED].tolist():
         carried.setdefault(loop, {0} if builder.loops[loop].has_condition else set()).add(entry)
     return {loop: sorted(carried[loop]) for loop in sorted(carried)}
 
 
-def _shared_divisors(builder: ScalarBuilder, built: _Built, needed: np.ndarray) -> np.ndarray:
-    """Numbers of the scalars by which others are divided often: at many places, or in the
-    iterations of a loop.
+def _shared_divisors(builder: ScalarBuilder, built: _Built) -> np.ndarray:
+    """Rows of the scalars by which others are divided often: at many places, or in the iterations
+    of a loop.
     """
-    loop_of = np.full(len(built.operations) + 1, -1)
+    loop_of = np.full(len(built.numbers) + 1, -1)
     """The innermost loop in which each scalar is computed: that of one of its operands."""
     if builder.loops:
         loops = loop_of.tolist()
-        carried = needed[built.operations[needed] == _CARRIED]
-        for number, (loop, _, is_after) in zip(
+        carried = np.flatnonzero(built.operations == _CARRIED)
+        for row, (loop, _, is_after) in zip(
             carried.tolist(), built.operands[carried].tolist(), strict=True
         ):
-            loops[number] = builder.loops[loop].parent if is_after else loop
-        raise_to_operands(loops, needed.tolist(), built.sources[needed].tolist())
+            loops[row] = builder.loops[loop].parent if is_after else loop
+        raise_to_operands(loops, range(len(built.numbers)), built.source_lists)
         loop_of = np.array(loops)
-    quotients = needed[built.operations[needed] == _DIV]
+    quotients = np.flatnonzero(built.operations == _DIV)
     divisors = built.sources[quotients, 1]
     times = np.where(loop_of[quotients] > loop_of[divisors], _SHARED_DIVISIONS, 1)
-    count = np.bincount(divisors, times, len(built.operations) + 1)[:-1]
+    count = np.bincount(divisors, times, len(built.numbers) + 1)[:-1]
     return np.flatnonzero(count >= _SHARED_DIVISIONS)
 
 
 def _levels(
     builder: ScalarBuilder,
     built: _Built,
-    needed: np.ndarray,
     of_arguments: Sequence[int],
     carried: dict[int, list[int]],
 ) -> np.ndarray:
     """The level of each scalar that is needed; all that a loop carries has one level."""
-    least = np.zeros(len(built.operations) + 1, np.int64)
-    is_input, is_load = built.operations == _INPUT, built.operations == _LOAD
+    count, operations = len(built.numbers), built.operations
+    is_input, is_load = operations == _INPUT, operations == _LOAD
     # Tables are the same for all.
     of_arrays = np.array([*of_arguments, *(0 for _ in builder.tables), 0])
     arrays = np.where(is_input, built.operands[:, 0], array_operand(built.operands[:, 1]))  # type: ignore[arg-type]
     has_array = (is_input | is_load) & (arrays >= 0)
+    least = np.zeros(count + 1, np.int64)
     least[:-1][has_array] = of_arrays[arrays[has_array]]
-    numbers, rows = needed.tolist(), built.sources[needed].tolist()
-    of_loops = dict.fromkeys(carried, 0)
-    entries = np.flatnonzero(built.operations == _CARRIED)
+    rows, of_loops = built.source_lists, dict.fromkeys(carried, 0)
+    entries = np.flatnonzero(operations == _CARRIED)
+    loops = built.operands[entries, 0]
+    rows_of = {loop: entries[loops == loop] for loop in carried}
+    # What a loop starts from is computed before anything that it carries.
+    begins = {int(rows_of[loop][0]): loop for loop in carried}
+    bounds = [*sorted(begins), count]
+
+    def of_carried(levels: list[int], loop: int, array: np.ndarray) -> int:
+        scalars = (x >> 1 for x in array[carried[loop]].tolist() if x < CONSTANTS)
+        return max((levels[row] for row in built.row_of[[*scalars]].tolist()), default=0)
+
     while True:
-        for number, loop in zip(entries.tolist(), built.operands[entries, 0].tolist(), strict=True):
-            least[number] = of_loops.get(loop, 0)
         levels = least.tolist()
-        raise_to_operands(levels, numbers, rows)
-        highest_of_loops = {
-            loop: max(
-                (
-                    levels[x >> 1]
-                    for array in builder.loops[loop][1:3]
-                    for x in array[chosen]
-                    if x < CONSTANTS
-                ),
-                default=0,
-            )
-            for loop, chosen in carried.items()
+        raise_to_operands(levels, range(bounds[0]), rows[: bounds[0]])
+        for first, last in itertools.pairwise(bounds):
+            loop = begins[first]
+            level = max(of_loops[loop], of_carried(levels, loop, builder.loops[loop].starts))
+            of_loops[loop] = level
+            for row in rows_of[loop].tolist():
+                levels[row] = level
+            raise_to_operands(levels, range(first, last), rows[first:last])
+        at_ends = {
+            loop: max(of_loops[loop], of_carried(levels, loop, builder.loops[loop].ends))
+            for loop in carried
         }
-        if highest_of_loops == of_loops:
+        if at_ends == of_loops:
             return np.array(levels, np.uint8)
-        of_loops = highest_of_loops
+        of_loops = at_ends
 
 
 def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
@@ -307,7 +316,7 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
     operations, operands = program.operations[order], program.operands[order].copy()
     has_references = operations > Op.CARRIED
     operands[has_references] = renumber(operands[has_references])
-    return program._replace(
+    reordered = program._replace(
         operations=operations,
         operands=operands,
         kinds=program.kinds[order],
@@ -319,6 +328,8 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
             for loop in program.loops
         ),
     )
+    reordered.stages = program.stages[order]
+    return reordered
 
 
 def live(program: ScalarProgram) -> int:

@@ -5,6 +5,7 @@ for one robot.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -159,20 +160,8 @@ class Loop(NamedTuple):
         return [*self.starts.tolist(), *self.ends.tolist()]
 
 
-class ScalarProgram(NamedTuple):
-    """A program of one robot in static single assignment form.
-
-    Operation ``k`` computes scalar ``k`` from scalars before it. An operand or result is a
-    reference: twice the number of a scalar, plus one for its negative, which only floats have.
-
-    Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one
-    robot, of level 2 for one item (such as a tangent) of one robot. The level of a scalar is the
-    highest of its operands.
-
-    Within a level, scalars are computed in the order of their stages: a new stage begins where the
-    body of a loop begins or ends. The stage of a scalar is the highest of its operands. That of
-    what a loop carries is the first of its body, and after the loop the one that follows its body.
-    """
+class _Scalars(NamedTuple):
+    """The fields of a :class:`ScalarProgram`."""
 
     operations: np.ndarray
     """:class:`Op` of each scalar, uint8 [N]."""
@@ -197,7 +186,23 @@ class ScalarProgram(NamedTuple):
     """In the order in which their bodies begin. Each only needs the results of those before and of
     those within it."""
 
-    @property
+
+class ScalarProgram(_Scalars):
+    """A program of one robot in static single assignment form.
+
+    Operation ``k`` computes scalar ``k`` from scalars before it. An operand or result is a
+    reference: twice the number of a scalar, plus one for its negative, which only floats have.
+
+    Levels are nested loops: scalars of level 0 are the same for all robots, of level 1 for one
+    robot, of level 2 for one item (such as a tangent) of one robot. The level of a scalar is the
+    highest of its operands.
+
+    Within a level, scalars are computed in the order of their stages: a new stage begins where the
+    body of a loop begins or ends. The stage of a scalar is the highest of its operands. That of
+    what a loop carries is the first of its body, and after the loop the one that follows its body.
+    """
+
+    @functools.cached_property
     def nests(self) -> list[tuple[int, ...]]:
         """For each stage, the loops that repeat it, the outermost first."""
         nests: list[tuple[int, ...]] = [()]
@@ -209,7 +214,7 @@ class ScalarProgram(NamedTuple):
             nests.append(nests[-1][:-1])
         return nests
 
-    @property
+    @functools.cached_property
     def bodies(self) -> list[tuple[int, int]]:
         """For each loop, the first stage of its body and the stage that follows it."""
         stages: list[list[int]] = [[] for _ in self.loops]
@@ -218,7 +223,7 @@ class ScalarProgram(NamedTuple):
                 stages[number].append(stage)
         return [(within[0], within[-1] + 1) for within in stages]
 
-    @property
+    @functools.cached_property
     def levels_of_loops(self) -> list[int]:
         """The level of all that each loop carries."""
         levels = [0] * len(self.loops)
@@ -227,7 +232,7 @@ class ScalarProgram(NamedTuple):
             levels[loop] = max(levels[loop], int(self.levels[number]))
         return levels
 
-    @property
+    @functools.cached_property
     def stages(self) -> np.ndarray:
         """Stage of each scalar, int32 [N]."""
         stages = np.zeros(len(self.operations), np.int32)

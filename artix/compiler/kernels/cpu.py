@@ -17,6 +17,7 @@ from artix.compiler.kernels.handler import Argument, Interface, handler
 from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
+    SharedText,
     compile_modules,
     pack,
     require,
@@ -29,6 +30,7 @@ from artix.compiler.kernels.straight_lines import Line, Places
 from artix.compiler.kernels.threads import State
 from artix.compiler.kernels.transposition import (
     clear,
+    declarations_of,
     name_of,
     pointers_to_rows,
     transpose_in,
@@ -101,6 +103,16 @@ def module_texts(program: ScalarProgram) -> Iterator[str]:
     )
 
 
+@functools.cache
+def _movements(size: int, width: int, numbered: bool) -> SharedText:
+    """The module that moves entries of ``size`` bytes, the same one for all kernels."""
+    module = Module()
+    writers = (transpose_in, transpose_out, clear)
+    return SharedText(
+        module.text([write(size, width, module.declarations, numbered) for write in writers])
+    )
+
+
 class Rows(NamedTuple):
     """What a program evaluates in a kernel of several: listed rows of a batch.
 
@@ -151,6 +163,15 @@ class Functions:
         declarations.
         """
         plan, program = self._plan, self._program
+        moved = {
+            (BYTES[kind_of(dtype)], self._is_numbered(index))
+            for index, (_, dtype, level) in enumerate(program.arguments)
+            if level
+        }
+        moved |= {(BYTES[kind], self._results_are_numbered) for kind in plan.result_kinds}
+        for size, numbered in sorted(moved):
+            yield _movements(size, plan.width, numbered)
+            self._declarations.update(declarations_of(size, plan.width, numbered))
         parts = [
             (index, part)
             for index, part in enumerate(plan.parts)
@@ -163,21 +184,6 @@ class Functions:
                 self._declarations[name] = f"declare hidden void @{name}(ptr)"
         body = [*self._encoded, *self._slots.functions(self._module, self._constants)]
         body += [self._prepare(), self._block(), self._tables()]
-        kinds_in = {
-            (BYTES[kind_of(dtype)], self._is_numbered(index))
-            for index, (_, dtype, level) in enumerate(program.arguments)
-            if level
-        }
-        kinds_out = {(BYTES[kind], self._results_are_numbered) for kind in plan.result_kinds}
-        body += [
-            transpose_in(size, plan.width, self._declarations, flag)
-            for size, flag in sorted(kinds_in)
-        ]
-        for write in (transpose_out, clear):
-            body += [
-                write(size, plan.width, self._declarations, flag)
-                for size, flag in sorted(kinds_out)
-            ]
         body += [] if with_ is None else [with_(self._declarations)]
         yield self._module.text(body)
 

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 17
+FORMAT = 18
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code, without
 #: its loops, is straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the
@@ -139,6 +139,10 @@ def process_triple() -> str:
     return binding().get_process_triple() + ("-elf" if os.name == "nt" else "")
 
 
+class SharedText(str):
+    """A module that many kernels have: it is compiled once in a process."""
+
+
 def compile_modules(texts: Iterable[str]) -> list[bytes]:
     """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are
     being written.
@@ -162,7 +166,7 @@ def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
                 group: list[Future[bytes]] = []
                 pending.append(group)
                 for text in texts:
-                    group.append(_threads().submit(compiler.compile, text))
+                    group.append(_submitted(compiler, text))
                 if len(pending) > count:
                     yield [each.result() for each in pending.popleft()]
             while pending:
@@ -170,7 +174,21 @@ def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
         finally:
             for group in pending:
                 for each in group:
-                    each.cancel()
+                    if each not in _shared.values():
+                        each.cancel()
+
+
+_shared: dict[str, Future[bytes]] = {}
+
+
+def _submitted(compiler: _Compiler, text: str) -> Future[bytes]:
+    """The object code of a module, which a thread compiles."""
+    if not isinstance(text, SharedText):
+        return _threads().submit(compiler.compile, text)
+    code = _shared.get(text)
+    if code is None or (code.done() and code.exception() is not None):
+        code = _shared[text] = _threads().submit(compiler.compile, text)
+    return code
 
 
 @functools.cache
@@ -187,6 +205,7 @@ def _threads() -> ThreadPoolExecutor:
 # A forked child has none of these threads, and would wait for them for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)
+    os.register_at_fork(after_in_child=_shared.clear)
 
 
 class _Compiler:

@@ -15,7 +15,7 @@ import numpy as np
 from artix.compiler.kernels import encodings, x86
 from artix.compiler.kernels.encodings import MASK, VECTOR, Encoding, Form
 from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
-from artix.compiler.kernels.x86 import FLAG, FLAGS, LANES, ONCE, Scratch, Values
+from artix.compiler.kernels.x86 import FLAG, FLAGS, LANES, NOWHERE, ONCE, Scratch, Values
 from artix.compiler.scalar_program import BYTES, Kind, Op
 
 _ADD, _MUL, _FLOAT32 = int(Op.ADD), int(Op.MUL), int(Kind.FLOAT32)
@@ -161,7 +161,9 @@ class Line:
             lists.kinds,
             self._value_of,
         )
-        append, new, value = self._code.extend, self._values.new, self._value
+        append, get, value = self._code.extend, value_of.get, self._value
+        values, kept, is_due = self._values, places.kept, requests is not None
+        file, home, how = values.file.append, values.home.append, values.how.append
         number_of = {name: self._number(form) for name, form in self._floats.items()}
         add, sub, mul = number_of["add"], number_of["sub"], number_of["mul"]
         plus, minus, from_ = (
@@ -170,29 +172,42 @@ class Line:
             number_of["minus_times"],
         )
         for number in operations:
-            for slot, byte in requests() if requests is not None else ():
-                self._request(slot, byte)
+            if is_due:
+                for slot, byte in requests():  # type: ignore[misc]
+                    self._request(slot, byte)
             code, (a, b, c) = codes[number], operands[number]
+            # Most operations are these, so they call little.
             if code <= _MUL and kinds[number] >= _FLOAT32 and not (a | b) & 1:
                 if number in products:
                     continue
+                last = -1
                 if code == _MUL:
-                    form, x, y, z = mul, value(a), value(b), -1
+                    form = mul
                 elif a >> 1 in products:
-                    x, y = map(value, operands[a >> 1][:2])
-                    form, z = plus if code == _ADD else minus, value(b)
+                    form, last = plus if code == _ADD else minus, b
+                    a, b, _ = operands[a >> 1]
                 elif b >> 1 in products:
-                    x, y = map(value, operands[b >> 1][:2])
-                    form, z = plus if code == _ADD else from_, value(a)
+                    form, last = plus if code == _ADD else from_, a
+                    a, b, _ = operands[b >> 1]
                 else:
-                    form, x, y, z = add if code == _ADD else sub, value(a), value(b), -1
-                result = new(VECTOR)
+                    form = add if code == _ADD else sub
+                if (x := get(a)) is None:
+                    x = value(a)
+                if (y := get(b)) is None:
+                    y = value(b)
+                z = get(last, -1) if last >= 0 else -1
+                if last >= 0 > z:
+                    z = value(last)
+                result = len(values.file)
+                file(VECTOR)
+                home(0)
+                how(NOWHERE)
                 append((form, result, x, y, z))
             else:
                 result = self._other(Op(code), a, b, c, Kind(kinds[number]))
             value_of[2 * number] = result
-            if number in places.kept:
-                self._values.kept[result] = places.slot(2 * number)
+            if number in kept:
+                values.kept[result] = places.slot(2 * number)
 
     def store(self, reference: int, slot: int) -> None:
         """Stores the negative of a scalar, which is computed for that."""

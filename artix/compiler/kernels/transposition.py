@@ -132,6 +132,20 @@ def name_of(what: str, size: int, width: int, numbered: bool) -> str:
     return f"artix_{what}_{8 * size}_{width}{'_numbered' * numbered}"
 
 
+def declarations_of(size: int, width: int, numbered: bool) -> dict[str, str]:
+    """Declarations of :func:`transpose_in`, :func:`transpose_out` and :func:`clear`, by name."""
+    parameters = {
+        "transpose_in": "ptr, i64, i64, i64, ptr",
+        "transpose_out": "ptr, ptr, i64, i64, ptr, i64",
+        "clear": "i64, i64, ptr, i64",
+    }
+    names = {what: name_of(what, size, width, numbered) for what in parameters}
+    return {
+        names[what]: f"declare hidden void @{names[what]}({types}{', ptr' * numbered})"
+        for what, types in parameters.items()
+    }
+
+
 def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: bool) -> str:
     """``void (from, row stride in bytes, rows, columns, to)``: transposes rows to consecutive
     vectors of columns.
@@ -147,7 +161,7 @@ def transpose_in(size: int, width: int, declarations: dict[str, str], numbered: 
         "ptr %from, i64 %stride, i64 %rows, i64 %columns, ptr %to" + ", ptr %numbers" * numbered
     )
     code = Code(
-        f"internal void @{name_of('transpose_in', size, width, numbered)}({parameters})",
+        f"hidden void @{name_of('transpose_in', size, width, numbered)}({parameters})",
         declarations,
     )
     start, to = code.value("%from", "ptr"), code.value("%to", "ptr")
@@ -212,7 +226,7 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
         + ", ptr %numbers" * numbered
     )
     code = Code(
-        f"internal void @{name_of('transpose_out', size, width, numbered)}({parameters})",
+        f"hidden void @{name_of('transpose_out', size, width, numbered)}({parameters})",
         declarations,
     )
     start, slots, to = (code.value(name, "ptr") for name in ("%from", "%slots", "%to"))
@@ -272,7 +286,7 @@ def clear(size: int, width: int, declarations: dict[str, str], numbered: bool) -
     """
     parameters = "i64 %rows, i64 %columns, ptr %to, i64 %stride" + ", ptr %numbers" * numbered
     code = Code(
-        f"internal void @{name_of('clear', size, width, numbered)}({parameters})", declarations
+        f"hidden void @{name_of('clear', size, width, numbered)}({parameters})", declarations
     )
     rows, columns, stride = (code.value(name, "i64") for name in ("%rows", "%columns", "%stride"))
     scalar, zeros = INTEGERS[size], code.value("zeroinitializer", INTEGERS[size], width)
