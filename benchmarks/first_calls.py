@@ -3,10 +3,14 @@ without kernels on disk.
 
     python -m benchmarks.first_calls
     python -m benchmarks.first_calls --robot path/to/robot.urdf step gradient_of_step
+    python -m benchmarks.first_calls start_of_ppo iteration_of_ppo
 
 prints, for each row, what JAX takes to trace it, what artix takes to trace derivatives and to build
-kernels, what XLA takes for the rest, and what the process needs in memory. Each row has a process
-of its own; imports are not counted.
+kernels, what XLA takes for the rest, what the call itself takes, and what the process needs in
+memory. Each row has a process of its own; imports are not counted. The rows of PPO, which are
+printed only if they are named, are the two programs that :func:`artix.examples.ppo.train` compiles
+for ``quadruped_velocity``: the robots at their start with untrained networks, and an iteration,
+which follows the start in the same process.
 """
 
 from __future__ import annotations
@@ -23,12 +27,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
 
 import artix
+import artix.envs
 
 #: Robots of the batch; kernels are the same for all sizes.
 BATCH = 256
 _STEP = 0.005
+_TASK = "quadruped_velocity"
 
 
 def _robot(name: str) -> artix.Articulation:
@@ -68,27 +76,64 @@ def functions(robot: artix.Articulation) -> dict[str, Callable[..., Any]]:
     }
 
 
-def measure(name: str, row: str) -> dict[str, float]:
-    """The seconds of one row, and the peak memory [MB]."""
+def _of_robot(name: str, row: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function of a row for a batch, and its arguments."""
     robot = _robot(name)
     states = jax.vmap(lambda key: artix.random_state(robot, key))(
         jax.random.split(jax.random.key(0), BATCH)
     )
     forces = jnp.zeros((BATCH, robot.topology.nv), robot.dtype)
-    jax.block_until_ready((states, forces))
+    return jax.vmap(functions(robot)[row]), jax.block_until_ready((states, forces))
+
+
+def _start_of_ppo() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    from artix.examples import ppo
+
+    environment, config = artix.envs.make(_TASK), ppo.Config(num_envs=BATCH)
+    return lambda: ppo.start(environment, config, 1), ()
+
+
+def _iteration_of_ppo() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    from artix.examples import ppo
+
+    start, _ = _start_of_ppo()
+    training = jax.jit(start)()
+    environment, config = artix.envs.make(_TASK), ppo.Config(num_envs=BATCH)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("devices",))
+    iterate = jax.shard_map(
+        ppo.make_iteration(environment, config),
+        mesh=mesh,
+        in_specs=(ppo.EVERYWHERE, ppo.PARTS),
+        out_specs=(ppo.EVERYWHERE, ppo.PARTS, ppo.PARTS),
+        check_vma=False,
+    )
+    places = (NamedSharding(mesh, spec) for spec in (ppo.EVERYWHERE, ppo.PARTS))
+    return iterate, tuple(map(jax.device_put, training, places))
+
+
+TRAINING = {"start_of_ppo": _start_of_ppo, "iteration_of_ppo": _iteration_of_ppo}
+"""Rows that do not depend on the robot."""
+
+
+def measure(name: str, row: str) -> dict[str, float]:
+    """The seconds of one row, and the peak memory [MB]."""
+    function, arguments = TRAINING[row]() if row in TRAINING else _of_robot(name, row)
     times = [time.process_time()]
-    traced = jax.jit(jax.vmap(functions(robot)[row])).trace(states, forces)
+    traced = jax.jit(function).trace(*arguments)
     times.append(time.process_time())
     lowered = traced.lower()
     times.append(time.process_time())
-    jax.block_until_ready(lowered.compile()(states, forces))
+    compiled = lowered.compile()
+    times.append(time.process_time())
+    jax.block_until_ready(compiled(*arguments))
     times.append(time.process_time())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
         "trace": times[1] - times[0],
         "kernels": times[2] - times[1],
         "XLA": times[3] - times[2],
-        "all": times[3] - times[0],
+        "the call": times[4] - times[3],
+        "all": times[4] - times[0],
         "memory [MB]": memory,
     }
 

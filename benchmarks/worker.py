@@ -111,6 +111,7 @@ def _serve(
 ) -> None:
     # Several processes share one GPU
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ["ARTIX_CACHE"] = "0"  # First calls compile, whoever ran the benchmark before.
     from benchmarks.judge import prepared
     from benchmarks.libraries import load
 

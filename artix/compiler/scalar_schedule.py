@@ -98,13 +98,15 @@ def _roots(
     ).reshape(-1, size)
     needs = np.unpackbits(rows, axis=1, bitorder="little", count=len(roots)).astype(bool)
     missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
+    needed_for = np.ascontiguousarray(needs.T)
     for _ in roots:
-        place = int(np.argmin(missing))
+        place = int(missing.argmin())
         ordered.append(roots[place])
-        new = needs[:, place] & is_left
-        missing -= counts[new] @ needs[new]
         missing[place] = np.inf
-        is_left &= ~new
+        new = np.flatnonzero(needed_for[place] & is_left)
+        if len(new):  # Most roots are among what those before them need.
+            missing -= counts[new] @ needs[new].astype(np.float32)
+            is_left[new] = False
     return ordered
 
 
