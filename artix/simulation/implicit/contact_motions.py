@@ -116,22 +116,58 @@ def num_motions(num_contacts: int) -> int:
     return 3 if num_contacts == 1 else 6
 
 
+def motion_slices(groups: Sequence[np.ndarray]) -> list[slice]:
+    """The motions of each group of contacts among all motions."""
+    ends = np.cumsum([0, *(num_motions(len(which)) for which in groups)]).tolist()
+    return [slice(*ends[k : k + 2]) for k in range(len(groups))]
+
+
 def contact_reaches(
     articulations: Sequence[Articulation], states: Sequence[State], touches: Touches
-) -> tuple[Array, Array]:
-    """Link motions per generalised velocity, [S, nv], and contact velocities per motion,
-    [K, 3, S].
+) -> tuple[Array, Array, list[np.ndarray]]:
+    """Link motions per generalised velocity, [S, nv], contact velocities per motion, [K, 3, S], and
+    the contacts that share motions, group by group in the order of these.
     """
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     sizes, parts = [one.topology.nv for one in articulations], []
     for k, ground in enumerate(touches.ground_contacts):
         if ground is not None:
-            direction, reach = _on_ground(articulations[k], kins[k], ground)
-            parts.append((in_columns(direction, sizes, k), reach))
+            direction, reach, groups = _on_ground(articulations[k], kins[k], ground)
+            parts.append((in_columns(direction, sizes, k), reach, groups))
     if touches.between is not None:
         parts.append(_between_links(articulations, kins, touches.pairs, touches.between))
-    directions, reaches = zip(*parts, strict=True)
-    return joined(directions), side_by_side(reaches, [len(direction) for direction in directions])
+    directions, reaches, grouped = zip(*parts, strict=True)
+    firsts = np.cumsum([0, *(len(reach) for reach in reaches)])
+    groups = [first + which for first, part in zip(firsts, grouped, strict=False) for which in part]
+    reach = side_by_side(reaches, [len(direction) for direction in directions])
+    return joined(directions), reach, groups
+
+
+def contact_blocks(
+    reading: Array, effect: Array, reach: Array, groups: Sequence[np.ndarray]
+) -> Array:
+    """The velocities of each contact per impulse on it, [K, 3, 3].
+
+    Only motions of one group meet in a contact. All couplings of the motions of a robot of hulls
+    would be two million products, of which almost none are needed.
+
+    Args:
+      reading: velocities of the motions by coordinates of the change of velocity, [S, nv].
+      effect: changes of the coordinates per impulse along the motions, [S, nv].
+      reach: contact velocities per motion, [K, 3, S].
+      groups: the contacts that share motions.
+    """
+    spans, blocks, order = motion_slices(groups), [], []
+    for size in sorted({num_motions(len(which)) for which in groups}):
+        alike = [k for k, which in enumerate(groups) if num_motions(len(which)) == size]
+        parts = np.array([spans[k].start for k in alike])[:, None] + np.arange(size)
+        number = np.repeat(np.arange(len(alike)), [len(groups[k]) for k in alike])
+        contacts = np.concatenate([groups[k] for k in alike])
+        coupling = matmul(reading[parts], jnp.swapaxes(effect[parts], 1, 2))[number]
+        along = reach[contacts[:, None, None], np.arange(3)[:, None], parts[number][:, None]]
+        blocks.append(jnp.sum(matmul(along, coupling)[:, :, None] * along[:, None], axis=3))
+        order.append(contacts)
+    return jnp.concatenate(blocks)[np.argsort(np.concatenate(order))]
 
 
 def contact_directions(
@@ -182,7 +218,7 @@ def _moves(articulation: Articulation, ground: GroundContacts) -> Array:
 
 def _on_ground(
     articulation: Articulation, kin: Kinematics, ground: GroundContacts
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, list[np.ndarray]]:
     if ground.source is not None:
         frames, moves = contact_frames(ground.contacts.normal), _moves(articulation, ground)
         groups = [np.array([k]) for k in range(len(frames))]
@@ -211,7 +247,7 @@ def _between_links(
     kins: Sequence[Kinematics],
     pairs: ShapePairs,
     between: LinkContacts,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, list[np.ndarray]]:
     relative = _relative(pairs, between)
     groups = [np.array([k]) for k in range(len(between.gap))]
     if isinstance(relative, np.ndarray):
@@ -258,9 +294,9 @@ def _relative(pairs: ShapePairs, between: LinkContacts) -> Array | np.ndarray:
 
 def _grouped(
     frames: Array, place: Array, groups: list[np.ndarray], motions: Callable[[Array], Array]
-) -> tuple[Array, Array]:
-    """The motions of groups of contacts, [S, nv], and the contacts' velocities per those,
-    [K, 3, S].
+) -> tuple[Array, Array, list[np.ndarray]]:
+    """The motions of groups of contacts, [S, nv], the contacts' velocities per those, [K, 3, S],
+    and the groups.
 
     Args:
       frames: tangents and normals, [K, 3, 3].
@@ -286,4 +322,4 @@ def _grouped(
             ]
         for contact, numbers in zip(which, local, strict=True):
             reach[contact] = jnp.pad(numbers, ((0, 0), (sum(sizes[:k]), sum(sizes[k + 1 :]))))
-    return jnp.concatenate(direction), jnp.stack(reach)
+    return jnp.concatenate(direction), jnp.stack(reach), groups

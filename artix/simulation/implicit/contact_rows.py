@@ -36,7 +36,13 @@ from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_motions import Touches, contact_directions, contact_reaches
+from artix.simulation.implicit.contact_motions import (
+    Touches,
+    contact_blocks,
+    contact_directions,
+    contact_reaches,
+    motion_slices,
+)
 from artix.simulation.implicit.system import Acting, Response, return_time
 
 Array = jax.Array
@@ -87,6 +93,8 @@ class ContactRows(NamedTuple):
     motions: Array
     """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
     each: ContactRow
+    groups: list[np.ndarray]
+    """The contacts that share motions, group by group in the order of these."""
     pattern: np.ndarray | None = None
     """Which entries of ``J^T slopes J`` can differ from zero, [nv, nv], where links are data;
     ``None`` for all."""
@@ -99,6 +107,28 @@ class ContactRows(NamedTuple):
     def on_links(self, impulse: Array) -> Array:
         """Converts impulses [K, 3] to impulses on the link motions, [S]."""
         return matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
+
+    def stiffness(self, slopes: Array) -> Array:
+        """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]: many contacts of one link add up to one
+        matrix for its six motions.
+        """
+        pulled: list[Array] = []
+        for which, part in zip(self.groups, motion_slices(self.groups), strict=True):
+            along = take(self.each.reach[:, :, part], which, axis=0)
+            yielding = product(take(slopes, which, axis=0), along)
+            width = part.stop - part.start
+            on_motions = matmul(along.reshape(-1, width).T, yielding.reshape(-1, width))
+            pulled.append(matmul(on_motions, self.motions[part]))
+        forces = jnp.concatenate(pulled)
+        if self.pattern is None:
+            return matmul(self.motions.T, forces)
+        # The zeros of links that are data are not known, so only the others are computed.
+        columns = []
+        for number, coupled in enumerate(self.pattern.T):
+            rows = np.flatnonzero(coupled)
+            entries = matmul(take(self.motions, rows).T, forces[:, number])
+            columns.append(jnp.zeros_like(forces[0]).at[rows].set(entries))
+        return jnp.stack(columns, axis=1)
 
 
 def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
@@ -167,10 +197,9 @@ def contact_rows(
     """The rows of all contacts, for the responses of all articulations under their hard
     relations.
     """
-    motions, reach = contact_reaches(articulations, states, contacts)
+    motions, reach, groups = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(motions), acting[0].dt
-    coupling = matmul(response.reading(motions), effect.T)
-    block = jnp.sum(matmul(reach, coupling)[:, :, None] * reach[:, None], axis=3)
+    block = contact_blocks(response.reading(motions), effect, reach, groups)
     softness = _softness(contacts, dt)
     velocity = joined(
         [generalized_velocity(*member) for member in zip(articulations, states, strict=True)]
@@ -192,7 +221,7 @@ def contact_rows(
         if options.contact_smoothing
         else None,
     )
-    return ContactRows(motions, each, _pattern(articulations, contacts))
+    return ContactRows(motions, each, groups, _pattern(articulations, contacts))
 
 
 def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.ndarray | None:

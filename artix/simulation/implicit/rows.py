@@ -136,14 +136,7 @@ class StepRows(NamedTuple):
             direction = self.bounds.direction
             matrix = matrix + matmul(direction.T * slopes.bounds, direction)
         if self.contacts is not None:
-            reach, direction = self.contacts.each.reach, self.contacts.motions
-            pulled = jnp.sum(slopes.contacts[:, :, :, None] * reach[:, None], axis=2)
-            width = len(direction)
-            on_links = matmul(reach.reshape(-1, width).T, pulled.reshape(-1, width))
-            on_velocities = matmul(direction.T, matmul(on_links, direction))
-            if self.contacts.pattern is not None:
-                on_velocities = jnp.where(self.contacts.pattern, on_velocities, 0)
-            matrix = matrix + on_velocities
+            matrix = matrix + self.contacts.stiffness(slopes.contacts)
         return matrix
 
     def none(self) -> Impulses:
