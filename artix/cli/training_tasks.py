@@ -383,11 +383,11 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         return _make_task(name, assignments, {"method": method}, name, for_training=for_training)
     kept = header["robot"]
     if kept["description"] in INSTALLABLE:  # The policy comes with artix, its robot does not.
-        legged = _installed_robot(kept, assignments)
+        legged, place = _installed_robot(kept, assignments), kept["description"]
     else:
-        legged = _saved_robot(kept, folder / "robot.npz")
+        legged, place = _saved_robot(kept, folder / "robot.npz"), folder.name
     kept = {"method": method, "robot": kept}
-    return _make_task(name, assignments, kept, folder.name, legged, for_training=for_training)
+    return _make_task(name, assignments, kept, place, legged, for_training=for_training)
 
 
 def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> envs.LeggedRobot:
