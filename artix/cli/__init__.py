@@ -251,10 +251,10 @@ def _add_training_commands(commands: Any) -> None:
         "--resume", action="store_true", help="continue from the checkpoint in that folder"
     )
     from_help = (
-        "begin with what another training run learned: its folder, or the name of a built-in "
-        "policy, which also gives task, robot and settings"
+        "begin with what another training run learned: its folder, which also gives task, robot "
+        "and settings"
     )
-    train.add_argument("--from", dest="source", metavar="FOLDER_OR_POLICY", help=from_help)
+    train.add_argument("--from", dest="source", metavar="FOLDER", help=from_help)
     method_help = (
         "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
     )

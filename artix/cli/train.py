@@ -19,7 +19,6 @@ import jax
 
 from artix import envs
 from artix.cli.export import export_policy
-from artix.cli.names import did_you_mean
 from artix.cli.play import save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
@@ -27,7 +26,6 @@ from artix.cli.training_files import (
     TrainingFiles,
     config_of,
     header_of,
-    is_policy_alone,
     load_header,
     load_rows,
     load_training,
@@ -49,9 +47,6 @@ from artix.examples import policies, ppo
 from artix.examples.learners import METHODS, method_of
 
 _Item = TypeVar("_Item")
-
-#: Exploration noise with which a policy without its training begins: about what training ends with.
-NOISE_OF_POLICY = 0.2
 
 #: Time between checkpoints, and between progress lines if the output is not a terminal [s].
 CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
@@ -89,9 +84,9 @@ def run_train(
         folder.
       method: ``"ppo"`` or ``"shac"``; ``None`` for PPO, or for the method of the Python file or the
         checkpoint.
-      source: the folder of another training run, or its ``checkpoint.npz``, or a policy, also by
-        the name of a built-in one. A new run begins with what that one learned; task, robot, method
-        and settings are its own, unless ``assignments`` change them.
+      source: the folder of another training run, or its ``checkpoint.npz``. A new one begins with
+        what that one learned; task, robot, method and settings are its own, unless ``assignments``
+        change them.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a
@@ -157,8 +152,6 @@ def run_train(
     if start is not None:
         training = warm_start(start[1], chosen.environment, config)
         print(f"begins with what {start[1]} learned in {rate(start[0]['steps'])} steps")
-        if is_policy_alone(start[1]):
-            print(f"a policy alone: the critic is new, and the noise {config.initial_noise}")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -181,22 +174,7 @@ def _start(source: str, resume: bool, others: dict[str, str | None]) -> tuple[di
         )
     path = Path(source)
     path = TrainingFiles(path).checkpoint if path.is_dir() else path
-    if not path.exists() and source not in policies.built_in():
-        known = policies.built_in()
-        raise CommandFailure(
-            f"there is no checkpoint {str(path)!r}{did_you_mean(source, known)}; artix has "
-            f"built-in policies for: {', '.join(known)}"
-        )
-    header = load_header(path)
-    if not is_policy_alone(path):
-        return header, path
-    if header.get("method", "ppo") != "ppo":
-        raise CommandFailure(
-            f"--from {source}: SHAC begins with a checkpoint, which has its critic, and not with a "
-            "policy alone; give the folder of the training run"
-        )
-    known = {"mirror": False, **header["config"], "initial_noise": NOISE_OF_POLICY}
-    return {**header, "config": known}, path
+    return load_header(path), path
 
 
 def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> TrainingTask:
@@ -205,8 +183,7 @@ def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> 
     if of_robot:
         raise CommandFailure(f"--set {of_robot[0].text}: --from keeps the robot of its checkpoint")
     config = changed_config(config_of(header), of_method)
-    changed = getattr(config, "initial_noise", None) != header["config"].get("initial_noise")
-    if changed and not is_policy_alone(path):
+    if getattr(config, "initial_noise", None) != header["config"].get("initial_noise"):
         raise CommandFailure(
             "--set ppo.initial_noise: --from keeps the noise that its checkpoint has learned"
         )

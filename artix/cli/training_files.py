@@ -18,7 +18,6 @@ from artix import envs
 from artix.cli.text import CommandFailure
 from artix.examples import policies
 from artix.examples.learners import METHODS, method_of
-from artix.examples.warm_start import start_from
 from artix.io.common.atomic_file import write_atomically
 
 #: The first columns of the learning curve, which every run has; the others follow by name.
@@ -168,17 +167,11 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: A
 
 def warm_start(checkpoint: Path, environment: envs.Environment, config: Any) -> Any:
     """A new training run that begins with the networks, the optimiser and the moments of a
-    checkpoint, or with a policy alone and a new critic.
+    checkpoint.
 
     Raises:
       CommandFailure: the checkpoint is missing or damaged, or its networks have other sizes.
     """
-    if is_policy_alone(checkpoint):
-        try:
-            policy = load_policy(checkpoint, environment)
-            return start_from(policy, environment, config, jax.device_count())
-        except ValueError as error:
-            raise CommandFailure(f"--from: {error}") from error
     method = METHODS[method_of(config)]
     training = jax.jit(lambda: method.start(environment, config, jax.device_count()))()
     try:
@@ -187,18 +180,6 @@ def warm_start(checkpoint: Path, environment: envs.Environment, config: Any) -> 
         )
     except (OSError, ValueError) as error:
         raise CommandFailure(f"--from: {error}") from error
-
-
-def is_policy_alone(path: Path) -> bool:
-    """Whether a file has a policy without its training, as ``policy.npz`` and the built-in ones.
-
-    Raises:
-      CommandFailure: there is no such file, or it is neither of these.
-    """
-    try:
-        return not any(name.startswith("training/") for name in policies.names(path))
-    except (OSError, ValueError) as error:
-        raise CommandFailure(str(error)) from error
 
 
 def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:

@@ -358,17 +358,6 @@ def load_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return json.loads(_read(_file_of(path))[_HEADER].tobytes())
 
 
-def names(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The names of the arrays in a file. Raises the same errors as :func:`load`.
-
-    Example:
-      >>> from artix.examples import policies
-      >>> "policy/observed/mean" in policies.names("quadruped_velocity")
-      True
-    """
-    return tuple(name for name in _read(_file_of(path)) if name != _HEADER)
-
-
 def built_in() -> tuple[str, ...]:
     """The names of the policies that come with artix, for :func:`load`: tasks, or robots with what
     they do.

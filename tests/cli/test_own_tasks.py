@@ -392,21 +392,12 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     path.write_text(FILE)
     assert main(["train", "--robot", str(path)]) == 1
     assert f"for a task in Python: artix train {path}" in capsys.readouterr().err
+    assert main(["train", "--from", "quadruped_velocity", "--output", str(tmp_path / "runs")]) == 1
+    assert "it has a policy alone, or is of another task" in capsys.readouterr().err
     assert main(["train", str(path), "--robot", "quadruped"]) == 1
     assert "makes its own robot" in capsys.readouterr().err
     assert main(["train", str(path), "--set", "episode=3"]) == 1
     assert "did you mean episode_length" in capsys.readouterr().err
-
-
-def test_a_new_run_begins_with_a_policy_that_comes_with_artix():
-    """Its settings are known, and those that its header is too old to have."""
-    header, path = command._start("quadruped_rough", False, {})
-    assert path == Path("quadruped_rough") and "mirror" not in policies.load_header(path)["config"]
-    chosen = command._changed(header, path, ["ppo.initial_noise=0.1", "rewards.pose=1"])
-    assert (chosen.name, chosen.folder) == ("quadruped_rough", "quadruped_rough")
-    assert (chosen.config.mirror, chosen.config.initial_noise) == (False, 0.1)
-    with pytest.raises(CommandFailure, match=r"there is no checkpoint 'walker'.*built-in"):
-        command._start("walker", False, {})
 
 
 def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsys, monkeypatch):

@@ -134,28 +134,6 @@ def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):
     assert "there is no checkpoint" in capsys.readouterr().err
 
 
-def test_it_begins_with_a_policy_alone(trained, tmp_path, capsys):
-    """The critic and the noise are new; the policy acts as before, whatever moments it sees."""
-    folder, source = tmp_path / "runs", trained / "policy.npz"
-    still = ["--set", "ppo.learning_rate=0", "ppo.desired_kl=0"]
-    line = ["train", "--from", str(source), "--output", str(folder), "--steps", "256"]
-    assert main([*line, *still]) == 0
-    assert "a policy alone: the critic is new, and the noise 0.2" in capsys.readouterr().out
-    before, after = policies.load(source), policies.load(folder / "policy.npz")
-    seen = jnp.linspace(-1, 1, 20, dtype=jnp.float32).reshape(10, 2)
-    # Its own steps have changed the moments since.
-    np.testing.assert_allclose(after(seen), before(seen), atol=0.01)
-    assert np.ptp(before(seen)) > 0.1
-    with np.load(folder / "checkpoint.npz") as learned:
-        np.testing.assert_allclose(np.exp(learned["training/learner/parameters/log_noise"]), 0.2)
-    for option, message in (
-        ("ppo.policy_layers=[8]", "--from: the policy does not fit"),
-        ("ppo.initial_noise=0", "initial_noise must be positive; found 0"),
-    ):
-        assert main([*line[:3], "--output", str(tmp_path / "new"), "--set", option]) == 1
-        assert message in capsys.readouterr().err
-
-
 def test_returns_are_those_of_a_hundred_episodes(trained):
     rows = [
         {"episodes": n, "return": r, "fall": f}
