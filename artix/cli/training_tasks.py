@@ -20,7 +20,7 @@ import numpy as np
 
 import artix
 from artix import envs
-from artix.cli.names import INSTALLABLE
+from artix.cli.names import INSTALLABLE, is_built_in
 from artix.cli.robot_source import description_path, load_robot
 from artix.cli.text import CommandFailure
 from artix.envs import (
@@ -35,6 +35,7 @@ from artix.envs import (
 )
 from artix.envs.observation_terms import ObservationTerm
 from artix.examples.learners import METHODS, method_of, settings
+from artix.io.load import SUFFIXES
 
 #: Options of tasks that the command line cannot express, or that other arguments give.
 _NOT_BY_NAME = (
@@ -383,11 +384,11 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         return _make_task(name, assignments, {"method": method}, name, for_training=for_training)
     kept = header["robot"]
     if kept["description"] in INSTALLABLE:  # The policy comes with artix, its robot does not.
-        legged = _installed_robot(kept, assignments)
+        legged, place = _installed_robot(kept, assignments), kept["description"]
     else:
-        legged = _saved_robot(kept, folder / "robot.npz")
+        legged, place = _saved_robot(kept, folder / "robot.npz"), folder.name
     kept = {"method": method, "robot": kept}
-    return _make_task(name, assignments, kept, folder.name, legged, for_training=for_training)
+    return _make_task(name, assignments, kept, place, legged, for_training=for_training)
 
 
 def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> envs.LeggedRobot:
@@ -460,7 +461,9 @@ def legged_robot(
         return envs.LeggedRobot.of(articulation, **options)
     except (ValueError, TypeError, KeyError) as error:
         text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
-        raise CommandFailure(f"{text} (on the command line: --set robot.NAME=VALUE)") from error
+        if "the robot has no" not in text:  # Nothing that can be set.
+            text += " (on the command line: --set robot.NAME=VALUE)"
+        raise CommandFailure(text) from error
 
 
 def _make_task(
@@ -570,11 +573,12 @@ def _full_name(task: str) -> str:
     try:
         return envs.full_name(task)
     except ValueError as error:
-        hint = (
-            "; a robot goes to --robot, and a task of your own is a Python file"
-            if "." in task
-            else ""
-        )
+        is_description = Path(task).suffix.lower() in SUFFIXES
+        if is_description or task in INSTALLABLE or is_built_in(task):
+            raise CommandFailure(
+                f"{task!r} is a robot and not a task; to train it: artix train --robot {task}"
+            ) from error
+        hint = "; a task of your own is a Python file" if "." in task else ""
         raise CommandFailure(f"{error}{hint}") from error
 
 

@@ -321,7 +321,7 @@ def _check(articulation: artix.Articulation) -> None:
             "fixed_base=False"
         )
     if not topology.num_dofs:
-        raise ValueError(f"{topology.name}: the robot has no joints")
+        raise ValueError(f"{topology.name}: the robot has no joints, and so no legs")
     if not np.sum(np.asarray(articulation.link_mass)) > 0:
         raise ValueError(f"{topology.name}: the robot has no mass; give its links inertias")
     if np.any(np.asarray(articulation.drive.is_acceleration) > 0):

@@ -67,6 +67,17 @@ class Config:
         for name in ("num_envs", "unroll", "epochs", "minibatches"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; found {getattr(self, name)}")
+        for name, is_right, rule in (
+            ("discount", 0 <= self.discount <= 1, "from 0 to 1"),
+            ("gae_lambda", 0 <= self.gae_lambda <= 1, "from 0 to 1"),
+            ("clip", 0 < self.clip < math.inf, "positive"),
+            ("initial_noise", 0 < self.initial_noise < math.inf, "positive"),
+            ("max_gradient_norm", self.max_gradient_norm > 0, "positive"),
+            ("learning_rate", 0 <= self.learning_rate < math.inf, "at least 0"),
+            ("desired_kl", 0 <= self.desired_kl < math.inf, "at least 0"),
+        ):
+            if not is_right:
+                raise ValueError(f"{name} must be {rule}; found {getattr(self, name)}")
 
 
 class Learner(flax.struct.PyTreeNode):

@@ -365,8 +365,11 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert "name the links of the feet with feet=" in error
     assert main(["train"]) == 1
     assert "give a task (cart_pole" in capsys.readouterr().err
-    assert main(["train", "go2.urdf"]) == 1
-    assert "a robot goes to --robot" in capsys.readouterr().err
+    for robot in ("walker.urdf", "go2", "robot.usd"):
+        assert main(["train", robot]) == 1
+        assert f"to train it: artix train --robot {robot}" in capsys.readouterr().err
+    assert main(["train", "walker.txt"]) == 1
+    assert "a task of your own is a Python file" in capsys.readouterr().err
     assert main(["train", "--resume"]) == 1
     assert "--resume needs --output" in capsys.readouterr().err
     for task in set(envs.NAMES) - set(training_tasks.OF_ANY_ROBOT):

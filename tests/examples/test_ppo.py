@@ -277,6 +277,16 @@ def test_numbers_below_one_are_refused(name):
         ppo.Config(**{name: 0})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("discount", 1.1), ("gae_lambda", -0.1), ("clip", 0.0), ("initial_noise", 0.0)]
+    + [("max_gradient_norm", 0.0), ("learning_rate", -1e-3), ("desired_kl", float("nan"))],
+)
+def test_numbers_out_of_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be .*; found {value}"):
+        ppo.Config(**{name: value})
+
+
 def test_environments_are_shared_out_evenly():
     with pytest.raises(ValueError, match="num_envs=63, unroll=16"):
         next(
