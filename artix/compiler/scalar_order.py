@@ -305,6 +305,13 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
       program: the program.
       order: numbers of its scalars, each after its operands; others are dropped.
     """
+    reordered = renumbered(program, order)
+    reordered.stages = program.stages[order]
+    return reordered
+
+
+def renumbered(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
+    """As :func:`reorder`, for a program whose scalars need not come after their operands yet."""
     position = np.full(len(program.operations), -1, np.int64)
     position[order] = np.arange(len(order))
 
@@ -316,7 +323,7 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
     operations, operands = program.operations[order], program.operands[order].copy()
     has_references = operations > Op.CARRIED
     operands[has_references] = renumber(operands[has_references])
-    reordered = program._replace(
+    return program._replace(
         operations=operations,
         operands=operands,
         kinds=program.kinds[order],
@@ -328,8 +335,6 @@ def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
             for loop in program.loops
         ),
     )
-    reordered.stages = program.stages[order]
-    return reordered
 
 
 def live(program: ScalarProgram) -> int:

@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr
 
 from artix.compiler.jax_internals import long_call
 from artix.compiler.program import AxesOfAll
+from artix.compiler.scalar_branches import with_branches
 from artix.compiler.scalar_builder import ZERO, LargeArgument, ScalarBuilder, Value
 from artix.compiler.scalar_evaluation import Evaluator
 from artix.compiler.scalar_order import to_program
@@ -61,7 +62,7 @@ def scalarize(
         if result_axes is not None:
             pairs = list(map(_padded, references, types, result_axes))
             references, types = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        return to_program(builder, arguments, references, types)
+        return _ended(to_program(builder, arguments, references, types), has_loops)
 
 
 @long_call
@@ -122,9 +123,12 @@ def scalarize_transpose(
             else []
             for index, aval in zip(linear, avals, strict=True)
         ]
-        return to_program(
-            builder, arguments, references, [(aval.shape, np.dtype(aval.dtype)) for aval in avals]
-        )
+        types_of_linear = [(aval.shape, np.dtype(aval.dtype)) for aval in avals]
+        return _ended(to_program(builder, arguments, references, types_of_linear), has_loops)
+
+
+def _ended(program: ScalarProgram, has_loops: bool) -> ScalarProgram:
+    return with_branches(program) if has_loops else program
 
 
 def _operands(
