@@ -1,5 +1,5 @@
-"""Identification of friction, a mass and the ground's height from a quadruped's walk, by gradients
-through contact.
+"""Identification of friction, a mass, the ground's height and the motors' strength from a
+quadruped's walk, by gradients through contact.
 
 The drives follow a clock, and the robot trots on slippery ground. :func:`artix.step` predicts short
 windows of the recorded states, including contact, and the Levenberg-Marquardt method finds the
@@ -16,6 +16,7 @@ model that is fitted is not the one that made the recording.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -43,6 +44,9 @@ class Unknowns(NamedTuple):
     """Mass of the trunk [kg]."""
     height: Array
     """Height of the ground [m]."""
+    motor: Array
+    """Torque of the motors as a multiple of what their drives ask for, such as the torque constant
+    by the one that the current controller believes in."""
 
 
 class Recording(NamedTuple):
@@ -78,7 +82,11 @@ def step(
     robot: artix.Articulation, unknowns: Unknowns, state: artix.State, target: Array
 ) -> artix.State:
     """One step of the robot with these parameters."""
-    heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk))
+    drive = robot.drive.replace(
+        stiffness=unknowns.motor * robot.drive.stiffness,
+        damping=unknowns.motor * robot.drive.damping,
+    )
+    heavy = robot.replace(link_mass=robot.link_mass.at[0].set(unknowns.trunk), drive=drive)
     plane = artix.Plane.of().replace(height=unknowns.height, friction=unknowns.friction)
     ground = artix.Ground((jax.tree.map(lambda leaf: jnp.asarray(leaf, robot.dtype), plane),))
     return artix.step(
@@ -130,6 +138,8 @@ def record_mujoco(
     model = mujoco.MjModel.from_xml_string(deployment.scene(environment))
     model.opt.timestep = timestep
     model.body("trunk").mass = unknowns.trunk
+    model.actuator_gainprm[:] *= unknowns.motor
+    model.actuator_biasprm[:] *= unknowns.motor
     floor = model.geom("floor")
     floor.friction[0], floor.pos[2] = unknowns.friction, unknowns.height
     if stiff:
@@ -188,6 +198,7 @@ def identify(
     guess: Unknowns,
     recorded: Recording,
     *,
+    known: Sequence[str] = (),
     window: int = 20,
     iterations: int = 15,
 ) -> Unknowns:
@@ -197,21 +208,31 @@ def identify(
       robot: the robot; its own trunk mass is ignored.
       guess: the initial parameters.
       recorded: the walk.
+      known: names of the parameters that stay as they are in the guess. Legs mostly carry the
+        trunk, so its mass and the motors' torque are found together only as well as the rest of the
+        model is right: weigh the robot, or measure its motors.
       window: the number of steps in a window.
       iterations: the number of iterations.
 
     Returns:
       The parameters after each iteration; every array has a leading axis.
+
+    Raises:
+      ValueError: there is no parameter of a name in ``known``.
     """
+    for name in known:
+        if name not in Unknowns._fields:
+            raise ValueError(f"known: expected names among {Unknowns._fields}; found {name!r}")
     scale = jnp.stack(guess)
+    is_free = np.array([name not in known for name in Unknowns._fields], scale.dtype)
 
     def residual(relative: Array) -> Array:
         return errors(robot, Unknowns(*(relative * scale)), recorded, window)
 
     def improve(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], Array]:
         relative, damping = carry
-        error, slope = residual(relative), jax.jacfwd(residual)(relative)
-        matrix = slope.T @ slope
+        error, slope = residual(relative), jax.jacfwd(residual)(relative) * is_free
+        matrix = slope.T @ slope + np.diag(1 - is_free)
         change = jnp.linalg.solve(matrix + damping * jnp.diag(jnp.diag(matrix)), slope.T @ error)
         trial = relative - jnp.clip(change, -0.3, 0.3)
         better = jnp.sum(residual(trial) ** 2) < jnp.sum(error**2)
@@ -224,15 +245,15 @@ def identify(
 
 def example(robot: artix.Articulation) -> tuple[Unknowns, Unknowns]:
     """The true parameters, and a guess that is wrong by 30 %."""
-    true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02)))
+    true = Unknowns(*map(jnp.asarray, (0.4, 1.2 * robot.link_mass[0], 0.02, 0.85)))
     return true, Unknowns(
-        *(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7), strict=True))
+        *(each * factor for each, factor in zip(true, (1.3, 0.7, 0.7, 1.3), strict=True))
     )
 
 
 def main() -> None:
-    """Finds friction, mass and height from 1.5 s of walking, starting from a guess that is wrong by
-    30 %.
+    """Finds friction, mass, height and the motors' strength from 1.5 s of walking, starting from a
+    guess that is wrong by 30 %.
     """
     jax.config.update("jax_enable_x64", True)
     robot = walker()
