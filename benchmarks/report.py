@@ -97,17 +97,20 @@ def report(table: Table, machine: Machine | None) -> str:
 
 
 def _times(table: Table) -> str:
+    names = {CPP: "C++ / artix", GENERATED: "generated / artix"}
+    compared = {name: head for name, head in names.items() if name in table.libraries}
+
     def cells(robot: str, quantity: str) -> list[str]:
         found = [table.result(robot, quantity, table.batch, name) for name in table.libraries]
         best = table.best_peer(robot, quantity, table.batch)
-        ratios = (table.ratio(robot, quantity, table.batch, name) for name in (CPP, GENERATED))
+        ratios = (table.ratio(robot, quantity, table.batch, name) for name in compared)
         return [
             *(_cell(table, result, _time_and_first_call) for result in found),
             "" if best is None else f"{best[1]:.1f} ({best[0]})",
             *("" if ratio is None else f"{ratio:.1f}" for ratio in ratios),
         ]
 
-    heads = [*table.libraries, "best JAX peer / artix", "C++ / artix", "generated / artix"]
+    heads = [*table.libraries, "best JAX peer / artix", *compared.values()]
     return (
         f"## Microseconds for one articulation, and seconds of the first call, batch {table.batch}"
         "\n\nThe first call traces and compiles, or generates code and compiles it; Pinocchio's "
