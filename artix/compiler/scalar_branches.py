@@ -183,10 +183,11 @@ class _Writer:
         self._numbers_of_constants = {
             (self._kinds[k], self._constants[k]): k for k in np.flatnonzero(is_constant).tolist()
         }
-        self._yielded: list[list[int]] = [[] for _ in part.places]
-        """For each branch the scalars that others use."""
+        self._entries: list[list[tuple[int, int]]] = [[] for _ in part.places]
+        """For each branch the references of what it carries, at the start and at the end, without
+        the condition."""
         self._after: dict[int, int] = {}
-        """The numbers under which others use them."""
+        """For each scalar of a branch that others use the number under which they do."""
         self._factors: list[dict[int, int]] = [{} for _ in part.places]
         """For each branch, products of scalars from elsewhere with a one that it carries."""
         self._ones: dict[tuple[int, int], int] = {}
@@ -229,19 +230,21 @@ class _Writer:
             self._numbers_of_constants[kind, value] = number
         return number
 
-    def _carried(self, branch: int, entry: int, is_after: int, kind: int) -> int:
+    def _carried(self, branch: int, start: int, end: int, is_after: int) -> int:
+        """The number of a new entry of what a branch carries, as it is before or after it."""
+        entries = self._entries[branch]
+        entries.append((start, end))
+        operands = [self._number_of[branch], len(entries), is_after]
         level = self._levels[self._part.condition]
-        return self._new(_CARRIED, [self._number_of[branch], entry, is_after], kind, level, -2)
+        return self._new(_CARRIED, operands, self._kinds[start >> 1], level, -2)
 
     def _elsewhere(self, reference: int) -> int:
         """The reference of a scalar of a branch outside of it."""
         source = reference >> 1
         if source not in self._after:
+            zero = 2 * self._constant(0, self._kinds[source])
             branch = self._part.branch_of[source]
-            yielded = self._yielded[branch]
-            yielded.append(source)
-            # The entries before are the condition and a one of each kind of floats.
-            self._after[source] = self._carried(branch, len(yielded) + 2, 1, self._kinds[source])
+            self._after[source] = self._carried(branch, zero, 2 * source, 1)
         return 2 * self._after[source] | (reference & 1)
 
     def write_operands(self) -> bool:
@@ -270,40 +273,26 @@ class _Writer:
         if source not in factors:
             kind, level = kinds[source], self._levels[self._part.condition]
             if (branch, kind) not in self._ones:
-                self._ones[branch, kind] = self._carried(branch, kind - 1, 0, kind)
+                one = 2 * self._constant(1, kind)
+                self._ones[branch, kind] = self._carried(branch, one, one, 0)
             one = 2 * self._ones[branch, kind]
             key = max(self._keys[source], -1) + 0.5
             factors[source] = self._new(_MUL, [2 * source, one], kind, level, key)
         operands[place] = 2 * factors[source] | (operands[place] & 1)
         return True
 
-    def _references(self, array: np.ndarray) -> np.ndarray:
-        """References outside of all branches."""
-        branch_of = self._part.branch_of
-        new = [self._elsewhere(x) if branch_of[x >> 1] >= 0 else x for x in array.ravel().tolist()]
-        return np.array(new, np.int32).reshape(array.shape)
-
     def program(self) -> ScalarProgram:
         """The program in order."""
-        results = tuple(map(self._references, self._program.results))
-        for number, loop in enumerate(self._loops):
-            if number not in self._number_of:
-                starts, ends = self._references(loop.starts), self._references(loop.ends)
-                self._loops[number] = loop._replace(starts=starts, ends=ends)
-        ones = [2 * self._constant(1, kind) for kind in (Kind.FLOAT32, Kind.FLOAT64)]
-        never = 2 * self._constant(0, Kind.BOOL)
-        for number, yielded in zip(self._number_of, self._yielded, strict=True):
-            zeros = [2 * self._constant(0, self._kinds[source]) for source in yielded]
-            first = np.array([2 * self._part.condition, *ones, *zeros], np.int32)
-            last = np.array([never, *ones, *(2 * source for source in yielded)], np.int32)
-            self._loops[number] = Loop(0, first, last)
+        condition, never = 2 * self._part.condition, 2 * self._constant(0, Kind.BOOL)
+        for number, entries in zip(self._number_of, self._entries, strict=True):
+            starts, ends = zip((condition, never), *entries, strict=True)
+            self._loops[number] = Loop(0, np.array(starts, np.int32), np.array(ends, np.int32))
         unordered = self._program._replace(
             operations=np.array(self._operations, np.uint8),
             operands=np.array(self._operands, np.int32),
             kinds=np.array(self._kinds, np.uint8),
             levels=np.array(self._levels, np.uint8),
             constants=np.array(self._constants),
-            results=results,
             loops=tuple(self._loops),
         )
         return renumbered(unordered, np.argsort(np.array(self._keys), kind="stable"))
