@@ -58,9 +58,8 @@ class _Part(NamedTuple):
     branch_of: list[int]
     """For each scalar, the branch in which it is computed; -1 elsewhere, and once more at the
     end."""
-    sources: list[list[int]]
-    """Numbers of the scalars that are operands, three each; as many as there are scalars where
-    there is none."""
+    sources: np.ndarray
+    """Numbers of the scalars that are operands, [N, 3]; N where there is none."""
     places: list[int]
     """The number of the program's loops before each branch."""
 
@@ -108,7 +107,7 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
         else:
             elsewhere[first] = elsewhere[second] = elsewhere[third] = True
     is_within = [used and not others for used, others in zip(within, elsewhere, strict=True)]
-    _leave_out_roots(program, sources, is_within)
+    _leave_out_roots(program, references, is_within)
     exits = {k for k in selections.tolist() if not is_within[k] and is_within[sources[k][1]]}
     if sum(is_within) < max(_LEAST_SHARE * program.size, _LEAST_WORK * len(exits), 1):
         return None
@@ -120,19 +119,18 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
     for branch in range(num_branches):
         stage = stages[branches == branch].max(initial=stages[condition])
         places.append(max(places[-1], int(np.count_nonzero(begins < stage))))
-    return _Part(condition, branch_of, sources, places[1:])
+    return _Part(condition, branch_of, references, places[1:])
 
 
-def _leave_out_roots(
-    program: ScalarProgram, sources: list[list[int]], is_within: list[bool]
-) -> None:
+def _leave_out_roots(program: ScalarProgram, sources: np.ndarray, is_within: list[bool]) -> None:
     """Leaves out of a part what needs nothing of it and no float, in place.
 
     The body of a loop is what depends on what it carries, so such scalars could not be in it.
     """
-    is_float = [*(program.kinds >= Kind.FLOAT32).tolist(), False]
-    for number in np.flatnonzero(is_within).tolist():
-        if not any(is_within[source] or is_float[source] for source in sources[number]):
+    is_float = np.append(program.kinds >= Kind.FLOAT32, False)
+    needs_no_float = ~is_float[sources].any(axis=1)
+    for number in np.flatnonzero(np.array(is_within[:-1]) & needs_no_float).tolist():
+        if not any(is_within[source] for source in sources[number].tolist()):
             is_within[number] = False
 
 
@@ -143,7 +141,12 @@ def _branches(sources: list[list[int]], is_within: list[bool], exits: set[int]) 
     count = len(sources)
     rank = [0] * (count + 1)
     for number, (first, second, third) in enumerate(sources):
-        rank[number] = max(rank[first], rank[second], rank[third]) + (number in exits)
+        most = rank[first]
+        if rank[second] > most:
+            most = rank[second]
+        if rank[third] > most:
+            most = rank[third]
+        rank[number] = most + 1 if number in exits else most
     branch_of = [count if within else -1 for within in is_within]
     for number in range(count - 1, -1, -1):
         branch, needed = branch_of[number], sources[number]
@@ -251,10 +254,10 @@ class _Writer:
         """Scalars of a branch depend on what it carries: those that need no other one of it get an
         operand times one. Returns whether all have such an operand.
         """
-        branch_of, sources = self._part.branch_of, self._part.sources
-        for number, of_scalar in enumerate(sources):
-            branch = branch_of[number]
-            branches = [branch_of[source] for source in of_scalar]
+        branch_of, sources = np.array(self._part.branch_of), self._part.sources
+        concerned = np.flatnonzero((branch_of[:-1] >= 0) | (branch_of[sources] >= 0).any(axis=1))
+        rows = branch_of[concerned].tolist(), branch_of[sources[concerned]].tolist()
+        for number, branch, branches in zip(concerned.tolist(), *rows, strict=True):
             for place in range(3):
                 if branches[place] not in (-1, branch):
                     self._operands[number][place] = self._elsewhere(self._operands[number][place])
