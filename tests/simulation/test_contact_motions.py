@@ -17,7 +17,7 @@ from artix.simulation.implicit.contact_motions import (
     contact_directions,
     contact_reaches,
 )
-from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, _pattern
+from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, _coupled
 
 
 def robot() -> artix.Articulation:
@@ -64,6 +64,7 @@ def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pa
     np.testing.assert_allclose(blocks, wanted, atol=1e-12)
 
     none = jnp.zeros(len(reach))
-    rows = ContactRows(motions, ContactRow(reach, *[none] * 5), groups, _pattern((one,), touches))
+    of_groups, coupled = tuple(map(tuple, groups)), _coupled((one,), touches)
+    rows = ContactRows(motions, ContactRow(reach, *[none] * 5), of_groups, coupled)
     wanted = np.einsum("kav,kab,kbw->vw", jacobian, slopes, jacobian)
     np.testing.assert_allclose(rows.stiffness(jnp.asarray(slopes)), wanted, atol=1e-12)

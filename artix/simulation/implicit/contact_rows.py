@@ -87,17 +87,17 @@ class ContactRow(NamedTuple):
     """E, the product of normal impulse and normal rate; ``None`` for zero."""
 
 
-class ContactRows(NamedTuple):
+class ContactRows(struct.PyTreeNode):
     """All K contacts."""
 
     motions: Array
     """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
     each: ContactRow
-    groups: list[np.ndarray]
+    groups: tuple[tuple[int, ...], ...] = struct.field(pytree_node=False)
     """The contacts that share motions, group by group in the order of these."""
-    pattern: np.ndarray | None = None
-    """Which entries of ``J^T slopes J`` can differ from zero, [nv, nv], where links are data;
-    ``None`` for all."""
+    coupled: tuple[tuple[int, ...], ...] | None = struct.field(pytree_node=False, default=None)
+    """For each velocity those that contacts can couple it with, where links are data; ``None`` for
+    all."""
 
     @property
     def num_contacts(self) -> int:
@@ -113,19 +113,20 @@ class ContactRows(NamedTuple):
         matrix for its six motions.
         """
         pulled: list[Array] = []
-        for which, part in zip(self.groups, motion_slices(self.groups), strict=True):
+        groups = [np.array(which) for which in self.groups]
+        for which, part in zip(groups, motion_slices(groups), strict=True):
             along = take(self.each.reach[:, :, part], which, axis=0)
             yielding = product(take(slopes, which, axis=0), along)
             width = part.stop - part.start
             on_motions = matmul(along.reshape(-1, width).T, yielding.reshape(-1, width))
             pulled.append(matmul(on_motions, self.motions[part]))
         forces = jnp.concatenate(pulled)
-        if self.pattern is None:
+        if self.coupled is None:
             return matmul(self.motions.T, forces)
         # The zeros of links that are data are not known, so only the others are computed.
         columns = []
-        for number, coupled in enumerate(self.pattern.T):
-            rows = np.flatnonzero(coupled)
+        for number, coupled in enumerate(self.coupled):
+            rows = np.array(coupled)
             entries = matmul(take(self.motions, rows).T, forces[:, number])
             columns.append(jnp.zeros_like(forces[0]).at[rows].set(entries))
         return jnp.stack(columns, axis=1)
@@ -221,11 +222,14 @@ def contact_rows(
         if options.contact_smoothing
         else None,
     )
-    return ContactRows(motions, each, groups, _pattern(articulations, contacts))
+    shared = tuple(tuple(which.tolist()) for which in groups)
+    return ContactRows(motions, each, shared, _coupled(articulations, contacts))
 
 
-def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.ndarray | None:
-    """Which velocities contacts can couple, [nv, nv], if that needs to be said.
+def _coupled(
+    articulations: Sequence[Articulation], contacts: Touches
+) -> tuple[tuple[int, ...], ...] | None:
+    """The velocities that contacts can couple each one with, if that needs to be said.
 
     A contact with the ground couples those that move its link, whichever link that is.
     """
@@ -240,7 +244,7 @@ def _pattern(articulations: Sequence[Articulation], contacts: Touches) -> np.nda
         pattern[end - tree.nv : end, end - tree.nv : end] = True  # The base moves all links.
         joints = tree.dof_ancestors | tree.dof_ancestors.T
         pattern[end - tree.num_dofs : end, end - tree.num_dofs : end] = joints
-    return pattern
+    return tuple(tuple(np.flatnonzero(row).tolist()) for row in pattern)
 
 
 def contact_impulse(
