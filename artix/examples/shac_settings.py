@@ -94,24 +94,23 @@ _WALKER = Config(
     critic_layers=(128, 128),
 )
 
+#: Options of the tasks that follow commands.
+_LEGGED: dict[str, Any] = {
+    "rewards": WALKING,
+    "least_reward": -math.inf,
+    "privileged": {},
+    # Robots fall within a second of a jump of the command or of a start: there is much to learn
+    # from both.
+    "velocity_commands": VelocityCommands(mean_time=1.0),
+    "resets": STUMBLING,
+    "episode_length": 100,
+}
+
 #: Settings by task name.
 SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(Config(), 500_000, {}),
     "arm_reach": Settings(Config(critic_layers=(128, 128)), 1_000_000, {}),
     "hopper": Settings(Config(half_life=2000), 5_000_000, {}),
-    "quadruped_velocity": Settings(
-        _WALKER,
-        1_000_000,
-        {
-            "rewards": WALKING,
-            "least_reward": -math.inf,
-            "privileged": {},
-            # Robots fall within a second of a jump of the command or of a start: there is much to
-            # learn from both.
-            "velocity_commands": VelocityCommands(mean_time=1.0),
-            "resets": STUMBLING,
-            "episode_length": 100,
-        },
-        always={"gait_frequency": 2.5},
-    ),
+    "quadruped_velocity": Settings(_WALKER, 1_000_000, _LEGGED, always={"gait_frequency": 2.5}),
+    "quadruped_rough": Settings(_WALKER, 1_000_000, _LEGGED, always={"gait_frequency": 2.5}),
 }

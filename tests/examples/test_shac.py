@@ -281,7 +281,8 @@ def test_methods_and_settings():
         learners.method_of(1)
     with pytest.raises(
         ValueError,
-        match="SHAC has settings for cart_pole, arm_reach, hopper, quadruped_velocity only",
+        match="SHAC has settings for cart_pole, arm_reach, hopper, quadruped_velocity, "
+        "quadruped_rough only",
     ):
         learners.settings("humanoid_velocity", "shac")
     for options, message in (

@@ -344,7 +344,7 @@ def test_the_examples_about_optimal_control_run(page, tmp_path, monkeypatch, cap
         "mpc": "(26, 37) (25, 12) (25, 12, 36)",
         "minimum_time": "1.2649",
         "inverse_kinematics": "(1000, 7)",
-        "identification": "('friction', 'trunk', 'height')",
+        "identification": "('friction', 'trunk', 'height', 'motor')",
         "log_to_torques": "(4700, 7)",
     }
     assert shown[page] in out
