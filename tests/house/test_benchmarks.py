@@ -121,7 +121,7 @@ def test_missing_peers_are_shown_with_their_reasons():
         [result("artix", 1.0), result("frax", None, "not installed (frax)"), result("MJX", 8.0)]
     )
     text = report(table, None)
-    assert "| arm | mass matrix | 1 | fails [1] | 8 | 8.0 (MJX) |  |" in text
+    assert "| arm | mass matrix | 1 | fails [1] | 8 | 8.0 (MJX) |\n" in text
     assert "1. not installed (frax)" in text
     assert "8 to 8, aim 4: reached" in text
 
