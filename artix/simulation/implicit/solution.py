@@ -158,6 +158,7 @@ def solved_bounds(
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@functools.partial(jax.jit, static_argnums=0, inline=True)
 def _solve(
     options: SolverOptions,
     matrix: Array,
@@ -168,20 +169,9 @@ def _solve(
 ) -> StepVelocity:
     """Solves a step, with the ``matrix`` of its linear system, the same as ``products``, and its
     inverse.
+
+    Derivatives, which need it as well, find it traced.
     """
-    return _solve_once(options, matrix, responses, products, remembered, inputs)
-
-
-@functools.partial(jax.jit, static_argnums=0, inline=True)
-def _solve_once(
-    options: SolverOptions,
-    matrix: Array,
-    responses: tuple[Response, ...],
-    products: tuple[MassProduct | None, ...],
-    remembered: ContactMemory | None,
-    inputs: StepInputs,
-) -> StepVelocity:
-    """The same; derivatives, which need it as well, find it traced."""
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
@@ -221,7 +211,7 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
     them.
     """
     (matrix, responses, _, _, inputs), d_inputs = primals, tangents[4]
-    solution = _solve_once(options, *primals)
+    solution = _solve(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
     trees = [one.topology for one in inputs.articulations]
     sizes = [tree.nv for tree in trees]
