@@ -147,15 +147,6 @@ class StepRows(NamedTuple):
         contacts = jnp.zeros_like(zero, shape=(count, 3))
         return Impulses(BoundImpulses(zero, zero, zero), bounds, contacts)
 
-    def no_slopes(self) -> Slopes:
-        """Slopes of rows that do not answer."""
-        none = self.none()
-        return Slopes(
-            none.dofs,
-            none.distances,
-            jnp.zeros_like(none.contacts, shape=(len(none.contacts), 3, 3)),
-        )
-
     def driven(self, rates: Rates) -> Impulses:
         """The impulses of drives at these velocities, and no others."""
         row, still = self.dofs, jnp.zeros_like(self.dofs.response)
