@@ -43,7 +43,8 @@ from artix.simulation.implicit.contact_motions import (
     contact_reaches,
     motion_slices,
 )
-from artix.simulation.implicit.system import Acting, Response, return_time
+from artix.simulation.implicit.joint_rows import return_time
+from artix.simulation.implicit.system import Acting, Response
 
 Array = jax.Array
 

@@ -24,7 +24,7 @@ import numpy as np
 from artix.math.arrays import matmul, shared
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
+from artix.simulation.implicit.joint_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import resolve_friction, resolve_normal
 from artix.simulation.implicit.rows import Impulses, Rates, StepRows
 from artix.simulation.implicit.system import Response

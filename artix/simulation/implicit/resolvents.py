@@ -35,7 +35,7 @@ import jax.numpy as jnp
 from artix.math.arrays import shared
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.contact_rows import ContactRow
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
+from artix.simulation.implicit.joint_rows import BoundImpulses, BoundRow, drive_impulse
 
 Array = jax.Array
 

@@ -30,7 +30,7 @@ from artix.simulation.implicit.contact_rows import (
     times,
     times_transposed,
 )
-from artix.simulation.implicit.dof_rows import BoundImpulses, bound_imbalance
+from artix.simulation.implicit.joint_rows import BoundImpulses, bound_imbalance
 from artix.simulation.implicit.rows import Impulses, Rates, Slopes, StepRows
 
 Array = jax.Array

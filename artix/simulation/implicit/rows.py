@@ -11,7 +11,7 @@ import numpy as np
 from artix.math.arrays import matmul
 from artix.simulation.common.drives import Sweep, within_envelope, within_limit
 from artix.simulation.implicit.contact_rows import ContactRows, times
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
+from artix.simulation.implicit.joint_rows import BoundImpulses, BoundRow, drive_impulse
 from artix.simulation.implicit.resolvents import (
     VelocityBounds,
     bound_changes,
