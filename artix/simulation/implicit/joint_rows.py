@@ -13,12 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import joined, shared
+from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
-from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
 from artix.simulation.common.couplings import ERROR_REDUCTION, LoopClosures, distance_gaps
-from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
+from artix.simulation.common.drives import DriveRow
+from artix.simulation.implicit.resolvents import BoundRow
 from artix.simulation.implicit.system import Acting, Response, drive_impulses
 
 Array = jax.Array
@@ -31,41 +31,6 @@ _RETURN_TIME = 0.025
 #: The largest speed [rad/s or m/s] at which a DOF returns into its limits. It keeps this speed,
 #: which is energy.
 _MAX_RETURN_SPEED = 1.0
-
-
-class BoundRow(NamedTuple):
-    """One DOF (or all, with a leading axis [n])."""
-
-    response: Array
-    """Velocity per impulse."""
-    drive: DriveRow
-    gain: Array
-    """Decrease of the drive's impulse per velocity."""
-    push: Array
-    """The drive's impulse at zero velocity."""
-    in_matrix: Array
-    """1 if the solver's matrix contains the drive, 0 if the row has all of its impulse."""
-    friction: JointFrictions
-    lower_velocity: Array
-    """The smallest velocity that its limits of position and speed allow; that of position counts if
-    they disagree."""
-    upper_velocity: Array
-    """The largest."""
-
-
-class BoundImpulses(NamedTuple):
-    """Accumulated impulses of one DOF (or of all, [n])."""
-
-    drive: Array
-    """Impulse of the drive; for a drive in the matrix, the part that its bounds take away."""
-    friction: Array
-    limit: Array
-    """Impulse of the limits of position and speed, positive at the lower ones."""
-
-    @property
-    def total(self) -> Array:
-        """Total impulse of the DOF."""
-        return self.drive + self.friction + self.limit
 
 
 def bound_rows(
@@ -174,54 +139,3 @@ def _drive_row(
         softened=softened,
         joint_force=acting.commands.joint_force,
     )
-
-
-def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
-    """The residual of a DOF's laws with its active bounds, as an impulse; zero at a solution.
-
-    The laws are one equation for the DOF's velocity and total impulse, which together determine how
-    both change. If a bound holds the DOF (sticking friction counts as one), its velocity equals the
-    bound. Otherwise its impulse is that of the drive at this velocity plus that of sliding
-    friction.
-
-    Args:
-      row: the DOF.
-      found: its impulses, which tell which bounds are active.
-      velocity: its velocity with these impulses.
-      sweep: the sweep.
-    """
-    budget, friction = row.friction.dynamic * sweep.dt, impulses.friction
-    sticks = _sticks(row, impulses, velocity, sweep)
-    slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
-    held = sticks | (impulses.limit != 0)
-    # If friction and a limit hold it, the limit counts.
-    bound = active_bound(impulses.limit, row.lower_velocity, row.upper_velocity)
-    drive = impulses.drive + friction - slides
-    wanted = drive_impulse(row, velocity - row.response * drive, sweep)
-    return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
-
-
-@shared
-def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
-    """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without
-    this impulse.
-    """
-    inside = row.in_matrix * row.gain
-    unlimited = row.push - row.gain * velocity
-    wanted = unlimited / (1 + (row.gain - inside) * row.response)
-    there = velocity + (1 - row.in_matrix) * row.response * wanted
-    force = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
-    # A drive in the matrix responds to the change of velocity, so less than the whole impulse is
-    # lost.
-    return (force - row.in_matrix * unlimited) / (1 - inside * row.response)
-
-
-def _sticks(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
-    """Whether dry friction holds a DOF."""
-    stops = jnp.abs(impulses.friction - velocity / row.response) <= row.friction.static * sweep.dt
-    return stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
-
-
-def active_bound(impulse: Array, lower: Array, upper: Array) -> Array:
-    """The bound of a velocity at which its limit pushes; zero where none does."""
-    return jnp.where(impulse < 0, upper, jnp.where(impulse > 0, lower, 0))

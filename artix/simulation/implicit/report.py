@@ -32,12 +32,9 @@ from artix.simulation.common.report import (
 )
 from artix.simulation.common.step_start import HIGHEST, link_motion
 from artix.simulation.implicit.contact_motions import Touches
-from artix.simulation.implicit.contact_rows import (
-    ContactRows,
-    contact_imbalance,
-    contact_rates,
-    contact_rows,
-)
+from artix.simulation.implicit.contact_rows import contact_rates, contact_rows
+from artix.simulation.implicit.row_equations import contact_imbalance
+from artix.simulation.implicit.rows import ContactRows
 from artix.simulation.implicit.solution import Bounded
 from artix.simulation.implicit.step import Solved, mean_acceleration
 from artix.simulation.implicit.system import Prepared, Response, parted
