@@ -194,7 +194,6 @@ def test_contacts_need_no_constraints(imports):
 #: What a step of a robot without contacts, tendons, mimic joints and loops runs through.
 PLAIN_STEP = {
     "step",
-    "contacts",
     *(f"common.{name}" for name in ("control", "drives", "momentum_end", "options", "step_start")),
     *(
         f"implicit.{name}"
