@@ -27,9 +27,8 @@ from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
-from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
-from artix.simulation.implicit.relations import distance_rows
-from artix.simulation.implicit.resolvents import VelocityBounds
+from artix.simulation.implicit.joint_rows import all_bound_rows, distance_rows
+from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system

@@ -29,8 +29,8 @@ from artix.simulation.common.step_start import (
     link_resistance,
 )
 from artix.simulation.implicit.contact_rows import Touching
-from artix.simulation.implicit.dof_rows import is_unlimited
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
+from artix.simulation.implicit.joint_rows import is_unlimited
 from artix.simulation.implicit.solution import AllBounded, Bounded, solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 

@@ -30,17 +30,16 @@ from artix.math.tangents import add
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
-from artix.simulation.common.couplings import LoopClosures, Springs, spring_efforts
+from artix.simulation.common.couplings import (
+    HardRows,
+    LoopClosures,
+    Springs,
+    hard_rows,
+    spring_efforts,
+)
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
-from artix.simulation.implicit.relations import ERROR_REDUCTION, HardRows, hard_rows
 
 Array = jax.Array
-
-#: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity
-#: stays, and with it energy: with PhysX's 0.8 of it in a step of 5 ms, jammed humanoids gained ten
-#: times as much in the mean, at most 5 J.
-_RETURN_TIME = 0.025
-
 
 #: DOFs in a group are as many apart on the way to the root.
 _LEVELS = 4
@@ -188,13 +187,6 @@ class Prepared(NamedTuple):
     slow: SlowStep
     system: ImplicitSystem
     """With Coriolis forces at the middle of the step, if the motion is fast."""
-
-
-def return_time(dt: Array) -> Array:
-    """A penetration over this time [s] is the speed at which a step of length dt undoes it; so
-    beyond a limit.
-    """
-    return jnp.maximum(_RETURN_TIME, dt / ERROR_REDUCTION)
 
 
 class DriveImpulses(NamedTuple):
