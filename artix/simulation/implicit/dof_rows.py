@@ -17,7 +17,13 @@ from artix.math.arrays import joined, shared
 from artix.model.articulation import Articulation, State
 from artix.model.joints import JointFrictions
 from artix.simulation.common.control import room
-from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
+from artix.simulation.common.drives import (
+    DriveRow,
+    Sweep,
+    has_envelopes,
+    within_envelope,
+    within_limit,
+)
 from artix.simulation.implicit.relations import approach_speed
 from artix.simulation.implicit.system import Acting, Response, drive_impulses, return_time
 
@@ -60,9 +66,11 @@ class BoundImpulses(NamedTuple):
 
 
 def bound_rows(
-    articulation: Articulation, state: State, acting: Acting, free: Response
+    articulation: Articulation, state: State, acting: Acting, free: Response, enveloped: bool
 ) -> BoundRow:
-    """The rows of all DOFs of an articulation, whose response to impulses is ``free``."""
+    """The rows of all DOFs of an articulation, whose response to impulses is ``free``;
+    ``enveloped`` if any drive of the step has an envelope.
+    """
     topology, q, dt = articulation.topology, state.joint_position, acting.dt
     base, friction = topology.num_base_dofs, articulation.friction
     if acting.smooth_friction:  # Then the linear system contains it.
@@ -75,11 +83,14 @@ def bound_rows(
     most = approach_speed(room(upper, q, 1), jnp.isfinite(upper), dt, return_time(dt))
     return BoundRow(
         response=response,
-        drive=_drive_row(
-            articulation,
-            acting,
-            response / (1 - acting.in_matrix * drives.gain * response),
-            1 / response,
+        drive=DriveRow(
+            drive=articulation.drive,
+            envelope=articulation.envelope if enveloped else None,
+            position_error=jnp.zeros_like(response),
+            target_velocity=acting.commands.target_velocity,
+            response=response / (1 - acting.in_matrix * drives.gain * response),
+            softened=1 / response,
+            joint_force=acting.commands.joint_force,
         ),
         gain=drives.gain,
         push=drives.push,
@@ -97,9 +108,9 @@ def all_bound_rows(
     free: Sequence[Response],
 ) -> BoundRow:
     """:func:`bound_rows` of several articulations, one after another."""
-    return joined(
-        [bound_rows(*one) for one in zip(articulations, states, acting, free, strict=True)]
-    )
+    enveloped = any(map(has_envelopes, articulations))
+    members = zip(articulations, states, acting, free, strict=True)
+    return joined([bound_rows(*member, enveloped) for member in members])
 
 
 def is_unlimited(articulation: Articulation) -> Array:
@@ -108,20 +119,6 @@ def is_unlimited(articulation: Articulation) -> Array:
         articulation.envelope.max_effort
     )
     return 1 - limited.astype(articulation.dtype)
-
-
-def _drive_row(
-    articulation: Articulation, acting: Acting, response: Array, softened: Array
-) -> DriveRow:
-    return DriveRow(
-        drive=articulation.drive,
-        envelope=articulation.envelope,
-        position_error=jnp.zeros_like(response),
-        target_velocity=acting.commands.target_velocity,
-        response=response,
-        softened=softened,
-        joint_force=acting.commands.joint_force,
-    )
 
 
 def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
