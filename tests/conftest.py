@@ -35,6 +35,11 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
+from jax._src.interpreters import mlir
+
+# JAX makes a new context of MLIR for every program it compiles, in 2.4 ms of processor time, which
+# is half of what the smallest take. Contexts keep their constants, so they go with what is cached.
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 # What JAX traces lives long. To search all of it after every 700 objects takes a twentieth of the
 # suite's time.
@@ -72,6 +77,17 @@ def _moved(function: Callable[..., Any], first: int) -> Callable[..., Any]:
     return moved
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each module on one worker, in the order of the rooms: its tests share what they compile."""
+    if config.option.dist != "load":  # ``--dist`` asks for another one.
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Exhaustive tests run only when ``-m`` asks for them by name."""
     if "exhaustive" not in config.option.markexpr:
@@ -83,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 #: Modules that share what they compile, counted. Everything together would take gigabytes per
 #: worker; to forget it after each module takes an eighth of the everyday suite's time, because all
 #: of them compile the same small operations.
-MODULES_THAT_SHARE = 8
+MODULES_THAT_SHARE = 16
 _modules = itertools.count(1)
 
 
@@ -93,6 +109,7 @@ def _forget_compiled_programs() -> Iterator[None]:
     yield
     if next(_modules) % MODULES_THAT_SHARE == 0:
         jax.clear_caches()
+        mlir.make_ir_context.cache_clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
