@@ -35,11 +35,6 @@ import hypothesis
 import jax
 import numpy as np
 import pytest
-from jax._src.interpreters import mlir
-
-# JAX makes a new context of MLIR for every program it compiles, in 2.4 ms of processor time, which
-# is half of what the smallest take. Contexts keep their constants, so they go with what is cached.
-mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 # What JAX traces lives long. To search all of it after every 700 objects takes a twentieth of the
 # suite's time.
@@ -99,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 #: Modules that share what they compile, counted. Everything together would take gigabytes per
 #: worker; to forget it after each module takes an eighth of the everyday suite's time, because all
 #: of them compile the same small operations.
-MODULES_THAT_SHARE = 16
+MODULES_THAT_SHARE = 8
 _modules = itertools.count(1)
 
 
@@ -109,7 +104,6 @@ def _forget_compiled_programs() -> Iterator[None]:
     yield
     if next(_modules) % MODULES_THAT_SHARE == 0:
         jax.clear_caches()
-        mlir.make_ir_context.cache_clear()
 
 
 @pytest.fixture(scope="module", autouse=True)
