@@ -17,6 +17,7 @@ from artix.envs.symmetry import SignedPermutation
 from artix.examples import policies, ppo
 from artix.examples.warm_start import start_from
 from tests.support.point_mass import PointMass
+from tests.support.programs import each_compiled_once
 from tests.support.users_types import users_types
 
 CONFIG = ppo.Config(
@@ -34,7 +35,7 @@ STEPS = CONFIG.num_envs * CONFIG.unroll
 @pytest.fixture(scope="module", autouse=True)
 def _as_users_have_it():
     """Optax mixes the types of its counters and rates."""
-    with users_types():
+    with users_types(), each_compiled_once():
         yield
 
 
