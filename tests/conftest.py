@@ -72,6 +72,17 @@ def _moved(function: Callable[..., Any], first: int) -> Callable[..., Any]:
     return moved
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each module on one worker, in the order of the rooms: its tests share what they compile."""
+    if config.option.dist != "load":  # ``--dist`` asks for another one.
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Exhaustive tests run only when ``-m`` asks for them by name."""
     if "exhaustive" not in config.option.markexpr:

@@ -18,12 +18,13 @@ from artix.cli import train as command
 from artix.cli.training_files import recent
 from artix.examples import policies, ppo
 from tests.support.point_mass import PointMass
+from tests.support.programs import each_compiled_once
 from tests.support.users_types import users_types
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick():
-    with pytest.MonkeyPatch.context() as patch, users_types():
+    with pytest.MonkeyPatch.context() as patch, users_types(), each_compiled_once():
         patch.setattr(envs, "make", lambda name, **_: PointMass())
         # The point mass has no body to show; the recordings of real tasks have tests below.
         patch.setattr(command, "save_episode", lambda path, *_: path.write_text("<html>"))

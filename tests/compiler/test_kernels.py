@@ -4,6 +4,7 @@ elementary functions."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import mmap
 import os
@@ -171,6 +172,18 @@ def caller(program):
     return call
 
 
+def results_of(call, cases):
+    """The results of a kernel for operands of several sizes, (operands, batch, items), in one
+    program."""
+    sizes = [size for _, *size in cases]
+
+    @jax.jit
+    def run(operands):
+        return [call(each, *size) for each, size in zip(operands, sizes, strict=True)]
+
+    return run([operands for operands, *_ in cases])
+
+
 def random_array(rng, shape, dtype):
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -285,7 +298,7 @@ def test_a_kernel_of_two_programs(dtype, joined):
 def test_levels_and_batch_sizes(levels, dtype, writer):
     rng = np.random.default_rng(len(levels) + sum(levels))
     program = random_program(rng, dtype, levels)
-    call = caller(program)
+    cases = []
     for inner_only in (False, True) if 2 in levels else (False,):
         for batch, items in (
             (0, 2),
@@ -300,13 +313,14 @@ def test_levels_and_batch_sizes(levels, dtype, writer):
             for shape, kind, level in program.arguments:
                 lead = {0: (), 1: (batch,), 2: (items,) if inner_only else (batch, items)}[level]
                 arrays.append(random_array(rng, (*lead, *shape), kind.name))
-            found = call(arrays, batch, items)
-            expected = interpret(program, arrays, batch, items if 2 in levels else 1)
-            for got, want in zip(found, expected, strict=True):
-                assert got.shape == want.shape and got.dtype == want.dtype
-                np.testing.assert_allclose(
-                    got, want, rtol=0, atol=1e-4 if dtype == "float32" else 1e-13
-                )
+            cases.append((arrays, batch, items))
+    tolerance = 1e-4 if dtype == "float32" else 1e-13
+    for case, found in zip(cases, results_of(caller(program), cases), strict=True):
+        arrays, batch, items = case
+        expected = interpret(program, arrays, batch, items if 2 in levels else 1)
+        for got, want in zip(found, expected, strict=True):
+            assert got.shape == want.shape and got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -364,17 +378,18 @@ def test_entries_of_arrays_are_loaded(dtype):
         builder.result(references)
     tables = (random_array(rng, (700,), dtype),)
     program = builder.program()._replace(tables=tables)
-    call = caller(program)
+    cases = []
     for inner_only in (False, True):
         for batch, items in ((1, 1), (WIDTH - 1, 3), (WIDTH, 2), (WIDTH + 1, 2)):
             lead = {0: (), 1: (batch,), 2: (items,) if inner_only else (batch, items)}
-            given = [
+            operands = [
                 rng.integers(-5, 12_000, (*lead[level], 3)).astype(np.int32) for level in (0, 1, 2)
             ]
-            given += [random_array(rng, (*lead[level], 2, 5000), dtype) for level in (0, 1, 2)]
-            found = call(given, batch, items)
-            for got, want in zip(found, interpret(program, given, batch, items), strict=True):
-                np.testing.assert_array_equal(got, want)
+            operands += [random_array(rng, (*lead[level], 2, 5000), dtype) for level in (0, 1, 2)]
+            cases.append((operands, batch, items))
+    for case, found in zip(cases, results_of(caller(program), cases), strict=True):
+        for got, want in zip(found, interpret(program, *case), strict=True):
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", list(KINDS))
@@ -752,23 +767,44 @@ FUNCTIONS = {
 }
 
 
+def num_operands(op):
+    return 2 if op in (Op.ATAN2, Op.POW) else 1
+
+
+@functools.cache
+def values_of_functions(dtype):
+    """For each function and range: the range, 100,000 operands in it, and a kernel's results.
+
+    One kernel has them all.
+    """
+    builder = Builder()
+    for op in FUNCTIONS:
+        operands = builder.argument((2,), dtype, 1).tolist()
+        builder.result(builder.add(op, KINDS[dtype], *operands[: num_operands(op)]))
+    call = caller(builder.program())
+    values = {op: [] for op in FUNCTIONS}
+    for turn in range(max(len(ranges) for _, ranges, *_ in FUNCTIONS.values())):
+        chosen = [ranges[turn % len(ranges)] for _, ranges, *_ in FUNCTIONS.values()]
+        rng = np.random.default_rng(turn)
+        operands = [rng.uniform(*each, (100_000, 2)).astype(dtype) for each in chosen]
+        results = call(operands, 100_000)
+        for op, limits, x, result in zip(FUNCTIONS, chosen, operands, results, strict=True):
+            if turn < len(FUNCTIONS[op][1]):
+                values[op].append((limits, x, np.asarray(result)))
+    return values
+
+
 @pytest.mark.skipif(
     np.finfo(np.longdouble).nmant < 63, reason="needs floats of more digits than doubles"
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("op", FUNCTIONS)
 def test_accuracy(op, dtype):
-    function, ranges, *limits = FUNCTIONS[op]
-    two = op in (Op.ATAN2, Op.POW)
-    builder = Builder()
-    operands = builder.argument((2,), dtype, 1).tolist()
-    builder.result(builder.add(op, KINDS[dtype], *operands[: 1 + two]))
-    call, rng = caller(builder.program()), np.random.default_rng(0)
-    for low, high in ranges:
-        x = rng.uniform(low, high, (100_000, 2)).astype(dtype)
-        got = np.asarray(call([x], len(x))[0]).astype(np.longdouble)
+    function, _, *limits = FUNCTIONS[op]
+    for (low, high), x, results in values_of_functions(dtype)[op]:
+        got = results.astype(np.longdouble)
         with np.errstate(all="ignore"):
-            want = function(*(x[:, k].astype(np.longdouble) for k in range(1 + two)))
+            want = function(*x.astype(np.longdouble).T[: num_operands(op)])
             unit = np.maximum(np.spacing(np.abs(want.astype(dtype))), np.finfo(dtype).tiny).astype(
                 np.longdouble
             )

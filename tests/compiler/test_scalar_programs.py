@@ -62,8 +62,9 @@ def _agrees(function: Callable[..., Any], *arguments: Any) -> None:
             )
         batches.append(batch.astype(argument.dtype))
     tolerance = max((_tolerance(x.dtype) for x in batches if x.dtype.kind == "f"), default=0)
+    compiled = jax.jit(function)
     expected = [
-        jax.tree.leaves(function(*(jnp.asarray(batch[robot], batch.dtype) for batch in batches)))
+        jax.tree.leaves(compiled(*(jnp.asarray(batch[robot], batch.dtype) for batch in batches)))
         for robot in range(_BATCH)
     ]
     found = interpret(_program(function, *arguments), batches)

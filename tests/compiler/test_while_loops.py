@@ -767,7 +767,7 @@ def _check_random_loops(rng):
             np.testing.assert_array_equal(results[place], expected)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)  # The slow test below has a hundred.
 @given(st.randoms(use_true_random=True))
 def test_random_loops(rng):
     """Loops in loops with conditions on anything, in kernels and, robot by robot, in Python."""

@@ -325,21 +325,21 @@ def test_soft_limits_are_those_of_playground():
 
 def test_tasks_punish_positions_beyond_their_soft_limits_only():
     """Joints whose limits have one sign, in the middle of their ranges and at an end."""
-    found = []
-    for position in (-1.5, -0.5):
-        env = envs.make("quadruped_velocity", dtype="float64", rewards={"dof_pos_limits": -1.0})
-        robot = env.articulation.replace(
-            joint_lower_limit=jnp.full(12, -2.5), joint_upper_limit=jnp.full(12, -0.5)
-        )
-        state, memory = jax.eval_shape(env.begin, jax.random.key(0))
-        state, memory = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (state, memory))
-        state = artix.neutral_state(robot).replace(joint_position=jnp.full(12, position))
-        drawn = jax.tree.map(
-            lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(env.draw, jax.random.key(0))
-        )
+    env = envs.make("quadruped_velocity", dtype="float64", rewards={"dof_pos_limits": -1.0})
+    robot = env.articulation.replace(
+        joint_lower_limit=jnp.full(12, -2.5), joint_upper_limit=jnp.full(12, -0.5)
+    )
+    shapes = jax.eval_shape(lambda key: (*env.begin(key), env.draw(key)), jax.random.key(0))
+    _, memory, drawn = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes)
+
+    @jax.jit
+    def reward(position):
+        state = artix.neutral_state(robot).replace(joint_position=position)
         transition = envs.Transition(
             robot, env.ground, state, state, jnp.zeros((4, 3)), memory, jnp.zeros(12), drawn
         )
-        found.append(float(env.outcome(transition).metrics["reward/dof_pos_limits"]))
+        return env.outcome(transition).metrics["reward/dof_pos_limits"]
+
+    found = [float(reward(jnp.full(12, position))) for position in (-1.5, -0.5)]
     assert found[0] == 0
     assert found[1] == pytest.approx(-12 * 0.05)

@@ -17,6 +17,7 @@ from artix.envs.symmetry import SignedPermutation
 from artix.examples import policies, ppo
 from artix.examples.warm_start import start_from
 from tests.support.point_mass import PointMass
+from tests.support.programs import each_compiled_once
 from tests.support.users_types import users_types
 
 CONFIG = ppo.Config(
@@ -34,7 +35,7 @@ STEPS = CONFIG.num_envs * CONFIG.unroll
 @pytest.fixture(scope="module", autouse=True)
 def _as_users_have_it():
     """Optax mixes the types of its counters and rates."""
-    with users_types():
+    with users_types(), each_compiled_once():
         yield
 
 
@@ -98,15 +99,21 @@ def test_a_symmetric_network_reflects_its_outputs(layers):
         policies.Network(layers, 3),
         jax.random.normal(jax.random.key(0), (20, 4), jnp.float32),
     )
-    parameters = network.init(jax.random.key(1), x)
-    parameters = jax.tree.map(
-        lambda p: p + jax.random.normal(jax.random.key(2), p.shape, p.dtype), parameters
-    )
-    symmetric = policies.symmetrized(parameters, reflect, reflect_output)
-    found = network.at(symmetric, reflect(x))
-    np.testing.assert_allclose(found, reflect_output(network.at(symmetric, x)), atol=1e-5)
-    assert jnp.max(jnp.abs(found)) > 0.1
-    again = policies.symmetrized(symmetric, reflect, reflect_output)
+
+    @jax.jit
+    def varied(x):
+        return jax.tree.map(
+            lambda p: p + jax.random.normal(jax.random.key(2), p.shape, p.dtype),
+            network.init(jax.random.key(1), x),
+        )
+
+    symmetrize = jax.jit(lambda p: policies.symmetrized(p, reflect, reflect_output))
+    symmetric = symmetrize(varied(x))
+    outputs = jax.jit(network.at)
+    found = np.asarray(outputs(symmetric, reflect(x)))
+    np.testing.assert_allclose(found, reflect_output(outputs(symmetric, x)), atol=1e-5)
+    assert np.max(np.abs(found)) > 0.1
+    again = symmetrize(symmetric)
     jax.tree.map(np.testing.assert_array_equal, symmetric, again)
 
 

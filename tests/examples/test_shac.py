@@ -12,6 +12,7 @@ import artix
 from artix import envs
 from artix.examples import learners, policies, shac
 from tests.support.point_mass import PointMass
+from tests.support.programs import each_compiled_once
 from tests.support.users_types import users_types
 
 CONFIG = shac.Config(
@@ -29,7 +30,7 @@ STEPS = CONFIG.num_envs * CONFIG.horizon
 @pytest.fixture(scope="module", autouse=True)
 def _as_users_have_it():
     """Optax mixes the types of its counters and rates."""
-    with users_types():
+    with users_types(), each_compiled_once():
         yield
 
 

@@ -11,6 +11,7 @@ import artix
 from artix.contact.ground_contacts import contacts_with_ground, nearest_contacts
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.kinematics.forward import kinematics
+from artix.math.arrays import matmul
 from artix.simulation.implicit.contact_motions import (
     Touches,
     contact_blocks,
@@ -45,28 +46,35 @@ def robot() -> artix.Articulation:
 def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pair: bool) -> None:
     """Within 1e-12 of dense products, with all points and with the nearest as data."""
     one = artix.select_geometry_pairs(robot(), [("forearm", "ball")] if has_pair else [])
-    state = artix.random_state(one, jax.random.key(3))
-    kin, scene = kinematics(one, state), artix.Scene(one, ground=artix.Ground.flat())
-    assert scene.ground is not None
-    every = contacts_with_ground(one, kin, scene.ground)
-    nearest = nearest_contacts(one, kin, every, most)
-    pairs = scene.shape_pairs
-    between = contacts_of_pairs((one,), [kin], pairs, None) if has_pair else None
-    touches = Touches((nearest,), between, pairs)
-    motions, reach, groups = contact_reaches((one,), (state,), touches)
-    jacobian = np.asarray(contact_directions((one,), (state,), touches))
-    np.testing.assert_allclose(reach @ motions, jacobian, atol=1e-12)
-    assert sorted(np.concatenate(groups).tolist()) == list(range(len(jacobian)))
+    scene = artix.Scene(one, ground=artix.Ground.flat())
+    ground, pairs, nv = scene.ground, scene.shape_pairs, one.topology.nv
+    assert ground is not None
+    groups: list[np.ndarray] = []  # Known while tracing.
+
+    @jax.jit
+    def sums(state: artix.State, response: jax.Array, slope: jax.Array) -> tuple[jax.Array, ...]:
+        kin = kinematics(one, state)
+        nearest = nearest_contacts(one, kin, contacts_with_ground(one, kin, ground), most)
+        between = contacts_of_pairs((one,), [kin], pairs, None) if has_pair else None
+        touches = Touches((nearest,), between, pairs)
+        motions, reach, which = contact_reaches((one,), (state,), touches)
+        groups.extend(which)
+        jacobian = contact_directions((one,), (state,), touches)
+        blocks = contact_blocks(motions, matmul(motions, response.T), reach, which)
+        none, slopes = jnp.zeros(len(reach)), slope[: len(reach)]
+        coupled = _coupled((one,), touches)
+        row = ContactRow(reach, none, none, none, none, none)
+        rows = ContactRows(motions, row, tuple(map(tuple, which)), coupled)
+        return motions, reach, jacobian, blocks, slopes, rows.stiffness(slopes)
 
     generator = np.random.default_rng(0)
-    nv = jacobian.shape[2]
-    response, slopes = generator.normal(size=(nv, nv)), generator.normal(size=(len(reach), 3, 3))
-    blocks = contact_blocks(motions, motions @ response.T, reach, groups)
+    response, slope = generator.normal(size=(nv, nv)), generator.normal(size=(100, 3, 3))
+    results = sums(artix.random_state(one, jax.random.key(3)), response, slope)
+    motions, reach, jacobian, blocks, slopes, stiffness = map(np.asarray, results)
+    assert len(slopes) == len(reach)
+    np.testing.assert_allclose(reach @ motions, jacobian, atol=1e-12)
+    assert sorted(np.concatenate(groups).tolist()) == list(range(len(jacobian)))
     wanted = np.einsum("kav,vw,kbw->kab", jacobian, response, jacobian)
     np.testing.assert_allclose(blocks, wanted, atol=1e-12)
-
-    none = jnp.zeros(len(reach))
-    of_groups, coupled = tuple(map(tuple, groups)), _coupled((one,), touches)
-    rows = ContactRows(motions, ContactRow(reach, *[none] * 5), of_groups, coupled)
     wanted = np.einsum("kav,kab,kbw->vw", jacobian, slopes, jacobian)
-    np.testing.assert_allclose(rows.stiffness(jnp.asarray(slopes)), wanted, atol=1e-12)
+    np.testing.assert_allclose(stiffness, wanted, atol=1e-12)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.compilation_cache import compilation_cache
 
 from artix.compiler.operation import program_p
 
@@ -17,6 +20,30 @@ def programs_in(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return [
         each for each in jax.make_jaxpr(function)(*arguments).eqns if each.primitive is program_p
     ]
+
+
+@contextlib.contextmanager
+def each_compiled_once() -> Iterator[None]:
+    """In this context XLA compiles a program of more than 0.2 s once, although it is traced anew.
+
+    Each training traces its iteration, which takes XLA a second, and most trainings of the tests
+    have the same one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options = {
+            "jax_compilation_cache_dir": folder,
+            "jax_persistent_cache_min_compile_time_secs": 0.2,
+        }
+        before = {name: getattr(jax.config, name) for name in options}
+        for name, value in options.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()  # JAX looks at its options once.
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                jax.config.update(name, value)
+            compilation_cache.reset_cache()
 
 
 def agree(found: Any, wanted: Any, tolerance: float = 1e-12) -> None:
