@@ -74,8 +74,10 @@ def _moved(function: Callable[..., Any], first: int) -> Callable[..., Any]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each module on one worker, in the order of the rooms: its tests share what they compile."""
-    if config.option.dist != "load":  # ``--dist`` asks for another one.
+    """Each module on one worker, in the order of the rooms: its everyday tests share what they
+    compile. Slow ones are too long for that.
+    """
+    if config.option.dist != "load" or config.option.markexpr != "not slow":
         return None
     from xdist.scheduler import LoadFileScheduling
 
