@@ -23,12 +23,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
 
 import artix
 import artix.envs
@@ -37,6 +36,7 @@ import artix.envs
 BATCH = 256
 _STEP = 0.005
 _TASK = "quadruped_velocity"
+_Row: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, str | bool] | None]
 
 
 def _robot(name: str) -> artix.Articulation:
@@ -76,39 +76,30 @@ def functions(robot: artix.Articulation) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _of_robot(name: str, row: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The function of a row for a batch, and its arguments."""
+def _of_robot(name: str, row: str) -> _Row:
+    """The function of a row for a batch, its arguments, and options of XLA."""
     robot = _robot(name)
     states = jax.vmap(lambda key: artix.random_state(robot, key))(
         jax.random.split(jax.random.key(0), BATCH)
     )
     forces = jnp.zeros((BATCH, robot.topology.nv), robot.dtype)
-    return jax.vmap(functions(robot)[row]), jax.block_until_ready((states, forces))
+    return jax.vmap(functions(robot)[row]), jax.block_until_ready((states, forces)), None
 
 
-def _start_of_ppo() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _start_of_ppo() -> _Row:
     from artix.examples import ppo
 
     environment, config = artix.envs.make(_TASK), ppo.Config(num_envs=BATCH)
-    return lambda: ppo.start(environment, config, 1), ()
+    return lambda: ppo.start(environment, config, 1), (), ppo.RUNS_ONCE
 
 
-def _iteration_of_ppo() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _iteration_of_ppo() -> _Row:
     from artix.examples import ppo
 
-    start, _ = _start_of_ppo()
-    training = jax.jit(start)()
     environment, config = artix.envs.make(_TASK), ppo.Config(num_envs=BATCH)
+    training = ppo.started(environment, config, 1)
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("devices",))
-    iterate = jax.shard_map(
-        ppo.make_iteration(environment, config),
-        mesh=mesh,
-        in_specs=(ppo.EVERYWHERE, ppo.PARTS),
-        out_specs=(ppo.EVERYWHERE, ppo.PARTS, ppo.PARTS),
-        check_vma=False,
-    )
-    places = (NamedSharding(mesh, spec) for spec in (ppo.EVERYWHERE, ppo.PARTS))
-    return iterate, tuple(map(jax.device_put, training, places))
+    return ppo.on_mesh(mesh, environment, config), ppo.placed(mesh, training), None
 
 
 TRAINING = {"start_of_ppo": _start_of_ppo, "iteration_of_ppo": _iteration_of_ppo}
@@ -117,13 +108,13 @@ TRAINING = {"start_of_ppo": _start_of_ppo, "iteration_of_ppo": _iteration_of_ppo
 
 def measure(name: str, row: str) -> dict[str, float]:
     """The seconds of one row, and the peak memory [MB]."""
-    function, arguments = TRAINING[row]() if row in TRAINING else _of_robot(name, row)
+    function, arguments, options = TRAINING[row]() if row in TRAINING else _of_robot(name, row)
     times = [time.process_time()]
     traced = jax.jit(function).trace(*arguments)
     times.append(time.process_time())
     lowered = traced.lower()
     times.append(time.process_time())
-    compiled = lowered.compile()
+    compiled = lowered.compile(compiler_options=options)
     times.append(time.process_time())
     jax.block_until_ready(compiled(*arguments))
     times.append(time.process_time())

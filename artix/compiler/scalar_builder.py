@@ -300,8 +300,9 @@ class ScalarBuilder:
         """Products of floats; zero times anything is zero."""
         table, kinds, zero, one = self.table, self.kinds, ZERO[kind], ONE[kind]
         products: list[int] = []
+        operations = self.operations
         get, append = table.get, products.append
-        append_kind, append_operation = kinds.append, self.operations.append
+        append_kind, append_operation = kinds.append, operations.append
         for a, b in zip(firsts, seconds, strict=False):
             if a > b:
                 a, b = b, a
@@ -315,10 +316,10 @@ class ScalarBuilder:
                 if b | 1 == one | 1:
                     append(a ^ (b & 1))
                     continue
-                code, *summands = self.operations[a >> 1]
-                if code == _ADD and summands[0] == summands[1]:  # c (x + x) = 2 c x, exactly
+                factor = operations[a >> 1]
+                if factor[0] == _ADD and factor[1] == factor[2]:  # c (x + x) = 2 c x, exactly
                     twice = self.constant(2 * self.value(b), kind)
-                    products += self.multiply(kind, (summands[0] ^ (a & 1),), (twice,))
+                    products += self.multiply(kind, (factor[1] ^ (a & 1),), (twice,))
                     continue
             operation = _MUL, a & -2, b & -2
             scalar = get(operation)

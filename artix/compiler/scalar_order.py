@@ -20,10 +20,13 @@ from artix.compiler.scalar_program import (
 )
 
 _INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
-_MUL, _DIV, _LOAD, _CONVERT = int(Op.MUL), int(Op.DIV), int(Op.LOAD), int(Op.CONVERT)
+_ADD, _SUB, _MUL, _DIV = int(Op.ADD), int(Op.SUB), int(Op.MUL), int(Op.DIV)
+_LOAD, _CONVERT = int(Op.LOAD), int(Op.CONVERT)
 
 #: Operations with a single reference, their first operand.
 _ONE_REFERENCE = (_CONVERT, _LOAD)
+#: Operations with two, which most scalars are.
+_TWO_REFERENCES = (_MUL, _ADD, _SUB)
 
 #: From this number on, quotients with the same divisor become products with its reciprocal.
 _SHARED_DIVISIONS = 3
@@ -207,13 +210,16 @@ def _needed_scalars(builder: ScalarBuilder, results: Sequence[np.ndarray]) -> np
         # Most time is spent here, so the last operands come before what is special.
         operation = operations[number]
         code = operation[0]
-        if code > _CONSTANT:
-            if (x := operation[1]) < CONSTANTS and not is_needed[x >> 1]:
+        if code in _TWO_REFERENCES:
+            _, x, y = operation
+            if x < CONSTANTS and not is_needed[x >> 1]:
                 push(x >> 1)
-            if code not in _ONE_REFERENCE:
-                for x in operation[2:]:
-                    if x < CONSTANTS and not is_needed[x >> 1]:
-                        push(x >> 1)
+            if y < CONSTANTS and not is_needed[y >> 1]:
+                push(y >> 1)
+        elif code > _CONSTANT:
+            for x in operation[1:2] if code in _ONE_REFERENCE else operation[1:]:
+                if x < CONSTANTS and not is_needed[x >> 1]:
+                    push(x >> 1)
         elif code == _CARRIED:
             _, loop, chosen, _ = operation
             starts, ends, has_condition = loops[loop]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from artix.compiler.scalar_builder import CONSTANTS, ZERO, ScalarBuilder
 from artix.compiler.scalar_functions import convert, select
 from artix.compiler.scalar_program import Op, UnsupportedOperation, array_operand
@@ -18,6 +20,8 @@ _INPUT, _CARRIED, _ADD, _SUB = (int(op) for op in (Op.INPUT, Op.CARRIED, Op.ADD,
 _MUL, _DIV = int(Op.MUL), int(Op.DIV)
 _SELECT, _CONVERT, _LOAD = (int(op) for op in (Op.SELECT, Op.CONVERT, Op.LOAD))
 _ONE_REFERENCE = (_CONVERT, _LOAD)
+#: What most scalars are.
+_TWO_REFERENCES = (_MUL, _ADD, _SUB)
 
 
 class NotLinear(UnsupportedOperation):
@@ -52,8 +56,8 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
 
     for reference, cotangent in pairs:
         add(reference, cotangent)
-    for number in range(len(is_linear) - 1, -1, -1):
-        if not is_linear[number] or 2 * number not in cotangent_of:
+    for number in np.flatnonzero(np.frombuffer(is_linear, np.uint8))[::-1].tolist():
+        if 2 * number not in cotangent_of:
             continue
         operation, kind = operations[number], kinds[number]
         code = operation[0]
@@ -106,7 +110,10 @@ def _linear(builder: ScalarBuilder) -> bytearray:
     append = is_linear.append
     for operation in itertools.islice(builder.operations, len(is_linear), None):
         code = operation[0]
-        if code == _INPUT:
+        if code in _TWO_REFERENCES:
+            _, x, y = operation
+            append((x < CONSTANTS and is_linear[x >> 1]) or (y < CONSTANTS and is_linear[y >> 1]))
+        elif code == _INPUT:
             append(operation[1] < 0)
         elif code == _CARRIED:
             append(0)

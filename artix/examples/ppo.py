@@ -245,6 +245,17 @@ def start(environment: Environment, config: Config, num_devices: int) -> Trainin
     )
 
 
+#: How XLA compiles for a CPU what runs once: without optimisation, which takes half the time.
+RUNS_ONCE: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
+
+
+def started(environment: Environment, config: Config, num_devices: int) -> Training:
+    """:func:`start` as a compiled program."""
+    program = jax.jit(lambda: start(environment, config, num_devices)).lower()
+    is_cpu = jax.default_backend() == "cpu"
+    return program.compile(compiler_options=RUNS_ONCE if is_cpu else None)()
+
+
 def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
     """A new training run that begins with what another one learned: networks, noise, optimiser, and
     moments.
@@ -392,6 +403,28 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
     return iteration
 
 
+def on_mesh(
+    mesh: jax.sharding.Mesh, environment: Environment, config: Config
+) -> Callable[[Learner, Actors], tuple]:
+    """:func:`make_iteration` on all devices of a mesh with the axis ``"devices"``.
+
+    Each device has the learner, and its part of the environments.
+    """
+    return jax.shard_map(
+        make_iteration(environment, config),
+        mesh=mesh,
+        in_specs=(EVERYWHERE, PARTS),
+        out_specs=(EVERYWHERE, PARTS, PARTS),
+        check_vma=False,
+    )
+
+
+def placed(mesh: jax.sharding.Mesh, training: Training) -> Training:
+    """A training run on the devices of a mesh, as :func:`on_mesh` needs it."""
+    places = (NamedSharding(mesh, spec) for spec in (EVERYWHERE, PARTS))
+    return Training(*map(jax.device_put, training, places))
+
+
 def train(
     environment: Environment,
     config: Config,
@@ -441,8 +474,8 @@ def train(
         )
     if any(device.process_index != jax.process_index() for device in devices):
         raise ValueError(
-            "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or map "
-            "ppo.make_iteration over a mesh of all processes and keep checkpoints as "
+            "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or use "
+            "ppo.on_mesh with a mesh of all processes and keep checkpoints as "
             "artix.examples.many_hosts does"
         )
     mirror = mirror_of(environment, config)
@@ -457,15 +490,10 @@ def train(
                 "ppo.mirror=false)"
             )
     mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
-    sources, results = (EVERYWHERE, PARTS), (EVERYWHERE, PARTS, PARTS)
-    of_a_device = make_iteration(environment, config)
-    iterate = jax.jit(
-        jax.shard_map(of_a_device, mesh=mesh, in_specs=sources, out_specs=results, check_vma=False)
-    )
+    iterate = jax.jit(on_mesh(mesh, environment, config))
     if training is None:
-        training = jax.jit(lambda: start(environment, config, len(devices)))()
-    learner = jax.device_put(training.learner, NamedSharding(mesh, EVERYWHERE))
-    actors = jax.device_put(training.actors, NamedSharding(mesh, PARTS))
+        training = started(environment, config, len(devices))
+    learner, actors = placed(mesh, training)
     begin, per_iteration = time.perf_counter(), config.num_envs * config.unroll
     for iteration in range(int(learner.iteration), math.ceil(steps / per_iteration)):
         learner, actors, parts = iterate(learner, actors)

@@ -53,7 +53,7 @@ def start_from(
         for training, report in ppo.train(environment, config, steps=10_000_000, training=training):
             print(report["steps"], report["return"])
     """
-    training = jax.jit(lambda: ppo.start(environment, config, num_devices))()
+    training = ppo.started(environment, config, num_devices)
     new = ppo.policy_of(training, config)
     shapes, expected = (jax.tree.map(jnp.shape, each.parameters) for each in (policy, new))
     if shapes != expected:

@@ -29,25 +29,25 @@ def cross(a: Array, b: Array) -> Array:
 
 def dot(a: Array, b: Array) -> Array:
     """Scalar product over the component axis: [k, n], [k, n] -> [n]."""
-    return jnp.sum(a * b, axis=0)
+    return jax.lax.reduce_sum(a * b, (0,))
 
 
 @shared
 def apply(matrix: Array, vector: Array) -> Array:
     """Matrix times vector: [i, k, n], [k, n] -> [i, n]."""
-    return jnp.sum(matrix * vector[None], axis=1)
+    return jax.lax.reduce_sum(matrix * vector[None], (1,))
 
 
 @shared
 def apply_transposed(matrix: Array, vector: Array) -> Array:
     """Transposed matrix times vector: [k, i, n], [k, n] -> [i, n]."""
-    return jnp.sum(matrix * vector[:, None], axis=0)
+    return jax.lax.reduce_sum(matrix * vector[:, None], (0,))
 
 
 @shared
 def multiply(a: Array, b: Array) -> Array:
     """Matrix product: [i, k, n], [k, j, n] -> [i, j, n]."""
-    return jnp.sum(a[:, :, None] * b[None], axis=1)
+    return jax.lax.reduce_sum(a[:, :, None] * b[None], (1,))
 
 
 @shared
@@ -123,7 +123,7 @@ _RIGHT = _RIGHT_SIGN[:, :, None] * (_RIGHT_PLACE[:, :, None] == np.arange(4))
 @shared
 def right_product_matrix(b: Array) -> Array:
     """The matrix [4, 4, n] whose product with a is the quaternion product of a and b."""
-    return jnp.sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], axis=2)
+    return jax.lax.reduce_sum(jnp.asarray(_RIGHT[..., None], b.dtype) * b[None, None], (2,))
 
 
 # The right-product matrix of b (x) e_k is a signed row permutation of b's: row i is SIGN[k][i] *

@@ -318,9 +318,7 @@ class Elsewhere:
 
 
 def test_devices_of_other_processes_are_refused():
-    with pytest.raises(
-        ValueError, match=r"devices=jax.local_devices\(\).*ppo.make_iteration.*many_hosts"
-    ):
+    with pytest.raises(ValueError, match=r"devices=jax.local_devices\(\).*ppo.on_mesh.*many_hosts"):
         next(ppo.train(PointMass(), CONFIG, steps=1, devices=[*one_device(), Elsewhere()]))
 
 
@@ -331,8 +329,7 @@ from tests.examples.test_ppo import CONFIG
 from artix.examples import ppo
 import numpy as np
 mesh = jax.sharding.Mesh(np.array(jax.devices()), ("devices",))
-sources, results = (ppo.EVERYWHERE, ppo.PARTS), (ppo.EVERYWHERE, ppo.PARTS, ppo.PARTS)
-mapped = jax.shard_map(ppo.make_iteration(PointMass(), CONFIG), mesh=mesh, in_specs=sources, out_specs=results, check_vma=False)
+mapped = ppo.on_mesh(mesh, PointMass(), CONFIG)
 shapes = jax.eval_shape(lambda: ppo.start(PointMass(), CONFIG, 8))
 print(jax.jit(mapped).lower(*shapes).compile().as_text())
 reports = [report for _, report in ppo.train(PointMass(), CONFIG, steps=25 * CONFIG.num_envs * CONFIG.unroll)]

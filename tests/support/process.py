@@ -132,13 +132,7 @@ def _training_step(mesh: Any) -> dict[str, Any]:
         lambda: ppo.start(environment, config, mesh.size), out_shardings=ppo.Training(shared, own)
     )
     learner, actors = begin()
-    iterate = jax.shard_map(
-        ppo.make_iteration(environment, config),
-        mesh=mesh,
-        in_specs=(ppo.EVERYWHERE, ppo.PARTS),
-        out_specs=(ppo.EVERYWHERE, ppo.PARTS, ppo.PARTS),
-        check_vma=False,
-    )
+    iterate = ppo.on_mesh(mesh, environment, config)
     compiled = jax.jit(iterate).lower(learner, actors).compile()
     policy = compiled(learner, actors)[0].parameters["policy"]
     moved = [jnp.ravel(leaf) for leaf in jax.tree.leaves(policy)]
