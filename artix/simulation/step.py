@@ -27,9 +27,8 @@ from artix.simulation.common.control import (
     check_known_control,
     warn_of_missing_gains,
 )
-from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.options import HOMES, SolverOptions, solver_of
 from artix.simulation.common.report import RolloutReport, SceneReport, StepReport, summarized
-from artix.simulation.common.solvers import HOMES, solver_of
 from artix.simulation.contacts import touching_of, whole_memory, with_whole_memory
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.report import step_reports
