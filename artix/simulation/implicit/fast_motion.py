@@ -177,21 +177,22 @@ def with_bounded_energy(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _if_fast(function: Callable[..., Any], slow: SlowStep, inputs: Any, rest: Any) -> Any:
-    """``share function(1, slow, *inputs, *rest)``, evaluated only if the share is positive.
-
-    ``slow`` is the slow step of the inputs.
+    """``share function(1, slow, articulation, state, acting, *rest)``, evaluated only if the share
+    is positive; ``slow`` is the slow step of the inputs.
 
     Kernels evaluate what is in the loop for a vector of robots of which at least one moves fast.
     They take out of loops what does not depend on what is carried: the number one is carried, for
     functions to multiply what should stay.
     """
+    articulation, state, acting, _ = inputs
+    arguments = slow, articulation, state, acting, *rest
     share = slow.share
     one = jnp.ones_like(share)
-    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, one, slow, *inputs, *rest))
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, one, *arguments))
 
     def body(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
         _, one, _ = carry
-        change = function(one, slow, *inputs, *rest)
+        change = function(one, *arguments)
         return jnp.zeros((), bool), 2 * one, jax.tree.map(lambda leaf: share * leaf, change)
 
     return jax.lax.while_loop(lambda carry: carry[0], body, (share > 0, one, nothing))[2]
@@ -205,9 +206,10 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
     slow, inputs, rest = primals
 
     def scaled(moving: tuple[Any, Any]) -> Any:
-        inputs, rest = moving
-        slow = slow_step(*inputs)
-        change = function(jnp.ones_like(slow.share), slow, *inputs, *rest)
+        (articulation, state, acting, loops), rest = moving
+        slow = slow_step(articulation, state, acting, loops)
+        one = jnp.ones_like(slow.share)
+        change = function(one, slow, articulation, state, acting, *rest)
         return jax.tree.map(lambda leaf: slow.share * leaf, change)
 
     is_fast = slow.share > 0
@@ -235,9 +237,7 @@ def _coriolis_change(
     articulation: Articulation,
     state: State,
     acting: Acting,
-    loops: LoopClosures | None,
 ) -> CoriolisChange:
-    del loops  # They are in the slow step.
     system, mass_matrix = slow.system, slow.mass_matrix
     dt, base = acting.dt, articulation.topology.num_base_dofs
     response, before = system.response, one * generalized_velocity(articulation, state)
@@ -376,11 +376,9 @@ def _end_change(
     articulation: Articulation,
     state: State,
     acting: Acting,
-    loops: LoopClosures | None,
     velocity: Array,
     end: State,
 ) -> EndChange:
-    del loops  # They are in the slow step.
     motion, mass_matrix = slow.motion, slow.mass_matrix
     dt, base = acting.dt, articulation.topology.num_base_dofs
     before, velocity = one * generalized_velocity(articulation, state), one * velocity

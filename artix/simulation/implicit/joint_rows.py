@@ -17,7 +17,7 @@ from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.control import room
 from artix.simulation.common.couplings import ERROR_REDUCTION, LoopClosures, distance_gaps
-from artix.simulation.common.drives import DriveRow
+from artix.simulation.common.drives import DriveRow, has_envelopes
 from artix.simulation.implicit.resolvents import BoundRow
 from artix.simulation.implicit.system import Acting, Response, drive_impulses
 
@@ -34,9 +34,11 @@ _MAX_RETURN_SPEED = 1.0
 
 
 def bound_rows(
-    articulation: Articulation, state: State, acting: Acting, free: Response
+    articulation: Articulation, state: State, acting: Acting, free: Response, enveloped: bool
 ) -> BoundRow:
-    """The rows of all DOFs of an articulation, whose response to impulses is ``free``."""
+    """The rows of all DOFs of an articulation, whose response to impulses is ``free``;
+    ``enveloped`` if any drive of the step has an envelope.
+    """
     topology, q, dt = articulation.topology, state.joint_position, acting.dt
     base, friction = topology.num_base_dofs, articulation.friction
     if acting.smooth_friction:  # Then the linear system contains it.
@@ -49,11 +51,14 @@ def bound_rows(
     most = approach_speed(room(upper, q, 1), jnp.isfinite(upper), dt, return_time(dt))
     return BoundRow(
         response=response,
-        drive=_drive_row(
-            articulation,
-            acting,
-            response / (1 - acting.in_matrix * drives.gain * response),
-            1 / response,
+        drive=DriveRow(
+            drive=articulation.drive,
+            envelope=articulation.envelope if enveloped else None,
+            position_error=jnp.zeros_like(response),
+            target_velocity=acting.commands.target_velocity,
+            response=response / (1 - acting.in_matrix * drives.gain * response),
+            softened=1 / response,
+            joint_force=acting.commands.joint_force,
         ),
         gain=drives.gain,
         push=drives.push,
@@ -71,9 +76,9 @@ def all_bound_rows(
     free: Sequence[Response],
 ) -> BoundRow:
     """:func:`bound_rows` of several articulations, one after another."""
-    return joined(
-        [bound_rows(*one) for one in zip(articulations, states, acting, free, strict=True)]
-    )
+    enveloped = any(map(has_envelopes, articulations))
+    members = zip(articulations, states, acting, free, strict=True)
+    return joined([bound_rows(*member, enveloped) for member in members])
 
 
 def approach_speed(gap: Array, exists: Array, dt: Array, time_constant: Array) -> Array:
@@ -125,17 +130,3 @@ def is_unlimited(articulation: Articulation) -> Array:
         articulation.envelope.max_effort
     )
     return 1 - limited.astype(articulation.dtype)
-
-
-def _drive_row(
-    articulation: Articulation, acting: Acting, response: Array, softened: Array
-) -> DriveRow:
-    return DriveRow(
-        drive=articulation.drive,
-        envelope=articulation.envelope,
-        position_error=jnp.zeros_like(response),
-        target_velocity=acting.commands.target_velocity,
-        response=response,
-        softened=softened,
-        joint_force=acting.commands.joint_force,
-    )

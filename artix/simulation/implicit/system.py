@@ -316,13 +316,16 @@ def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> 
 
 def drive_inertia(articulation: Articulation, at_start: StepStart) -> Array:
     """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
+    is_acceleration = articulation.drive.is_acceleration
+    if "drive.is_acceleration" in articulation.absent:
+        return jnp.ones_like(is_acceleration)
     inverse = (
         inverse_with(at_start, at_start.mass_product.added)
         if at_start.inverse is None
         else at_start.inverse
     )
     felt = 1 / jnp.diagonal(inverse)[at_start.topology.num_base_dofs :]
-    return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)
+    return jnp.where(is_acceleration > 0, felt, 1)
 
 
 # --- several articulations that take a step together: only contacts couple them ---
