@@ -20,8 +20,7 @@ from artix.simulation.common.contact_memory import (
     join_memories,
     part_memory,
 )
-from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.solvers import solver_of
+from artix.simulation.common.options import SolverOptions, solver_of
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
 

@@ -18,9 +18,8 @@ from artix.simulation.common.contact_memory import (
     part_memory,
 )
 from artix.simulation.common.control import Control
-from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.options import HOMES, SolverOptions, solver_of
 from artix.simulation.common.report import SceneReport
-from artix.simulation.common.solvers import HOMES, solver_of
 from artix.simulation.contacts import with_memories
 from artix.simulation.rollout import remember_contacts, rollout
 from artix.simulation.step import DEFAULT_OPTIONS, Controls, States, step, step_and_report

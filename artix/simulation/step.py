@@ -27,13 +27,12 @@ from artix.simulation.common.control import (
     check_known_control,
     warn_of_missing_gains,
 )
-from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.options import HOMES, SolverOptions, solver_of
 from artix.simulation.common.report import RolloutReport, SceneReport, StepReport, summarized
-from artix.simulation.common.solvers import HOMES, solver_of
 from artix.simulation.contacts import touching_of, whole_memory, with_whole_memory
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.report import step_reports
-from artix.simulation.implicit.step import contact_memory, end_states, solve_step
+from artix.simulation.implicit.step import contact_memory, solve_step
 
 Array = jax.Array
 
@@ -300,10 +299,9 @@ def _implicit_substep(
 ) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
     touching = touching_of(scene, states, options, memory) if scene.can_touch else None
     solved = solve_step(scene.articulations, states, controls, dt, options, touching)
-    ends = end_states(solved)
     if memory is not None and touching is not None:
         memory = contact_memory(solved)
-    return tuple(ends), memory, step_reports(solved, ends, options) if with_report else []
+    return tuple(solved.ends), memory, step_reports(solved, options) if with_report else []
 
 
 def in_parts(

@@ -8,7 +8,7 @@ import numpy as np
 
 import artix
 from artix.physx.solver.friction_anchors import FrictionAnchors
-from artix.simulation.common import solvers
+from artix.simulation.common import options as module
 
 ALONE = """
 import sys
@@ -47,7 +47,7 @@ def test_a_step_with_a_registered_solver_calls_it(monkeypatch):
             calls.append(("step", ground is not None))
             return state, memory, None
 
-    monkeypatch.setitem(solvers._solvers, "pgs", Still())
+    monkeypatch.setitem(module._solvers, "pgs", Still())
     state = artix.neutral_state(ball)
     scene, options = artix.Scene(ball, ground=ground), artix.SolverOptions(solver="pgs")
     state = artix.remember_contacts(scene, state, options=options)

@@ -58,9 +58,8 @@ from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.couplings import loop_closures, loop_wrenches, path_lengths
 from artix.simulation.common.momentum_end import with_momentum
-from artix.simulation.common.options import SolverOptions
+from artix.simulation.common.options import SolverOptions, register_solver
 from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
-from artix.simulation.common.solvers import register_solver
 from artix.simulation.common.step_start import (
     StepStart,
     evaluate_step_start,

@@ -211,8 +211,8 @@ def _link_report(
     return report, wrenches
 
 
-def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) -> list[StepReport]:
-    """The reports of a step that ends in given states. All share the contacts between links."""
+def step_reports(solved: Solved, options: SolverOptions) -> list[StepReport]:
+    """The reports of a step. All share the contacts between links."""
     parts, solution = solved.parts, solved.solution
     wrenches = [part.wrench for part in parts]
     grounds: list[ContactReport | None] = [None] * len(parts)
@@ -230,7 +230,7 @@ def step_reports(solved: Solved, ends: Sequence[State], options: SolverOptions) 
     residuals = residual_of(solution.moving_corrections), residual_of(solution.corrections)
     reports = []
     for k, ground in enumerate(grounds):
-        one = parts[k], solution.each[k], wrenches[k], ends[k], solved.energy_corrections[k]
+        one = parts[k], solution.each[k], wrenches[k], solved.ends[k], solved.energy_corrections[k]
         report = _report(*one, residuals, solution.is_solved)
         reports.append(report.replace(contacts=ground, link_contacts=between))
     return reports

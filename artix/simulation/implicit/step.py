@@ -105,11 +105,6 @@ def _prepared(
     )
 
 
-def end_states(solved: Solved) -> list[State]:
-    """The states after the step."""
-    return solved.ends
-
-
 def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounded) -> Solved:
     ends, corrections = [], []
     for k, (part, bounded_part) in enumerate(zip(parts, solution.each, strict=True)):
