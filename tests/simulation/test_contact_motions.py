@@ -17,7 +17,9 @@ from artix.simulation.implicit.contact_motions import (
     contact_directions,
     contact_reaches,
 )
-from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, _coupled
+from artix.simulation.implicit.contact_rows import _coupled
+from artix.simulation.implicit.resolvents import ContactRow
+from artix.simulation.implicit.rows import ContactRows
 
 
 def robot() -> artix.Articulation:
