@@ -154,7 +154,7 @@ def main() -> None:
         return jax.vmap(one)(starts)
 
     starts = jax.jit(lambda: moments(environment, policy))()
-    for size in (0.7, 0.8, 0.9, 1.0, 1.1, 1.2):
+    for size in (1.0, 1.2, 1.4, 1.6, 1.8, 2.0):
         angles = jnp.rad2deg(jnp.arccos(1 - jnp.max(answers(starts, size), axis=2)))
         print(f"pushes of {size} m/s")
         for name, largest in zip(("random", "gradients"), angles.T, strict=True):

