@@ -25,6 +25,7 @@ from jax.flatten_util import ravel_pytree
 
 from artix import envs
 from artix.examples import policies, shac
+from artix.examples.actor_critic import networks
 from artix.examples.learners import settings
 from artix.examples.shac_settings import SETTINGS
 
@@ -55,7 +56,7 @@ def measure(
         shac.make_play(environment, config),
         (horizon, config.num_envs, environment.action_size),
     )
-    policy, _ = shac.networks(config, environment)
+    policy, _ = networks(config, environment)
     parameters, still = training.parameters["policy"], jnp.zeros(shape, jnp.float32)
     normalize = training.observed.normalize
 

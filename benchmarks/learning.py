@@ -19,8 +19,9 @@ import jax
 import numpy as np
 
 from artix import envs
+from artix.cli.play import load_played
 from artix.cli.training_tasks import legged_robot
-from artix.examples import policies
+from artix.examples import policies, residual
 from artix.examples.learners import METHODS, settings
 
 Array = jax.Array
@@ -76,6 +77,14 @@ GOALS = {
         {"ppo": 16_000_000, "shac": 1_000_000},
         {"ppo": 491_520, "shac": 102_400},
     ),
+    "quadruped_rough": Goal(
+        "velocity_error",
+        lambda error, falls: error < 0.15 and falls == 0,
+        "a mean velocity error below 0.15 m/s in 10 s, and no fall",
+        500,
+        {"ppo": 13_000_000, "shac": 1_000_000},
+        {"ppo": 491_520, "shac": 204_800},
+    ),
 }
 
 
@@ -106,7 +115,12 @@ def learn(
     _, _, changes, always = settings(task, options.rewards or method)
     if options.robot:
         always = {**always, "robot": legged_robot(options.robot, {})}
-    environment = envs.make(task, **changes, **always)
+    environment, begun, base = envs.make(task, **changes, **always), None, None
+    if options.residual:
+        _, level, policy = load_played(options.residual)
+        base = residual.base_for(environment, policy, level)
+        environment = residual.Residual(environment, base)
+        begun = residual.begin(base, learner.start(environment, config, jax.device_count()))
     test = envs.make(task, episode_length=goal.length, **always)
 
     @jax.jit
@@ -117,7 +131,7 @@ def learn(
     spent = [0.0, 0.0]
     since = time.perf_counter(), time.process_time()
     for training, report in learner.train(
-        environment, config, steps=int(options.most or goal.most[method])
+        environment, config, steps=int(options.most or goal.most[method]), training=begun
     ):
         if report["steps"] < following:
             continue
@@ -125,7 +139,8 @@ def learn(
         jax.block_until_ready(training)
         here = time.perf_counter(), time.process_time()
         spent = [total + end - begin for total, begin, end in zip(spent, since, here, strict=True)]
-        statistics = evaluated(learner.policy_of(training, config))
+        policy = learner.policy_of(training, config)
+        statistics = evaluated(policy if base is None else base.plus(policy))
         measure, falls = (
             float(np.mean(statistics[goal.measure])),
             int(np.sum(statistics["terminated"])),
@@ -145,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--task", choices=GOALS, default="cart_pole")
     parser.add_argument("--robot", help="another legged robot than the task's own")
+    parser.add_argument("--residual", help="learn what to add to the actions of this policy")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(

@@ -259,6 +259,11 @@ def _add_training_commands(commands: Any) -> None:
         "how it learns: by trials (ppo, the default) or by gradients of the simulation (shac)"
     )
     train.add_argument("--method", choices=("ppo", "shac"), help=method_help)
+    residual_help = (
+        "learn what to add to the actions of this policy, which stays as it is, such as "
+        "quadruped_velocity for quadruped_rough: a built-in one, a training run's folder, or a file"
+    )
+    train.add_argument("--residual", metavar="POLICY", help=residual_help)
     tensorboard_help = (
         "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
     )

@@ -19,16 +19,20 @@ import jax
 
 from artix import envs
 from artix.cli.export import export_policy
-from artix.cli.play import save_episode, visuals_of
+from artix.cli.play import load_played, save_episode, visuals_of
 from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     EventFiles,
     TrainingFiles,
+    around,
     config_of,
     header_of,
+    load_base,
     load_header,
     load_rows,
     load_training,
+    new_training,
+    policy_of,
     recent,
     save_checkpoint,
     save_curve,
@@ -45,6 +49,7 @@ from artix.cli.training_tasks import (
 )
 from artix.examples import policies, ppo
 from artix.examples.learners import METHODS, method_of
+from artix.examples.residual import Base, base_for
 
 _Item = TypeVar("_Item")
 
@@ -65,6 +70,7 @@ def run_train(
     tensorboard: bool = False,
     method: str | None = None,
     source: str | None = None,
+    residual: str | None = None,
 ) -> int:
     """Trains a policy.
 
@@ -87,6 +93,8 @@ def run_train(
       source: the folder of another training run, or its ``checkpoint.npz``. A new one begins with
         what that one learned; task, robot, method and settings are its own, unless ``assignments``
         change them.
+      residual: a policy to whose actions those of the trained one are added, as for
+        :func:`artix.cli.play.run_play`; ``None`` for none.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a
@@ -100,10 +108,15 @@ def run_train(
     start = (
         None
         if source is None
-        else _start(source, resume, {"a task": task, "--robot": robot, "--method": method})
+        else _start(
+            source,
+            resume,
+            {"a task": task, "--robot": robot, "--method": method, "--residual": residual},
+        )
     )
+    base = None
     if start is not None:
-        chosen = _changed(*start, assignments)
+        chosen, base = _changed(*start, assignments), load_base(start[0], start[1].parent)
     elif resume and task is None and robot is None:
         if output is None:
             raise CommandFailure(
@@ -113,7 +126,11 @@ def run_train(
         chosen = _of_checkpoint(header, Path(output))
     else:
         chosen = task_named(task, robot, assignments, method)
-    files = TrainingFiles(Path(output or f"runs/{chosen.folder}"), chosen.articulation)
+    if residual is not None and not resume:
+        base = _base(residual, chosen.environment)
+        kept = {"policy": residual, "known": list(base.known)}
+        chosen = chosen._replace(header=chosen.header | {"residual": kept})
+    files = TrainingFiles(Path(output or f"runs/{chosen.folder}"), chosen.articulation, base)
     changes: dict[str, Any] = {"num_envs": num_envs, "seed": seed}
     changes = {name: value for name, value in changes.items() if value is not None}
     config, training, rows = dataclasses.replace(chosen.config, **changes), None, []
@@ -127,6 +144,8 @@ def run_train(
         for what in ("robot", "file"):
             mine, its = (each.get(what) for each in (chosen.header, header))
             other += [what] if mine != its else []
+        its_residual = header.get("residual", {}).get("policy")
+        other += ["residual (--residual)"] if residual not in (None, its_residual) else []
         other += ["method (--method)"] if method not in (None, header.get("method", "ppo")) else []
         if assignments and list(assignments) != header.get("set", []):
             other.append("settings (--set)")
@@ -135,8 +154,8 @@ def run_train(
                 f"--resume keeps the checkpoint's {' and '.join(other)}: leave out the options "
                 "that differ"
             )
-        chosen = _of_checkpoint(header, files.folder)
-        config = config_of(header)
+        chosen, config = _of_checkpoint(header, files.folder), config_of(header)
+        files = dataclasses.replace(files, base=load_base(header, files.folder))
         training = load_training(files, chosen.environment, config)
         rows = load_rows(files, header["steps"])
     elif isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
@@ -150,8 +169,11 @@ def run_train(
             "choose another folder with --output"
         )
     if start is not None:
-        training = warm_start(start[1], chosen.environment, config)
+        training = warm_start(start[1], chosen.environment, config, base)
         print(f"begins with what {start[1]} learned in {rate(start[0]['steps'])} steps")
+    elif base is not None:
+        training = new_training(chosen.environment, config, base)
+        print(f"begins with what {residual} does, and learns what to add to its actions")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -193,9 +215,22 @@ def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> 
 
 def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
     try:
-        return task_of(header, folder, for_training=True)
+        chosen = task_of(header, folder, for_training=True)
     except CommandFailure as failure:
         raise CommandFailure(f"{str(folder)!r} cannot be used: {failure}") from failure
+    kept = {"residual": header["residual"]} if "residual" in header else {}
+    return chosen._replace(header=chosen.header | kept)
+
+
+def _base(residual: str, environment: envs.Environment) -> Base:
+    """The policy to whose actions those of the trained one are added."""
+    _, level, policy = load_played(residual)
+    try:
+        return base_for(environment, policy, level)
+    except ValueError as error:
+        raise CommandFailure(
+            f"--residual {residual}: {error} (on the command line: --set NAME=VALUE)"
+        ) from error
 
 
 def _train(
@@ -222,7 +257,7 @@ def _train(
     status = 0
     try:
         iterations = METHODS[method_of(config)].train(
-            environment, config, steps=steps, training=training
+            around(environment, files.base), config, steps=steps, training=training
         )
         for training, report in _until_terminated(iterations):
             report["seconds"] += before
@@ -258,7 +293,7 @@ def _train(
         )
         return status
     visuals = visuals_of(chosen.header, environment)
-    policy = METHODS[method_of(config)].policy_of(training, config)
+    policy = policy_of(training, config, files.base)
     is_recorded = _record(files, environment, policy, config.seed, visuals)
     print(
         "to see the result: "
@@ -338,7 +373,7 @@ def _save_all(
 ) -> None:
     save_checkpoint(files, training, header, rows)
     config = config_of(header)
-    policy = jax.device_get(METHODS[method_of(config)].policy_of(training, config))
+    policy = jax.device_get(policy_of(training, config, files.base))
     policies.save(files.policy, {"policy": policy}, **header)
     _, missing = export_policy(files.folder, policy, environment)
     for reason in missing:

@@ -18,6 +18,7 @@ from artix import envs
 from artix.cli.text import CommandFailure
 from artix.examples import policies
 from artix.examples.learners import METHODS, method_of
+from artix.examples.residual import Base, Residual, begin
 from artix.io.common.atomic_file import write_atomically
 
 #: The first columns of the learning curve, which every run has; the others follow by name.
@@ -38,6 +39,8 @@ class TrainingFiles:
         default=None, repr=False, compare=False
     )
     """The robot that checkpoints carry; ``None`` for the task's own."""
+    base: Base | None = dataclasses.field(default=None, repr=False, compare=False)
+    """The policy to whose actions those of the trained one are added; ``None`` for none."""
 
     @property
     def checkpoint(self) -> Path:
@@ -60,6 +63,11 @@ class TrainingFiles:
         return self.folder / "robot.npz"
 
     @property
+    def base_policy(self) -> Path:
+        """The policy to whose actions those of the trained one are added."""
+        return self.folder / "base.npz"
+
+    @property
     def rows(self) -> Path:
         """The learning curve as a table."""
         return self.folder / "progress.csv"
@@ -80,6 +88,35 @@ def header_of(task: Mapping[str, Any], config: Any, report: dict[str, float]) ->
     }
 
 
+def around(environment: envs.Environment, base: Base | None) -> envs.Environment:
+    """The environment in which the method learns."""
+    return environment if base is None else Residual(environment, base)
+
+
+def policy_of(training: Any, config: Any, base: Base | None) -> policies.Policy:
+    """The current policy of a training run, with the one to whose actions its own are added."""
+    policy = METHODS[method_of(config)].policy_of(training, config)
+    return policy if base is None else base.plus(policy)
+
+
+def load_base(header: Mapping[str, Any], folder: Path) -> Base | None:
+    """The policy under a residual, which the training run has saved; ``None`` without one.
+
+    Raises:
+      CommandFailure: its file is missing or damaged.
+    """
+    if "residual" not in header:
+        return None
+    path = TrainingFiles(folder).base_policy
+    try:
+        return Base(policies.load(path), tuple(header["residual"]["known"]))
+    except (OSError, ValueError) as error:
+        raise CommandFailure(
+            f"the policy under the residual is missing: copy base.npz of the training run to "
+            f"{str(path)!r}: {error}"
+        ) from error
+
+
 def save_checkpoint(
     files: TrainingFiles, training: Any, header: dict[str, Any], rows: Sequence[Mapping[str, float]]
 ) -> None:
@@ -91,7 +128,9 @@ def save_checkpoint(
     config = config_of(header)
     if files.articulation is not None:
         artix.save(files.articulation, files.robot)
-    policy = METHODS[method_of(config)].policy_of(training, config)
+    if files.base is not None:
+        policies.save(files.base_policy, {"policy": files.base.policy})
+    policy = policy_of(training, config, files.base)
     policies.save(files.checkpoint, {"training": training, "policy": policy}, **header)
     columns = [*COLUMNS, *sorted({name for row in rows for name in row} - {*COLUMNS})]
     table = io.StringIO(newline="")
@@ -149,6 +188,24 @@ class EventFiles:
         self._writer.close()
 
 
+def new_training(environment: envs.Environment, config: Any, base: Base | None) -> Any:
+    """A new training run; that of a residual begins with what its base policy does.
+
+    Raises:
+      CommandFailure: the residual has another number of layers than its base policy.
+    """
+    learned_in, method = around(environment, base), METHODS[method_of(config)]
+    training = jax.jit(lambda: method.start(learned_in, config, jax.device_count()))()
+    if base is None:
+        return training
+    try:
+        return begin(base, training)
+    except ValueError as error:
+        raise CommandFailure(
+            f"--residual: {error} (--set {method_of(config)}.NAME=VALUE)"
+        ) from error
+
+
 def load_training(files: TrainingFiles, environment: envs.Environment, config: Any) -> Any:
     """Loads the training run of a checkpoint.
 
@@ -165,17 +222,18 @@ def load_training(files: TrainingFiles, environment: envs.Environment, config: A
         raise CommandFailure(f"cannot resume: {error}") from error
 
 
-def warm_start(checkpoint: Path, environment: envs.Environment, config: Any) -> Any:
+def warm_start(
+    checkpoint: Path, environment: envs.Environment, config: Any, base: Base | None = None
+) -> Any:
     """A new training run that begins with the networks, the optimiser and the moments of a
     checkpoint.
 
     Raises:
       CommandFailure: the checkpoint is missing or damaged, or its networks have other sizes.
     """
-    method = METHODS[method_of(config)]
-    training = jax.jit(lambda: method.start(environment, config, jax.device_count()))()
+    training = new_training(environment, config, base)
     try:
-        return method.warm_started(
+        return METHODS[method_of(config)].warm_started(
             training, lambda like: policies.load(checkpoint, {"training": like})["training"]
         )
     except (OSError, ValueError) as error:

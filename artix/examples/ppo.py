@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (PPO) in one file, to read, copy and change.
+"""Proximal policy optimisation (PPO), to read, copy and change.
 
 A policy and a critic, both small networks, learn from many environments at once. Each iteration
 runs ``unroll`` control steps in every environment, estimates advantages, and makes ``epochs``
@@ -8,10 +8,8 @@ step.
 
 Schulman et al., *Proximal Policy Optimization Algorithms* (arXiv 1707.06347) and *High-Dimensional
 Continuous Control Using Generalized Advantage Estimation* (arXiv 1506.02438). The learning rate
-adapts to the policy's change as in Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978),
-and truncated episodes are bootstrapped as in Pardo et al., *Time Limits in Reinforcement Learning*
-(arXiv 1712.00378). Where the robot is symmetric, policy and critic are so by their construction, as
-in Su et al., *Leveraging Symmetry in RL-based Legged Locomotion Control* (arXiv 2403.17320).
+adapts to the policy's change as in Rudin et al., *Learning to Walk in Minutes* (arXiv 2109.11978).
+Networks, advantages and symmetry are in :mod:`artix.examples.actor_critic`.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import flax
@@ -32,7 +30,19 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import NamedSharding, PartitionSpec
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.examples.policies import Network, Observed, Policy, symmetrized, unsigned
+from artix.examples.actor_critic import (
+    Experience,
+    advantages,
+    fresh,
+    mean_report,
+    mirror_of,
+    networks,
+    step_report,
+    symmetric_learner,
+    symmetric_moments,
+    untrained,
+)
+from artix.examples.policies import Observed, Policy
 
 Array = jax.Array
 PARTS, EVERYWHERE = PartitionSpec("devices"), PartitionSpec()
@@ -107,47 +117,6 @@ class Training(NamedTuple):
     actors: Actors
 
 
-class Experience(NamedTuple):
-    """The experience of one iteration, with leading axes [unroll, environments]."""
-
-    obs: Any
-    action: Array
-    mean: Array  # of the policy that acted
-    value: Array
-    next_value: Array  # of the next observation, before any reset
-    reward: Array
-    done: Array
-    terminated: Array  # done, but not by the time limit
-
-
-def advantages(experience: Experience, discount: float, gae_lambda: float) -> Array:
-    """Generalised advantage estimates [unroll, environments].
-
-    If an episode ends at the time limit, the value of its last observation counts. After a
-    termination it does not.
-    """
-    surprise = (
-        experience.reward
-        + discount * (1 - experience.terminated) * experience.next_value
-        - experience.value
-    )
-
-    def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
-        advantage = step[0] + discount * gae_lambda * (1 - step[1]) * later
-        return advantage, advantage
-
-    return jax.lax.scan(
-        back, jnp.zeros_like(surprise[0]), (surprise, experience.done), reverse=True
-    )[1]
-
-
-def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
-    """The policy, which returns the mean action, and the critic, which returns the value of a
-    state.
-    """
-    return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
-
-
 def policy_of(training: Training, config: Config) -> Policy:
     """The current policy, without exploration noise."""
     learner = training.learner
@@ -167,74 +136,16 @@ def optimizer_of(config: Config) -> optax.GradientTransformation:
     )
 
 
-def mirror_of(
-    environment: Environment, config: Any
-) -> Mapping[str, Callable[[Array], Array]] | None:
-    """How the robot's mirror image acts and observes, :attr:`artix.envs.Environment.mirror`, if
-    that is made use of.
-    """
-    return getattr(environment, "mirror", None) if config.mirror else None
-
-
-def symmetric_learner(
-    mirror: Mapping[str, Callable[[Array], Array]], parameters: dict[str, Any]
-) -> dict[str, Any]:
-    """The parameters of symmetric networks closest to these, or their gradient."""
-    seen, known = (
-        mirror[name]
-        for name in (("state", "privileged_state") if "state" in mirror else ("obs", "obs"))
-    )
-    symmetric = {
-        "policy": symmetrized(parameters["policy"], seen, mirror["action"]),
-        "critic": symmetrized(parameters["critic"], known, lambda value: value),
-    }
-    if "log_noise" in parameters:
-        noise = parameters["log_noise"]
-        symmetric["log_noise"] = 0.5 * (noise + unsigned(mirror["action"], noise))
-    return symmetric
-
-
-def symmetric_moments(
-    mirror: Mapping[str, Callable[[Array], Array]], moments: tuple[Any, Any]
-) -> tuple[Any, Any]:
-    """Moments of observations (:meth:`Observed.moments`) and their mirror images."""
-
-    def one(reflect: Callable[[Array], Array], first: Array, second: Array) -> tuple[Array, Array]:
-        return 0.5 * (first + reflect(first)), 0.5 * (second + unsigned(reflect, second))
-
-    if not isinstance(moments[0], dict):
-        return one(mirror["obs"], *moments)
-    both = {name: one(mirror[name], first, moments[1][name]) for name, first in moments[0].items()}
-    return {name: each[0] for name, each in both.items()}, {
-        name: each[1] for name, each in both.items()
-    }
-
-
 def start(environment: Environment, config: Config, num_devices: int) -> Training:
     """A new training run: untrained networks and fresh environments whose time limits are spread
     out.
     """
     keys = jax.random.split(jax.random.key(config.seed), 5)
-    env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
-    steps = jax.random.randint(
-        keys[4], (config.num_envs,), 0, environment.episode_length, jnp.int32
-    )
-    env = env.replace(info={**env.info, "steps": steps})
-    observed = Observed.nothing(jax.tree.map(lambda x: x[0], env.obs))
-    seen, known = observed.normalize(jax.tree.map(lambda x: x[0], env.obs))
-    policy, critic = networks(config, environment)
+    env = fresh(environment, config.num_envs, keys[0], keys[4])
+    one = jax.tree.map(lambda x: x[0], env.obs)
+    parameters, observed = untrained(environment, config, one, keys[1], keys[2])
     noise = jnp.full(environment.action_size, math.log(config.initial_noise), jnp.float32)
-    parameters = {
-        "policy": policy.init(keys[1], seen),
-        "critic": critic.init(keys[2], known),
-        "log_noise": noise,
-    }
-    if (
-        mirror := mirror_of(environment, config)
-    ) is not None:  # of half as many independent numbers: hence the factor
-        parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters)) | {
-            "log_noise": noise
-        }
+    parameters |= {"log_noise": noise}
     rate, iteration = jnp.asarray(config.learning_rate, jnp.float32), jnp.asarray(0, jnp.int32)
     learner = Learner(parameters, optimizer_of(config).init(parameters), observed, rate, iteration)
     return Training(
@@ -305,16 +216,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
             actors.env.obs, action, mean, value, next_value, scaled, done, terminated
         )
         total = actors.episode_return + reward
-        ended = {
-            "episodes": jnp.sum(done),
-            "returns": jnp.sum(done * total),
-            "falls": jnp.sum(terminated),
-        }
-        report = {f"metrics/{name}": jnp.mean(x) for name, x in env.metrics.items()}
-        return actors.replace(env=env, episode_return=(1 - done) * total), (
-            experience,
-            {**report, **ended},
-        )
+        report = step_report(env.metrics, done, terminated, total)
+        return actors.replace(env=env, episode_return=(1 - done) * total), (experience, report)
 
     def loss(
         parameters: dict[str, Any],
@@ -349,11 +252,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         local, unravel = ravel_pytree((gradient, losses, learner.observed.moments(experience.obs)))
         # The only communication between devices
         gradient, losses, moments = unravel(jax.lax.pmean(local, "devices"))
-        if mirror is not None:
-            gradient, moments = (
-                symmetric_learner(mirror, gradient),
-                symmetric_moments(mirror, moments),
-            )
+        gradient = symmetric_learner(mirror, gradient)
+        moments = symmetric_moments(mirror, moments)
         rate = learner.learning_rate
         if config.desired_kl:
             factor = jnp.where(losses["kl"] > 2 * config.desired_kl, 1 / 1.5, 1.0)
@@ -497,15 +397,12 @@ def train(
     begin, per_iteration = time.perf_counter(), config.num_envs * config.unroll
     for iteration in range(int(learner.iteration), math.ceil(steps / per_iteration)):
         learner, actors, parts = iterate(learner, actors)
-        report = {name: float(np.mean(value)) for name, value in jax.device_get(parts).items()}
+        means = {name: np.mean(value) for name, value in jax.device_get(parts).items()}
+        report = mean_report(means)
         if not math.isfinite(report["loss"]):
             raise FloatingPointError(
                 f"the loss of iteration {iteration} is {report['loss']}: check the environment"
             )
-        returns, falls, episodes = report.pop("returns"), report.pop("falls"), report["episodes"]
-        report["return"], report["fall"] = (
-            (returns / episodes, falls / episodes) if episodes else (math.nan, math.nan)
-        )
         report["steps"], report["seconds"] = (
             (iteration + 1) * per_iteration,
             time.perf_counter() - begin,

@@ -13,7 +13,7 @@ mix robots; in a sum over all of them, such as the gradient by the policy's para
 would drown the others.
 
 Xu et al., *Accelerated Policy Learning with Parallel Differentiable Simulation* (ICLR 2022, arXiv
-2204.07137).
+2204.07137). Networks, advantages and symmetry are in :mod:`artix.examples.actor_critic`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,19 @@ import jax.numpy as jnp
 import optax
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.examples.policies import Network, Observed, Policy
-from artix.examples.ppo import (
+from artix.examples.actor_critic import (
     Experience,
     advantages,
+    fresh,
+    mean_report,
     mirror_of,
+    networks,
+    step_report,
     symmetric_learner,
     symmetric_moments,
+    untrained,
 )
+from artix.examples.policies import Observed, Policy
 
 Array = jax.Array
 
@@ -49,9 +54,7 @@ class Config:
     horizon: int = 32  # control steps per iteration, which gradients flow through
     discount: float = 0.99
     gae_lambda: float = 0.95  # for the critic's targets
-    action_step: float = (
-        0.1  # root mean square of the changes of actions that an iteration asks for
-    )
+    action_step: float = 0.1  # root mean square of the changes of actions in an iteration
     half_life: int = 500  # iterations after which this step has halved
     most_gradient: float = 3.0  # largest gradient of an action, relative to the median
     learning_rate: float = 1e-3
@@ -92,13 +95,6 @@ class Training(NamedTuple):
     iteration: Array
 
 
-def networks(config: Config, environment: Environment) -> tuple[Network, Network]:
-    """The policy, which returns the mean action, and the critic, which returns the value of a
-    state.
-    """
-    return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
-
-
 def policy_of(training: Training, config: Config) -> Policy:
     """The current policy, without exploration noise."""
     parameters, layers = training.parameters["policy"], tuple(config.policy_layers)
@@ -114,42 +110,21 @@ def optimizer_of(config: Config) -> optax.GradientTransformation:
 
 
 def start(environment: Environment, config: Config, num_devices: int = 1) -> Training:
-    """A new training run: untrained networks and fresh environments whose time limits are spread
-    out.
-
-    It does not depend on the number of devices, because only one learns.
-    """
+    """A new training run: untrained networks and fresh environments. Only one device learns."""
     del num_devices
     keys = jax.random.split(jax.random.key(config.seed), 5)
-    env = jax.vmap(autoreset(environment).reset)(jax.random.split(keys[0], config.num_envs))
-    steps = jax.random.randint(
-        keys[1], (config.num_envs,), 0, environment.episode_length, jnp.int32
-    )
-    env = env.replace(info={**env.info, "steps": steps})
+    env = fresh(environment, config.num_envs, keys[0], keys[1])
     one = jax.tree.map(lambda x: x[0], env.obs)
-    observed = Observed.nothing(one)
-    seen, known = observed.normalize(one)
-    policy, critic = networks(config, environment)
-    parameters = {"policy": policy.init(keys[2], seen), "critic": critic.init(keys[3], known)}
-    if (
-        mirror := mirror_of(environment, config)
-    ) is not None:  # of half as many independent numbers: hence the factor
-        parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters))
-    optimizer = optimizer_of(config).init(parameters)
+    parameters, observed = untrained(environment, config, one, keys[2], keys[3])
+    critic, optimizer = parameters["critic"], optimizer_of(config).init(parameters)
     returns, iteration = jnp.zeros(config.num_envs, jnp.float32), jnp.asarray(0, jnp.int32)
-    return Training(
-        parameters, parameters["critic"], optimizer, observed, env, returns, keys[4], iteration
-    )
+    return Training(parameters, critic, optimizer, observed, env, returns, keys[4], iteration)
 
 
 def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:
-    """A new training run that begins with what another one learned, as
-    :func:`artix.examples.ppo.warm_started`.
-    """
-    kept = {
-        name: getattr(training, name) for name in ("parameters", "target", "optimizer", "observed")
-    }
-    return training._replace(**load(kept))
+    """A new training run with what another one learned: :func:`artix.examples.ppo.warm_started`."""
+    learned = ("parameters", "target", "optimizer", "observed")
+    return training._replace(**load({name: getattr(training, name) for name in learned}))
 
 
 def limited(gradient: Array, most: float) -> tuple[Array, dict[str, Array]]:
@@ -206,15 +181,10 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
                 env.obs, action, mean, value_of(env.obs), next_value, reward, done, terminated
             )
             returns = total + reward
-            ended = {
-                "episodes": jnp.sum(done),
-                "returns": jnp.sum(done * returns),
-                "falls": jnp.sum(terminated),
-            }
-            report = {f"metrics/{name}": jnp.mean(x) for name, x in after.metrics.items()}
+            report = step_report(after.metrics, done, terminated, returns)
             # A new episode starts undiscounted
             weight = jnp.where(done > 0, 1.0, config.discount * weight)
-            return (after, weight, (1 - done) * returns), (gain, experience, {**report, **ended})
+            return (after, weight, (1 - done) * returns), (gain, experience, report)
 
         begin = (training.env, jnp.ones(moves.shape[1], jnp.float32), training.episode_return)
         noise = config.noise * jax.random.normal(key, moves.shape, jnp.float32)
@@ -235,10 +205,8 @@ def make_iteration(
     """
     mirror = mirror_of(environment, config)
     (policy, critic), optimizer = networks(config, environment), optimizer_of(config)
-    play, shape = (
-        make_play(environment, config),
-        (config.horizon, config.num_envs, environment.action_size),
-    )
+    shape = (config.horizon, config.num_envs, environment.action_size)
+    play = make_play(environment, config)
 
     def loss(parameters: dict[str, Any], observed: Observed, experience: Experience, wanted: Array):
         """How far actions are from where their gradients lead, and values from returns."""
@@ -253,9 +221,8 @@ def make_iteration(
             jnp.zeros(shape, jnp.float32), training, play_key
         )
         direction, gradients = limited(gradient, config.most_gradient)
-        step = config.action_step * 0.5 ** (
-            training.iteration.astype(jnp.float32) / config.half_life
-        )
+        halvings = training.iteration.astype(jnp.float32) / config.half_life
+        step = config.action_step * 0.5**halvings
         move = step * direction / jnp.sqrt(jnp.mean(direction**2) + 1e-30)
         better = experience._replace(action=jnp.clip(experience.mean + move, -1, 1))
         wanted = experience.value + advantages(experience, config.discount, config.gae_lambda)
@@ -267,11 +234,8 @@ def make_iteration(
             gradient, error = jax.grad(loss, has_aux=True)(
                 parameters, training.observed, chosen, wanted
             )
-            if mirror is not None:
-                gradient = symmetric_learner(mirror, gradient)
-            with jax.numpy_dtype_promotion(
-                "standard"
-            ):  # Optax mixes the types of its counters and rates
+            gradient = symmetric_learner(mirror, gradient)
+            with jax.numpy_dtype_promotion("standard"):  # Optax mixes types of counters and rates
                 update, state = optimizer.update(gradient, state)
             return (optax.apply_updates(parameters, update), state), error
 
@@ -282,9 +246,7 @@ def make_iteration(
             descend, (training.parameters, training.optimizer), rows
         )
         target = optax.incremental_update(parameters["critic"], training.target, config.target_rate)
-        moments = training.observed.moments(happened[0].obs)
-        if mirror is not None:
-            moments = symmetric_moments(mirror, moments)
+        moments = symmetric_moments(mirror, training.observed.moments(happened[0].obs))
         observed = training.observed.after(moments, happened[1].size)
         sums = {name: jnp.sum(report.pop(name)) for name in ("episodes", "returns", "falls")}
         report = {**sums, **jax.tree.map(jnp.mean, report), "reward": jnp.mean(experience.reward)}
@@ -330,13 +292,7 @@ def train(
     begin, per_iteration = time.perf_counter(), config.num_envs * config.horizon
     for iteration in range(int(training.iteration), math.ceil(steps / per_iteration)):
         training, values = iterate(training)
-        report = {name: float(value) for name, value in values.items()}
-        returns, falls, episodes = report.pop("returns"), report.pop("falls"), report["episodes"]
-        report["return"] = returns / episodes if episodes else math.nan
-        report["fall"] = falls / episodes if episodes else math.nan
-        report["noise"] = config.noise
-        report["steps"], report["seconds"] = (
-            (iteration + 1) * per_iteration,
-            time.perf_counter() - begin,
-        )
+        report = mean_report(values) | {"noise": config.noise}
+        report["steps"] = (iteration + 1) * per_iteration
+        report["seconds"] = time.perf_counter() - begin
         yield training, report

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from artix.envs import Environment, EnvState, autoreset
 from artix.examples import ppo
+from artix.examples.actor_critic import mirror_of, symmetric_moments
 from artix.examples.policies import Observed, Policy
 
 Array = jax.Array
@@ -61,7 +62,7 @@ def start_from(
             f"the policy does not fit {environment.name}: expected arrays {expected}, found "
             f"{shapes}"
         )
-    fleet, mirror = autoreset(environment), ppo.mirror_of(environment, config)
+    fleet, mirror = autoreset(environment), mirror_of(environment, config)
 
     def advance(state: EnvState, _: None) -> tuple[EnvState, None]:
         return jax.vmap(fleet.step)(state, policy(state.obs).astype(state.reward.dtype)), state.obs
@@ -73,8 +74,7 @@ def start_from(
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), seen)
         nothing = Observed.nothing(jax.tree.map(lambda x: x[0], seen))
         moments = nothing.moments(seen)
-        if mirror is not None:  # A symmetric policy stays symmetric.
-            moments = ppo.symmetric_moments(mirror, moments)
+        moments = symmetric_moments(mirror, moments)  # A symmetric policy stays symmetric.
         return nothing.after(moments, _NUM_ENVS * _NUM_STEPS)
 
     observed = watched()

@@ -17,6 +17,7 @@ from artix.cli import main
 from artix.cli import train as command
 from artix.cli.training_files import recent
 from artix.examples import policies, ppo
+from artix.examples.residual import Base
 from tests.support.point_mass import PointMass
 from tests.support.programs import each_compiled_once
 from tests.support.users_types import users_types
@@ -183,6 +184,49 @@ def test_it_learns_by_gradients(trained, tmp_path, capsys):
         assert message in capsys.readouterr().err
     assert main(["train", "humanoid_velocity", "--method", "shac"]) == 1
     assert "SHAC has settings for cart_pole, arm_reach" in capsys.readouterr().err
+
+
+def test_it_learns_a_residual(trained, tmp_path, capsys, monkeypatch):
+    """Which begins with the trained policy, is saved with it as one, and can be resumed."""
+    folder, source = tmp_path / "runs", str(trained)
+    small = "--set", "shac.policy_layers=[8,8]", "shac.critic_layers=[8]"
+    options = "--method", "shac", "--steps", "0.5k", *small
+    assert train(folder, *options, "--residual", source) == 1
+    assert "a residual is for legged robots that follow commands" in capsys.readouterr().err
+    # The point mass has no names for what it observes.
+    monkeypatch.setattr(command, "base_for", lambda _, policy, __: Base(policy, (0, 1)))
+    assert train(folder, *options, "--set", "shac.policy_layers=[8]", "--residual", source) == 1
+    assert "needs 2 hidden layers" in capsys.readouterr().err
+    assert train(folder, *options, "--residual", source) == 0
+    assert f"begins with what {source} does" in capsys.readouterr().out
+    base, both = policies.load(trained / "policy.npz"), policies.load(folder / "policy.npz")
+    assert both.layers == tuple(8 + size for size in base.layers)
+    assert "base.npz" in {path.name for path in folder.iterdir()}
+    header = policies.load_header(folder / "policy.npz")
+    assert header["residual"] == {"policy": source, "known": [0, 1]}
+    obs = jax.random.normal(jax.random.key(0), (9, 2), jnp.float32)
+    changed = np.abs(both(obs) - base(obs)).max()
+    assert 1e-4 < changed < 0.5
+    assert main(["play", str(folder), "--episodes", "4"]) == 0
+    assert main(["train", "--resume", "--steps", "2k", "--output", str(folder)]) == 0
+    later = policies.load(folder / "checkpoint.npz")
+    assert np.abs(later(obs) - base(obs)).max() > changed
+    np.testing.assert_array_equal(
+        policies.load(folder / "base.npz").parameters["params"]["Dense_0"]["kernel"],
+        base.parameters["params"]["Dense_0"]["kernel"],
+    )
+    other = tmp_path / "other"
+    assert main(["train", "--from", str(folder), "--steps", "0.3k", "--output", str(other)]) == 0
+    assert policies.load(other / "policy.npz").layers == both.layers
+    capsys.readouterr()
+    again = ["train", "cart_pole", "--resume", "--output", str(folder), "--residual", "arm_reach"]
+    assert main(again) == 1
+    assert "keeps the checkpoint's" in capsys.readouterr().err
+    assert main(["train", "--from", str(folder), "--residual", source]) == 1
+    assert "--from takes --residual from its checkpoint" in capsys.readouterr().err
+    (folder / "base.npz").unlink()
+    assert main(["train", "--resume", "--steps", "3k", "--output", str(folder)]) == 1
+    assert "copy base.npz of the training run" in capsys.readouterr().err
 
 
 def test_play_prints_statistics(trained, capsys):

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 import artix
 from artix import envs
-from artix.envs import commands, disturbances, noise, terrain
+from artix.envs import EnvState, commands, disturbances, noise, terrain
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
@@ -250,6 +250,25 @@ def test_pushes_change_the_velocity(still):
     )
     assert float(jnp.linalg.norm(change)) == pytest.approx(0.7, rel=1e-5)
     assert change[2:].tolist() == [0, 0, 0, 0]
+
+
+def test_without_moving_up_every_episode_begins_on_any_level():
+    """Where the one before ended, and how far it was from its start, does not count."""
+    tiles = terrain.tiles(levels=4, columns=1, size=4.0, dtype="float32")
+    rough = envs.make("quadruped_rough", dtype="float32", tiles=tiles, moves_up=False)
+
+    def next_level(key):
+        robot, memory = rough.begin(key)
+        info = memory | {"asked": jnp.float32(9.0), "level": jnp.int32(0)}
+        zero = jnp.float32(0.0)
+        ended = EnvState(robot, zero, zero, zero, {}, info)
+        return rough.begin_again(key, ended)[1]["level"]
+
+    keys = jax.random.split(jax.random.key(0), 400)
+    levels = jax.jit(jax.vmap(next_level))(keys)
+    shares = np.bincount(levels, minlength=4) / len(keys)
+    # Six standard deviations of a share
+    np.testing.assert_allclose(shares, 0.25, atol=6 * np.sqrt(0.25 * 0.75 / len(keys)))
 
 
 @pytest.mark.slow

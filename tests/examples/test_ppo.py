@@ -14,7 +14,7 @@ import pytest
 
 from artix import envs
 from artix.envs.symmetry import SignedPermutation
-from artix.examples import policies, ppo
+from artix.examples import actor_critic, policies, ppo
 from artix.examples.warm_start import start_from
 from tests.support.point_mass import PointMass
 from tests.support.programs import each_compiled_once
@@ -76,7 +76,7 @@ def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
     policy, lopsided = (ppo.policy_of(runs[-1][0], CONFIG) for runs in (symmetric, without))
     assert jnp.max(jnp.abs(policy(obs) + policy(-obs))) < 1e-6
     assert jnp.max(jnp.abs(lopsided(obs) + lopsided(-obs))) > 1e-2
-    critic = ppo.networks(CONFIG, Symmetric())[1]
+    critic = actor_critic.networks(CONFIG, Symmetric())[1]
     values = [critic.at(learner.parameters["critic"], x) for x in (obs, -obs)]
     np.testing.assert_allclose(*values, rtol=1e-5)
     assert learner.observed.mean.tolist() == [0.0, 0.0]
@@ -132,7 +132,7 @@ def experience(rng, unroll, number):
         "done": done * 1.0,
         "terminated": terminated * 1.0,
     }
-    return ppo.Experience(
+    return actor_critic.Experience(
         obs=None, action=None, mean=None, **{k: jnp.asarray(v) for k, v in fields.items()}
     )
 
@@ -142,7 +142,7 @@ def test_advantages_are_those_of_the_definition():
     equation 16)."""
     with jax.enable_x64(True):
         x = experience(np.random.default_rng(0), 12, 5)
-        found = np.asarray(ppo.advantages(x, 0.9, 0.8))
+        found = np.asarray(actor_critic.advantages(x, 0.9, 0.8))
     x = jax.tree.map(np.asarray, x)
     for t, n in itertools.product(range(12), range(5)):
         wanted, weight = 0.0, 1.0
@@ -274,7 +274,7 @@ def test_a_training_that_starts_from_a_policy_acts_as_it_does(trained):
 def test_a_symmetric_policy_starts_a_symmetric_training():
     policy = ppo.policy_of(ppo.start(Symmetric(), CONFIG, 1), CONFIG)
     parameters = start_from(policy, Symmetric(episode_length=200), CONFIG).learner.parameters
-    symmetric = ppo.symmetric_learner(Symmetric.mirror, parameters)
+    symmetric = actor_critic.symmetric_learner(Symmetric.mirror, parameters)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), parameters, symmetric)
 
 

@@ -63,6 +63,8 @@ class QuadrupedRough(QuadrupedVelocity):
 
     Args:
       tiles: the terrain; that of :func:`artix.envs.terrain.tiles` by default.
+      moves_up: whether robots move up and down. Otherwise, every episode but the first begins on a
+        random level of all: in episodes of a few seconds, nobody walks far enough to move up.
       dtype: floating-point type; JAX's default when ``None``.
       **options: as for :class:`QuadrupedVelocity`, except ``ground``.
 
@@ -80,8 +82,14 @@ class QuadrupedRough(QuadrupedVelocity):
     """
 
     def __init__(
-        self, *, tiles: terrain.Terrain | None = None, dtype: Any = None, **options: Any
+        self,
+        *,
+        tiles: terrain.Terrain | None = None,
+        moves_up: bool = True,
+        dtype: Any = None,
+        **options: Any,
     ) -> None:
+        self.moves_up = moves_up
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
         usual: dict[str, Any] = {
@@ -104,10 +112,12 @@ class QuadrupedRough(QuadrupedVelocity):
 
     def begin_again(self, key: Array, ended: EnvState) -> tuple[artix.State, dict[str, Any]]:
         """Begins one level higher, lower, or on the same level, depending on how far the robot
-        walked.
+        walked; or on a random one.
         """
         key, level_key = random_numbers.split(key)
         levels, level = self.tiles.centers.shape[0], ended.info["level"]
+        if not self.moves_up:
+            return self._begin_on(key, self._random_level(level_key, levels), ended)
         way = ended.articulation_state.root_pose[:2] - ended.info["start"]
         square = jnp.sum(way**2)
         is_far = square > (0.5 * self.tiles.size) ** 2
