@@ -19,7 +19,7 @@ from artix.contact.selection import Choice, looked_up, lowest
 from artix.kinematics.contact_points import Contacts, contact_points
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
-from artix.math.arrays import joined
+from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_vector
 
@@ -61,6 +61,27 @@ class GroundContacts(struct.PyTreeNode):
         """The rows of a table of the points of ``source`` that belong to these points."""
         assert self.number is not None
         return looked_up(table, self.number, dtype)
+
+    def spread(self, values: Array) -> Array:
+        """Values [K, ...] of these points for all points of ``source``, zero for the others."""
+        places = self._numbers[:, None] == self.number
+        if values.dtype == bool:
+            return jnp.any(places & values, axis=1)
+        return matmul(places.astype(values.dtype), values)
+
+    @property
+    def leaves_out(self) -> Array:
+        """Which points of ``source`` are not among these, bool."""
+        assert self.source is not None
+        assert self.number is not None
+        gap, last, numbers = self.source.contacts.gap, self.contacts.gap[-1], self._numbers
+        return (gap > last) | ((gap == last) & (numbers > self.number[-1]))
+
+    @property
+    def _numbers(self) -> Array:
+        assert self.source is not None
+        assert self.number is not None
+        return jnp.arange(len(self.source.geometries), dtype=self.number.dtype)
 
 
 @accepts_ground
@@ -200,17 +221,10 @@ def contacts_with_ground(
 
 
 def nearest_contacts(
-    articulation: Articulation, kin: Kinematics, candidates: GroundContacts, most: int | None
+    articulation: Articulation, kin: Kinematics, candidates: GroundContacts, most: int
 ) -> GroundContacts:
-    """The nearest of an articulation's contacts with the ground, as data; the same ones if they are
-    not more.
-    """
+    """The nearest of an articulation's contacts with the ground, which are more, as data."""
     contacts, count = candidates.contacts, len(candidates.geometries)
-    if most is None and count > _MANY:
-        _say_all(articulation.topology.name, count)
-    if most is None or count <= most:
-        return candidates
-    _say_budget(articulation.topology.name, most, count)
     links = articulation.topology.geometry_links(candidates.geometries)
     material = ("friction", "restitution", "compliance", "relaxation_time")
     place = contact_points(articulation, kin, links, contacts.point)
@@ -231,26 +245,8 @@ def nearest_contacts(
     return GroundContacts(kept, (), omitted, choice, candidates, rows[-1])
 
 
-#: More points than this cost most of a step, and a robot of hulls often has too many for a kernel:
-#: 52 hulls of a Talos have 416. They are not left out unasked, since a robot that lies down, or a
-#: chain, may touch with all of them.
-_MANY = 64
-
-
 @functools.cache
-def _say_all(name: str, count: int) -> None:
-    """Logs, once, that a budget would make steps cheaper."""
-    _log.warning(
-        "artix: %r has %d points that may touch the ground, and each step solves for contacts at "
-        "all of them; where few touch at a time, Scene(..., max_ground_contacts=16) keeps the "
-        "nearest 16, which takes far less time to compile and to run",
-        name,
-        count,
-    )
-
-
-@functools.cache
-def _say_budget(name: str, most: int, count: int) -> None:
+def say_budget(name: str, most: int, count: int) -> None:
     """Logs, once, that not all points can become contacts."""
     _log.warning(
         "artix: %r has %d points that may touch the ground; max_ground_contacts=%d keeps the "

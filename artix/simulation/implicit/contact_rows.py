@@ -185,6 +185,9 @@ class Touching(struct.PyTreeNode):
     choice: Choice
     remembered: ContactMemory | None = None
     """Initial impulses of the contacts, or ``None``."""
+    nearest: Touches | None = None
+    """The nearest of many contacts with the ground, which probably are all that push; ``None`` if
+    there are few. No derivatives."""
 
 
 def contact_rows(

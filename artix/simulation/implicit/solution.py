@@ -27,11 +27,12 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
+from artix.simulation.implicit.nearest_first import solve_all, solve_nearest_first
 from artix.simulation.implicit.relations import distance_rows
 from artix.simulation.implicit.resolvents import VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, StepRows
-from artix.simulation.implicit.solver import StepSystem, solve_system
+from artix.simulation.implicit.solver import StepSystem
 from artix.simulation.implicit.system import (
     Acting,
     Prepared,
@@ -138,14 +139,21 @@ def solved_bounds(
     responses = tuple(part.system.response for part in parts)
     products = tuple(part.system.product for part in parts)
     start = None if touching is None else touching.remembered
+    nearest = None if touching is None else touching.nearest
     corrects = any(len(part.at_start.topology.mimic_dofs) for part in parts)
     moving = None
     if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
         relations = tuple(_relations(part, "position_target") for part in parts)
         moving = _solve(
-            options, matrix, responses, products, start, inputs._replace(relations=relations)
+            options,
+            matrix,
+            responses,
+            products,
+            start,
+            nearest,
+            inputs._replace(relations=relations),
         )
-    end = _solve(options, matrix, responses, products, start, inputs)
+    end = _solve(options, matrix, responses, products, start, nearest, inputs)
     moving = end if moving is None else moving
     loops = _loop_impulses(parts, end.impulses.distances)
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
@@ -165,6 +173,7 @@ def _solve(
     responses: tuple[Response, ...],
     products: tuple[MassProduct | None, ...],
     remembered: ContactMemory | None,
+    nearest: Touches | None,
     inputs: StepInputs,
 ) -> StepVelocity:
     """Solves a step, with the ``matrix`` of its linear system, the same as ``products``, and its
@@ -172,6 +181,33 @@ def _solve(
 
     Derivatives, which need it as well, find it traced.
     """
+    system = _step_system(options, matrix, responses, products, inputs)
+    rows = system.rows
+    start = rows.driven(rows.rates(system.velocity))
+    if remembered is not None:
+        dofs = start.dofs._replace(friction=remembered.joint_friction)
+        start = start._replace(dofs=dofs, contacts=remembered.impulse)
+    limits = options.tolerance, options.max_newton_steps
+    if nearest is None:
+        solution = solve_all(system, start, *limits)
+    else:
+        few = inputs._replace(touches=nearest)
+        first = _step_system(options, matrix, responses, products, few)
+        solution = solve_nearest_first(system, first, nearest, start, *limits)
+    velocity = system.velocity + solution.change
+    law = rows.linear(solution.impulses, solution.rates, solution.friction, 1)
+    counts = (count.astype(velocity.dtype) for count in (solution.steps, solution.is_solved))
+    return StepVelocity(velocity, solution.impulses, law.residual, *counts)
+
+
+def _step_system(
+    options: SolverOptions,
+    matrix: Array,
+    responses: tuple[Response, ...],
+    products: tuple[MassProduct | None, ...],
+    inputs: StepInputs,
+) -> StepSystem:
+    """The equations of a step."""
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
@@ -183,7 +219,7 @@ def _solve(
     is_apart = inputs.touches is None or inputs.touches.between is None
     is_tree = rows.bounds is None and is_apart and None not in products
     num_products = elimination_products(trees) if is_tree else len(matrix) ** 3 // 3
-    system = StepSystem(
+    return StepSystem(
         matrix=matrix,
         push=-joined(missing),
         velocity=_start_velocity(inputs),
@@ -193,16 +229,6 @@ def _solve(
         order=elimination_order(trees) if num_products <= _MAX_PRODUCTS else None,
         groups=loose_groups(trees) if is_spread else None,
     )
-    start = rows.driven(rows.rates(system.velocity))
-    if remembered is not None:
-        dofs = start.dofs._replace(friction=remembered.joint_friction)
-        start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, residual, steps, is_solved = solve_system(
-        system, start, options.tolerance, options.max_newton_steps
-    )
-    velocity = system.velocity + point.change
-    counts = steps.astype(velocity.dtype), is_solved.astype(velocity.dtype)
-    return StepVelocity(velocity, point.impulses, residual, *counts)
 
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
@@ -210,7 +236,7 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
     """Tangents of the matrix, its products and responses are not used: the equations account for
     them.
     """
-    (matrix, responses, _, _, inputs), d_inputs = primals, tangents[4]
+    (matrix, responses, _, _, _, inputs), d_inputs = primals, tangents[5]
     solution = _solve(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
     trees = [one.topology for one in inputs.articulations]
