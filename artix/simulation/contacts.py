@@ -32,7 +32,8 @@ from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
 
 #: A step with more points than the first of these first solves for contacts at the nearest few.
-MANY, FEW = 32, 16
+import os as _os
+MANY, FEW = int(_os.environ.get("MANY", "32")), int(_os.environ.get("FEW", "16"))
 
 
 def with_empty_memory(
