@@ -19,7 +19,7 @@ from artix.contact.selection import Choice, looked_up, lowest
 from artix.kinematics.contact_points import Contacts, contact_points
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
-from artix.math.arrays import joined, matmul
+from artix.math.arrays import joined, matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_vector
 
@@ -41,6 +41,8 @@ class GroundContacts(struct.PyTreeNode):
         ``geometries`` are empty, and ``contacts.point`` is relative to the root's centre of mass,
         in world axes.
       number: the index of each point in ``source``, [K], or ``None``.
+      body: the body of each point, [K], or ``None``.
+      gravity_scale: that of the link of each point, [K], or ``None``.
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
@@ -56,6 +58,8 @@ class GroundContacts(struct.PyTreeNode):
     choice: Choice
     source: GroundContacts | None = None
     number: Array | None = None
+    body: Array | None = None
+    gravity_scale: Array | None = None
 
     def looked_up(self, table: Array | np.ndarray, dtype: Any) -> Array:
         """The rows of a table of the points of ``source`` that belong to these points."""
@@ -229,10 +233,12 @@ def nearest_contacts(
     material = ("friction", "restitution", "compliance", "relaxation_time")
     place = contact_points(articulation, kin, links, contacts.point)
     number = jnp.arange(count, dtype=contacts.gap.dtype)
-    values = jnp.stack([*(getattr(contacts, name) for name in material), number])
+    body = jnp.asarray(articulation.topology.link_body[links], contacts.gap.dtype)
+    pull = take(articulation.gravity_scale, links)
+    values = jnp.stack([*(getattr(contacts, name) for name in material), body, pull, number])
     rows = lowest(jnp.concatenate([contacts.gap[None], place, contacts.normal.T, values]), most)
     kept = Contacts(
-        (), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-1], strict=True))
+        (), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-3], strict=True))
     )
     groups = candidates.choice.groups
     firsts = np.cumsum([0, *(size for _, size in groups)])[:-1]
@@ -242,7 +248,7 @@ def nearest_contacts(
         looked_up(candidate, rows[-1], rows.dtype), ((most, candidates.choice.num_candidates),)
     )
     omitted = candidates.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
-    return GroundContacts(kept, (), omitted, choice, candidates, rows[-1])
+    return GroundContacts(kept, (), omitted, choice, candidates, rows[-1], rows[-3], rows[-2])
 
 
 @functools.cache

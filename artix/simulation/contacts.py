@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+#: A step with more points than the first of these first solves for contacts at the nearest few.
+import os as _os
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,8 +33,6 @@ from artix.simulation.common.solvers import solver_of
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
 
-#: A step with more points than the first of these first solves for contacts at the nearest few.
-import os as _os
 MANY, FEW = int(_os.environ.get("MANY", "32")), int(_os.environ.get("FEW", "16"))
 
 

@@ -32,7 +32,7 @@ from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import Choice
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.contact_points import contact_frames, contact_points
-from artix.kinematics.forward import kinematics
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
@@ -47,7 +47,10 @@ from artix.simulation.implicit.contact_motions import (
 )
 from artix.simulation.implicit.contact_stiffness import (
     TreeContacts,
-    num_products,
+    products_along_tree,
+    products_by_groups,
+    products_by_points,
+    products_of_data,
     tree_contacts,
 )
 from artix.simulation.implicit.system import Acting, Response, return_time
@@ -268,20 +271,30 @@ def _trees(
         articulations, states, contacts.ground_contacts, strict=True
     ):
         tree, count = None, 0 if ground is None else len(ground.contacts.gap)
-        if ground is not None and ground.source is None:
-            links = articulation.topology.geometry_links(ground.geometries)
-            by_groups, along_tree = num_products(articulation.topology, links)
-            if along_tree < by_groups:
-                kin, frames = (
-                    kinematics(articulation, state),
-                    contact_frames(ground.contacts.normal),
-                )
-                place = contact_points(articulation, kin, links, ground.contacts.point)
-                tree = tree_contacts(articulation, kin, links, place, frames)
+        if ground is not None:
+            tree = _tree(articulation, kinematics(articulation, state), ground)
         trees.append(tree)
         places.append((velocity, first, count))
         velocity, first = velocity + articulation.topology.nv, first + count
     return tuple(trees), tuple(places)
+
+
+def _tree(
+    articulation: Articulation, kin: Kinematics, ground: GroundContacts
+) -> TreeContacts | None:
+    topology, contacts = articulation.topology, ground.contacts
+    frames, numbers = contact_frames(contacts.normal), np.arange(topology.num_bodies)
+    if ground.body is not None:
+        if products_of_data(topology, len(frames)) < products_by_points(topology, len(frames)):
+            on_bodies = (ground.body[:, None] == numbers).astype(frames.dtype)
+            return tree_contacts(articulation, kin, on_bodies, contacts.point.T, frames)
+        return None
+    links = topology.geometry_links(ground.geometries)
+    if products_along_tree(topology, links) > products_by_groups(topology, links):
+        return None
+    on_bodies = jnp.asarray(topology.link_body[links][:, None] == numbers, frames.dtype)
+    place = contact_points(articulation, kin, links, contacts.point)
+    return tree_contacts(articulation, kin, on_bodies, place, frames)
 
 
 def _coupled(
@@ -348,9 +361,10 @@ def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
 
 def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
     """How much gravity pulls the link of each contact, [K]."""
-    every = ground.source or ground
-    scale = take(articulation.gravity_scale, articulation.topology.geometry_links(every.geometries))
-    return scale if ground.source is None else ground.looked_up(scale, scale.dtype)
+    if ground.gravity_scale is not None:
+        return ground.gravity_scale
+    links = articulation.topology.geometry_links(ground.geometries)
+    return take(articulation.gravity_scale, links)
 
 
 def _approach(

@@ -24,7 +24,7 @@ import numpy as np
 from artix.kinematics.contact_points import motions_by
 from artix.kinematics.forward import Kinematics
 from artix.math import spatial, struct
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import masked_sum, matmul, take
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 
@@ -54,7 +54,7 @@ class _Stiffness(NamedTuple):
     def taken(self, index: np.ndarray) -> _Stiffness:
         return _Stiffness(*(take(part, index) for part in self))
 
-    def added_up(self, mask: np.ndarray) -> _Stiffness:
+    def added_up(self, mask: Array | np.ndarray) -> _Stiffness:
         """Sums of those that a mask [n, m] tells, m of them."""
         count = mask.shape[1]
         sums = (masked_sum(part.reshape(9, len(mask)), mask) for part in self)
@@ -85,7 +85,8 @@ class TreeContacts(struct.PyTreeNode):
     """For each DOF, the motions at the origin of its body per generalised velocity, [6, nv, nv]."""
     above: Array
     """The origin of each body relative to that of its parent, [3, B]."""
-    bodies: tuple[int, ...] = struct.field(pytree_node=False)
+    on_bodies: Array
+    """Which contacts are on which bodies, zeros and ones, [K, B]."""
     topology: Topology = struct.field(pytree_node=False)
 
     def stiffness(self, slopes: Array) -> Array:
@@ -93,7 +94,7 @@ class TreeContacts(struct.PyTreeNode):
         tree, numbers = self.topology, np.arange(self.topology.num_bodies)
         along = spatial.multiply(jnp.moveaxis(slopes, 0, -1), self.frames)
         points = _Stiffness.at(self.lever, spatial.multiply(self.frames.swapaxes(0, 1), along))
-        every = points.added_up(np.array(self.bodies)[:, None] == numbers)
+        every = points.added_up(self.on_bodies)
         for level in reversed(tree.body_levels):
             moved = every.taken(level).about(take(self.above, level))
             every = every + moved.added_up(tree.body_parent[level][:, None] == numbers)
@@ -124,40 +125,62 @@ def _bodies_of_velocities(tree: Topology) -> np.ndarray:
 
 
 def tree_contacts(
-    articulation: Articulation, kin: Kinematics, links: np.ndarray, place: Array, frames: Array
+    articulation: Articulation, kin: Kinematics, on_bodies: Array, place: Array, frames: Array
 ) -> TreeContacts:
-    """Contacts on links [K], at points [3, K] relative to the reference point, with frames
-    [K, 3, 3].
+    """Contacts on bodies, zeros and ones [K, B], at points [3, K] relative to the reference point,
+    with frames [K, 3, 3].
     """
     tree = articulation.topology
     origin = jnp.concatenate([jnp.zeros_like(kin.position[:, :1]), kin.position[:, 1:]], axis=1)
-    body, moved = tree.link_body[links], _bodies_of_velocities(tree)
+    moved = _bodies_of_velocities(tree)
     base = np.ones((tree.num_bodies, tree.num_base_dofs), bool)
     moves = np.concatenate([base, tree.dof_moves_body.T], axis=1)
     return TreeContacts(
         jnp.moveaxis(frames, 0, -1),
-        place - take(origin, body),
+        place - matmul(origin, on_bodies.T),
         motions_by(articulation, kin, moves[moved], take(origin, moved)),
         origin - take(origin, np.maximum(tree.body_parent, 0)),
-        tuple(body.tolist()),
+        on_bodies,
         tree,
     )
 
 
-def num_products(tree: Topology, links: np.ndarray) -> tuple[int, int]:
-    """About how many products the stiffness takes by matrices of all DOFs, group by group of the
-    contacts of a link, and along the tree; what contacts take by themselves is the same.
+# About how many products the stiffness takes, besides what is the same either way.
+
+
+def products_by_groups(tree: Topology, links: np.ndarray) -> int:
+    """By matrices of all DOFs, one for each group of contacts of a link."""
+    moves, products = tree.num_base_dofs + tree.dof_moves_link.sum(axis=0), 0
+    for link, count in zip(*np.unique(links, return_counts=True), strict=True):
+        size = 3 if count == 1 else 6
+        products += size * int(moves[link]) * (size + int(moves[link]))
+    return products
+
+
+def products_by_points(tree: Topology, count: int) -> int:
+    """By matrices of all DOFs, for contacts whose links are data."""
+    pairs = int(np.count_nonzero(tree.dof_ancestors | tree.dof_ancestors.T))
+    base = tree.num_base_dofs
+    return 3 * count * (3 * tree.nv + base * (base + 2 * tree.num_dofs) + pairs)
+
+
+def products_along_tree(tree: Topology, links: np.ndarray) -> int:
+    """Along the tree, of bodies with contacts below them; a contact that is alone on its link takes
+    some more.
     """
-    moves = tree.num_base_dofs + tree.dof_moves_link.sum(axis=0)
-    by_groups = 0
-    for link in np.unique(links).tolist():
-        size = 3 if np.count_nonzero(links == link) == 1 else 6
-        by_groups += size * int(moves[link]) * (size + int(moves[link]))
     has_some = np.zeros(tree.num_bodies, bool)
     has_some[tree.link_body[links]] = True
-    is_needed = tree.body_ancestors @ has_some
-    dofs = is_needed[_bodies_of_velocities(tree)]
-    above = tree.num_base_dofs + tree.dof_ancestors.sum(axis=0)
-    pairs = int(np.concatenate([np.full(tree.num_base_dofs, 6), above])[dofs].sum())
-    singles = np.count_nonzero(np.bincount(links) == 1)
-    return by_groups, 72 * int(dofs.sum()) + 12 * pairs + 90 * int(is_needed.sum()) + 54 * singles
+    single = np.count_nonzero(np.bincount(links) == 1)
+    return _along_tree(tree, tree.body_ancestors @ has_some) + 54 * int(single)
+
+
+def products_of_data(tree: Topology, count: int) -> int:
+    """Along the tree, for contacts whose links are data: each may be on each body."""
+    return _along_tree(tree, np.ones(tree.num_bodies, bool)) + count * (54 + 36 * tree.num_bodies)
+
+
+def _along_tree(tree: Topology, is_needed: np.ndarray) -> int:
+    base, of_velocity = tree.num_base_dofs, is_needed[_bodies_of_velocities(tree)]
+    above = np.concatenate([np.full(base, base), base + tree.dof_ancestors.sum(axis=0)])
+    pairs = 12 * int(above[of_velocity].sum())
+    return 72 * int(of_velocity.sum()) + pairs + 90 * int(is_needed.sum())
