@@ -68,7 +68,7 @@ class GroundContacts(struct.PyTreeNode):
 
     def spread(self, values: Array) -> Array:
         """Values [K, ...] of these points for all points of ``source``, zero for the others."""
-        places = self._numbers[:, None] == self.number
+        places = jnp.equal(self._numbers[:, None], jnp.asarray(self.number))
         if values.dtype == bool:
             return jnp.any(places & values, axis=1)
         return matmul(places.astype(values.dtype), values)

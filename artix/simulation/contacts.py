@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-#: A step with more points than the first of these first solves for contacts at the nearest few.
-import os as _os
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +31,10 @@ from artix.simulation.common.solvers import solver_of
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
 
-MANY, FEW = int(_os.environ.get("MANY", "32")), int(_os.environ.get("FEW", "16"))
+#: Without a budget, a step with more points than the first of these, on more links than the second,
+#: is first solved with as many of them as the second: a humanoid stands on eight corners. Points of
+#: few links share their motions and often touch together.
+_MANY, _FEW = 32, 8
 
 
 def with_empty_memory(
@@ -148,11 +149,10 @@ def _touches_of(
             say_budget(members[k].topology.name, budget, len(every.geometries))
             touching = nearest_contacts(members[k], kins[k], every, budget)
         grounds[k] = nearest[k] = touching
-        is_many = touching.source is None and len(touching.geometries) > MANY
-        if is_many and not options.contact_smoothing:
+        if budget is None and _are_many(every) and not options.contact_smoothing:
             has_many = True
             fixed = jax.lax.stop_gradient((members[k], kins[k], every))
-            nearest[k] = nearest_contacts(*fixed, FEW)
+            nearest[k] = nearest_contacts(*fixed, _FEW)
         choices.append(touching.choice)
     pairs = scene.shape_pairs
     if len(pairs):
@@ -161,3 +161,8 @@ def _touches_of(
     touches = Touches(tuple(grounds), between, pairs)
     first = Touches(tuple(nearest), between, pairs) if has_many else None
     return touches, Choice.joined(choices), first
+
+
+def _are_many(contacts: GroundContacts) -> bool:
+    """Whether few of these contacts touch at a time, probably."""
+    return len(contacts.geometries) > _MANY and len(set(contacts.contacts.links)) > _FEW

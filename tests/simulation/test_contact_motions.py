@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 import artix
-from artix.contact.ground_contacts import contacts_with_ground, nearest_contacts
+from artix.contact.ground_contacts import (
+    GroundContacts,
+    contacts_with_ground,
+    nearest_contacts,
+)
 from artix.contact.link_contacts import contacts_of_pairs
-from artix.kinematics.forward import kinematics
+from artix.kinematics.contact_points import contact_frames, contact_points
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.simulation.implicit.contact_motions import (
     Touches,
     contact_blocks,
@@ -18,6 +23,7 @@ from artix.simulation.implicit.contact_motions import (
     contact_reaches,
 )
 from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, _coupled
+from artix.simulation.implicit.contact_stiffness import TreeContacts, tree_contacts
 
 
 def robot() -> artix.Articulation:
@@ -47,7 +53,7 @@ def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pa
     kin, scene = kinematics(one, state), artix.Scene(one, ground=artix.Ground.flat())
     assert scene.ground is not None
     every = contacts_with_ground(one, kin, scene.ground)
-    nearest = nearest_contacts(one, kin, every, most)
+    nearest = every if most is None else nearest_contacts(one, kin, every, most)
     pairs = scene.shape_pairs
     between = contacts_of_pairs((one,), [kin], pairs, None) if has_pair else None
     touches = Touches((nearest,), between, pairs)
@@ -68,3 +74,21 @@ def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pa
     rows = ContactRows(motions, ContactRow(reach, *[none] * 5), of_groups, coupled)
     wanted = np.einsum("kav,kab,kbw->vw", jacobian, slopes, jacobian)
     np.testing.assert_allclose(rows.stiffness(jnp.asarray(slopes)), wanted, atol=1e-12)
+
+    tree = _along_tree(one, kin, nearest)
+    count = len(nearest.contacts.gap)
+    rows = rows.replace(trees=(tree,), places=((0, 0, count),))
+    np.testing.assert_allclose(rows.stiffness(jnp.asarray(slopes)), wanted, atol=1e-12)
+
+
+def _along_tree(one: artix.Articulation, kin: Kinematics, ground: GroundContacts) -> TreeContacts:
+    """Where the contacts are on the tree, whether or not that takes fewer products."""
+    numbers = np.arange(one.topology.num_bodies)
+    frames = contact_frames(ground.contacts.normal)
+    if ground.body is not None:
+        on_bodies = (ground.body[:, None] == numbers.astype(float)).astype(float)
+        return tree_contacts(one, kin, on_bodies, ground.contacts.point.T, frames)
+    links = one.topology.geometry_links(ground.geometries)
+    on_bodies = jnp.asarray(one.topology.link_body[links][:, None] == numbers, float)
+    place = contact_points(one, kin, links, ground.contacts.point)
+    return tree_contacts(one, kin, on_bodies, place, frames)

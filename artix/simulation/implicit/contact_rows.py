@@ -286,7 +286,9 @@ def _tree(
     frames, numbers = contact_frames(contacts.normal), np.arange(topology.num_bodies)
     if ground.body is not None:
         if products_of_data(topology, len(frames)) < products_by_points(topology, len(frames)):
-            on_bodies = (ground.body[:, None] == numbers).astype(frames.dtype)
+            on_bodies = (ground.body[:, None] == jnp.asarray(numbers, frames.dtype)).astype(
+                frames.dtype
+            )
             return tree_contacts(articulation, kin, on_bodies, contacts.point.T, frames)
         return None
     links = topology.geometry_links(ground.geometries)

@@ -8,15 +8,15 @@ would close faster than it may. That is seen at once; otherwise the step is solv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import joined
+from artix.math.arrays import if_needed, joined
 from artix.simulation.implicit.contact_motions import Touches
-from artix.simulation.implicit.rows import Impulses, Rates
-from artix.simulation.implicit.solver import StepSystem, if_needed, solve_system
+from artix.simulation.implicit.rows import Impulses, Rates, StepRows
 
 Array = jax.Array
 
@@ -36,53 +36,37 @@ class Solution(NamedTuple):
     is_solved: Array
 
 
-def solve_all(
-    system: StepSystem, start: Impulses, tolerance: float | None, max_steps: int
-) -> Solution:
-    """Solves a step with all rows; arguments as those of
-    :func:`artix.simulation.implicit.solver.solve_system`.
-    """
-    point, *others = solve_system(system, start, tolerance, max_steps)
-    return Solution(point.change, point.rates, point.impulses, *others)
-
-
 def solve_nearest_first(
-    system: StepSystem,
-    nearest: StepSystem,
+    rows: StepRows,
     touches: Touches,
     start: Impulses,
-    tolerance: float | None,
-    max_steps: int,
+    solve_nearest: Callable[[Impulses], Solution],
+    solve_all: Callable[[tuple[Array, Array]], Solution],
+    start_of_all: tuple[Array, Array],
 ) -> Solution:
     """Solves a step with the nearest contacts, and with all where others push.
 
     Args:
-      system: the equations with all contacts.
-      nearest: the same with the nearest ones.
+      rows: all rows.
       touches: the nearest contacts.
       start: impulses from which to start, of all contacts.
-      tolerance: as for :func:`artix.simulation.implicit.solver.solve_system`.
-      max_steps: as for it.
+      solve_nearest: solves it with the nearest contacts, from such impulses.
+      solve_all: solves it with all, for the impulse of forces and the velocity at the start.
+      start_of_all: what ``solve_all`` is called with.
     """
-    begin = start._replace(contacts=_chosen(touches, start.contacts))
-    few = solve_all(nearest, begin, tolerance, max_steps)
-    assert system.rows.contacts is not None
-    rates = system.rows.rates(system.velocity + few.change)
-    closes = rates.contacts[:, 2] + system.rows.contacts.each.approach < 0
+    few = solve_nearest(start._replace(contacts=_chosen(touches, start.contacts)))
+    assert rows.contacts is not None
+    rates = rows.rates(start_of_all[1] + few.change)
+    closes = rates.contacts[:, 2] + rows.contacts.each.approach < 0
     impulses = few.impulses._replace(contacts=_spread(touches, few.impulses.contacts))
 
     def with_all(argument: tuple[Array, Array]) -> Solution:
-        push, velocity = argument
-        all_contacts = system._replace(push=push, velocity=velocity)
-        every = solve_all(all_contacts, start, tolerance, max_steps)
+        every = solve_all(argument)
         return every._replace(steps=few.steps + every.steps)
 
-    return if_needed(
-        jnp.any(_left_out(touches) & closes),
-        with_all,
-        (system.push, system.velocity),
-        few._replace(rates=rates, impulses=impulses),
-    )
+    is_needed = jnp.any(_left_out(touches) & closes)
+    few = few._replace(rates=rates, impulses=impulses)
+    return if_needed(is_needed, with_all, start_of_all, few)
 
 
 def _chosen(touches: Touches, values: Array) -> Array:

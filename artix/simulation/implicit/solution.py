@@ -27,12 +27,12 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
-from artix.simulation.implicit.nearest_first import solve_all, solve_nearest_first
+from artix.simulation.implicit.nearest_first import Solution, solve_nearest_first
 from artix.simulation.implicit.relations import distance_rows
 from artix.simulation.implicit.resolvents import VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, StepRows
-from artix.simulation.implicit.solver import StepSystem
+from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.system import (
     Acting,
     Prepared,
@@ -187,13 +187,25 @@ def _solve(
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    limits = options.tolerance, options.max_newton_steps
+
+    def solved(system: StepSystem, start: Impulses) -> Solution:
+        limits = options.tolerance, options.max_newton_steps
+        point, *others = solve_system(system, start, *limits)
+        return Solution(point.change, point.rates, point.impulses, *others)
+
     if nearest is None:
-        solution = solve_all(system, start, *limits)
+        solution = solved(system, start)
     else:
         few = inputs._replace(touches=nearest)
         first = _step_system(options, matrix, responses, products, few)
-        solution = solve_nearest_first(system, first, nearest, start, *limits)
+        solution = solve_nearest_first(
+            rows,
+            nearest,
+            start,
+            lambda start: solved(first, start),
+            lambda begin: solved(system._replace(push=begin[0], velocity=begin[1]), start),
+            (system.push, system.velocity),
+        )
     velocity = system.velocity + solution.change
     law = rows.linear(solution.impulses, solution.rates, solution.friction, 1)
     counts = (count.astype(velocity.dtype) for count in (solution.steps, solution.is_solved))

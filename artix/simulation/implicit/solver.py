@@ -42,21 +42,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import chosen, matmul
+from artix.math.arrays import chosen, if_needed, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.rows import Impulses, Lagged, Rates, Slopes, StepRows
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array
-A = TypeVar("A")
-T = TypeVar("T")
 
 #: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many
 #: digits, and at proximal points, which gain one or two.
@@ -307,22 +305,6 @@ def solve_system(
     point = chosen(end.is_solved, end.current, end.best)
     point = if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
     return point, end.lagged.friction, end.steps, end.is_solved
-
-
-def if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwise: T) -> T:
-    """What a function returns where it is needed: a loop of one turn, which a vector enters if one
-    robot has to.
-
-    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1
-    that changes.
-    """
-    one = jnp.ones_like(jax.tree.leaves(argument)[0], shape=())
-
-    def body(state: tuple[T, Array, Array]) -> tuple[T, Array, Array]:
-        _, one, is_needed = state
-        return function(_times(one, argument)), one + 1, ~is_needed
-
-    return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
 
 
 def _without_impulses(
