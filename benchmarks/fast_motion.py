@@ -89,7 +89,7 @@ def measured(
             joint_velocity=speed * jax.random.normal(keys[4], (dofs,), dtype),
             root_velocity=speed
             * jax.random.normal(keys[5], (6,), dtype)
-            * (not robot.topology.fixed_base),
+            * (0.0 if robot.topology.fixed_base else 1.0),
         )
 
         def step(state: artix.State, _: None) -> tuple[artix.State, jax.Array]:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix.envs import observations
 from artix.envs.terms import call, check_known, check_mapping, check_signals
 
 Array = jax.Array
@@ -21,7 +20,7 @@ Terminations = Mapping[str, "bool | Callable[..., Array] | None"]
 
 def tilted(up: Array, lowest_up: float) -> Array:
     """Whether the robot's z axis is tilted by more than the angle with the cosine ``lowest_up``."""
-    return is_tilted(up, lowest_up)
+    return up[2] < lowest_up
 
 
 def trunk_contact(trunk_gap: Array) -> Array:
@@ -67,29 +66,6 @@ def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any
     for term in terms.values():
         over = over | call(term, signals)
     return over
-
-
-def is_tilted(up: Array, cosine: float) -> Array:
-    """Whether a robot's z axis ``up`` [3] is tilted by more than the angle with this cosine."""
-    return up[2] < cosine
-
-
-def touches_ground(
-    articulation: artix.Articulation,
-    state: artix.State,
-    ground: artix.Ground,
-    names: tuple[str, ...],
-) -> Array:
-    """Whether any of these shapes touches the ground.
-
-    Args:
-      articulation: the robot.
-      state: its configuration.
-      ground: the ground.
-      names: names of the shapes, for instance sensors (:func:`with_sensor`).
-    """
-    distances = artix.geometry_distances(artix.Scene(articulation, ground=ground), state)
-    return jnp.any(distances[observations.geometry_numbers(articulation, names)] < 0)
 
 
 def with_sensor(

@@ -43,7 +43,7 @@ def _solution(factors: LuFactors, right: Array) -> Array:
     values = []
     for column in factors.lower_columns:
         values.append(right[0])
-        right = right[1:] - column * right[0]
+        right = right[1:] - column * values[-1]
     x = jnp.zeros_like(right)
     for value, row, inverse in zip(
         values[::-1], factors.upper_rows[::-1], factors.inverse_pivots[::-1], strict=True

@@ -22,8 +22,8 @@ Array = jax.Array
 @shared
 def cross(a: Array, b: Array) -> Array:
     """Cross product of two vectors [3, n]."""
-    ax, ay, az = a
-    bx, by, bz = b
+    ax, ay, az = jnp.unstack(a)
+    bx, by, bz = jnp.unstack(b)
     return jnp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
 
 
@@ -81,21 +81,23 @@ def symmetric_from_upper(matrix: Array) -> Array:
 @shared
 def inverse(matrix: Array) -> Array:
     """Inverse of matrices [3, 3, n] by cofactors."""
-    rows = [cross(matrix[(k + 1) % 3], matrix[(k + 2) % 3]) for k in range(3)]
-    return jnp.stack(rows).swapaxes(0, 1) / dot(matrix[0], rows[0])[None, None]
+    a, b, c = jnp.unstack(matrix)
+    rows = [cross(b, c), cross(c, a), cross(a, b)]
+    return jnp.stack(rows, axis=1) / dot(a, rows[0])[None, None]
 
 
 @shared
 def skew(a: Array) -> Array:
     """The matrix [3, 3, n] whose product with b is ``cross(a, b)``."""
-    zero = jnp.zeros_like(a[0])
-    x, y, z = a
+    x, y, z = jnp.unstack(a)
+    zero = jnp.zeros_like(x)
     return jnp.stack([zero, -z, y, z, zero, -x, -y, x, zero]).reshape(3, 3, *a.shape[1:])
 
 
 def trace(matrix: Array) -> Array:
     """Trace [n] of matrices [3, 3, n]."""
-    return matrix[0, 0] + matrix[1, 1] + matrix[2, 2]
+    (xx, _, _), (_, yy, _), (_, _, zz) = map(jnp.unstack, jnp.unstack(matrix))
+    return xx + yy + zz
 
 
 @shared
@@ -103,9 +105,8 @@ def axial(matrix: Array) -> Array:
     """The vector [3, n] of moments ``sum r x f`` from the matrix [3, 3, n] of products
     ``sum f r^T``.
     """
-    return jnp.stack(
-        [matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]]
-    )
+    (_, xy, xz), (yx, _, yz), (zx, zy, _) = map(jnp.unstack, jnp.unstack(matrix))
+    return jnp.stack([zy - yz, xz - zx, yx - xy])
 
 
 def identity_like(x: Array) -> Array:
@@ -136,14 +137,15 @@ def times_unit(matrix: Array, k: int) -> Array:
     b's.
     """
     sign = jnp.array(_UNIT_SIGN[k], matrix.dtype)[:, None, None]
-    return jnp.stack([matrix[row] for row in _UNIT_PLACE[k]]) * sign
+    rows = jnp.unstack(matrix)
+    return jnp.stack([rows[place] for place in _UNIT_PLACE[k]]) * sign
 
 
 @shared
 def quaternion_product(a: Array, b: Array) -> Array:
     """Hamilton product of quaternions xyzw [4, n]: first rotate by b, then by a."""
-    vector = a[3:] * b[:3] + b[3:] * a[:3] + cross(a[:3], b[:3])
-    return jnp.concatenate([vector, a[3:] * b[3:] - dot(a[:3], b[:3])[None]])
+    (u, s), (v, t) = (a[:3], a[3:]), (b[:3], b[3:])
+    return jnp.concatenate([s * v + t * u + cross(u, v), s * t - dot(u, v)[None]])
 
 
 def conjugate(q: Array) -> Array:
@@ -161,10 +163,11 @@ def normalize(q: Array) -> Array:
 @shared
 def rotation_matrix(q: Array) -> Array:
     """Rotation matrix [3, 3, n] of a unit quaternion [4, n]."""
-    x, y, z, w = q
-    xx, yy, zz = 2 * x * x, 2 * y * y, 2 * z * z
-    xy, xz, yz = 2 * x * y, 2 * x * z, 2 * y * z
-    xw, yw, zw = 2 * x * w, 2 * y * w, 2 * z * w
+    x, y, z, w = jnp.unstack(q)
+    x2, y2, z2, _ = jnp.unstack(2 * q)
+    xx, yy, zz = x2 * x, y2 * y, z2 * z
+    xy, xz, yz = x2 * y, x2 * z, y2 * z
+    xw, yw, zw = x2 * w, y2 * w, z2 * w
     rows = [
         (1 - yy - zz, xy - zw, xz + yw),
         (xy + zw, 1 - xx - zz, yz - xw),
@@ -183,8 +186,9 @@ def displacement(q: Array, v: Array) -> Array:
     """How far unit quaternions [4, n] move the tips of vectors [3, n]; exact for small rotations,
     zero for none.
     """
-    twice = 2 * cross(q[:3], v)
-    return q[3:] * twice + cross(q[:3], twice)
+    axis = q[:3]
+    twice = 2 * cross(axis, v)
+    return q[3:] * twice + cross(axis, twice)
 
 
 def rotate_inverse(q: Array, v: Array) -> Array:

@@ -130,11 +130,6 @@ class DiscreteDynamics(struct.PyTreeNode):
         """
         return len(self.actuated) + (self.dt is None)
 
-    @property
-    def num_contact_rows(self) -> int:
-        """Number R of rows of the contact schedule."""
-        return 0 if self.contact_schedule is None else self.contact_schedule.constraints.num_rows
-
     def pack(self, state: artix.State, actuator_state: Array | None = None) -> Array:
         """A state as a flat vector: root pose [7] of a floating base, joint positions [n],
         generalised velocity [nv].

@@ -58,13 +58,13 @@ def with_memories(states: Sequence[State], memories: Sequence[Any]) -> tuple[Sta
 
 
 def whole_memory(scene: Scene, states: Sequence[State], options: SolverOptions) -> Any:
-    """The memory of all contacts of a scene; ``None`` if no state has one or nothing can touch.
+    """The memory of all contacts of a scene; ``None`` if no state has one.
 
     Raises:
       TypeError: it is not of this solver.
     """
     memories = [state.contact_memory for state in states]
-    if all(memory is None for memory in memories) or not scene.can_touch or options.solver == "rk4":
+    if all(memory is None for memory in memories) or options.solver == "rk4":
         return None
     kind: type = ContactMemory if options.is_implicit else solver_of(options.solver).memory
     for memory in memories:
@@ -89,17 +89,16 @@ def with_whole_memory(
       scene: the scene.
       ends: the states after the step.
       starts: the states before it.
-      whole: the memory of all contacts, or ``None``.
+      whole: the memory of all contacts.
     """
     memories = [state.contact_memory for state in starts]
-    if whole is not None and len(memories) == 1:
-        memories = [whole]
-    elif whole is not None:
-        empty = empty_memories(scene) if any(memory is None for memory in memories) else memories
-        like = [empty[k] if memory is None else memory for k, memory in enumerate(memories)]
-        parts = part_memory(scene, whole, like)
-        memories = [None if memory is None else parts[k] for k, memory in enumerate(memories)]
-    return with_memories(ends, memories)
+    if len(memories) == 1:
+        return with_memories(ends, [whole])
+    empty = empty_memories(scene) if any(memory is None for memory in memories) else memories
+    like = [empty[k] if memory is None else memory for k, memory in enumerate(memories)]
+    parts = part_memory(scene, whole, like)
+    kept = [None if memory is None else parts[k] for k, memory in enumerate(memories)]
+    return with_memories(ends, kept)
 
 
 def touching_of(

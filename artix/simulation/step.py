@@ -250,7 +250,7 @@ def _take_substeps(
     """:func:`_advance` by the laws of these options, and with their derivatives."""
     starts = scene.check_state(state)
     controls = checked_controls(scene, control, options)
-    memory = whole_memory(scene, starts, options)
+    memory = whole_memory(scene, starts, options) if scene.can_touch else None
     states = tuple(start.replace(contact_memory=None) for start in starts)
 
     def take(
@@ -260,7 +260,12 @@ def _take_substeps(
         return (ends, memory), reports
 
     (ends, memory), reports = in_parts(take, (states, memory), dt, options)
-    return scene.by_name(with_whole_memory(scene, ends, starts, memory)), reports
+    if memory is None:  # States keep the memories of what does not touch here.
+        pairs = zip(ends, starts, strict=True)
+        ends = tuple(end.replace(contact_memory=start.contact_memory) for end, start in pairs)
+    else:
+        ends = with_whole_memory(scene, ends, starts, memory)
+    return scene.by_name(ends), reports
 
 
 def _substep(
@@ -293,7 +298,7 @@ def _implicit_substep(
     options: SolverOptions,
     with_report: bool,
 ) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
-    touching = touching_of(scene, states, options, memory)
+    touching = touching_of(scene, states, options, memory) if scene.can_touch else None
     solved = solve_step(scene.articulations, states, controls, dt, options, touching)
     ends = end_states(solved)
     if memory is not None and touching is not None:

@@ -31,6 +31,7 @@ from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram
 from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
+from tests.compiler.test_branches import masked
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import operands_of, programs_in, rows_of
 from tests.support.scalar_interpreter import interpret
@@ -94,6 +95,18 @@ def check(
 
 def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return lambda state, extra: jax.vmap(functools.partial(function, robot(name)))(state, extra)
+
+
+@pytest.mark.parametrize("count", [70, 3])
+def test_branches(count: int) -> None:
+    """What counts where a condition holds, of which some threads' robots have none."""
+    generator = np.random.default_rng(3)
+    arguments = [jnp.asarray(generator.normal(size=(count, 20)), "float32") for _ in range(2)]
+    arguments[0] = arguments[0].at[1, 0].set(-1)
+    assert 0 < jnp.sum(arguments[0][:, 0] > 0) < count
+    layout = check(jax.vmap(artix.quantity(masked)), *arguments, tolerance=2e-4)
+    assert all(loop.has_condition for loop in layout.program.loops)
+    assert len(layout.program.loops) == 2
 
 
 @pytest.mark.slow

@@ -135,7 +135,18 @@ def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
         )
         return end.replace(contact_memory=None), end.contact_memory
 
-    return {
+    def gradient(a, s):
+        def loss(s):
+            end = step(a, s)
+            return jnp.sum(end.joint_position**2) + jnp.sum(end.root_velocity**2)
+
+        return jax.grad(loss)(s)
+
+    def in_slow_motion():
+        costs = artix.explain(gradient, a, s).operations
+        return sum(sum(cost.operations) - cost.until_done for cost in costs)
+
+    counted = {
         "step without ground": lambda: operations(
             lambda a, s, dt: artix.step(a, s, None, dt, options), a, s, dt
         ),
@@ -143,6 +154,11 @@ def counted_on_ground(robot: str) -> dict[str, Callable[[], int]]:
         "step of a known length": lambda: operations(step, a, s),
         "step with memory": lambda: operations(remembering, a, s, memory, dt),
     }
+    if robot == "quadruped":
+        counted["gradient of a step"] = lambda: operations(gradient, a, s)
+        # What is left where no link turns fast, and before Newton's loops.
+        counted["gradient of a step outside of loops"] = in_slow_motion
+    return counted
 
 
 @pytest.mark.slow

@@ -22,8 +22,10 @@ from artix.simulation.implicit.contact_motions import (
     contact_directions,
     contact_reaches,
 )
-from artix.simulation.implicit.contact_rows import ContactRow, ContactRows, _coupled
+from artix.simulation.implicit.contact_rows import _coupled
 from artix.simulation.implicit.contact_stiffness import TreeContacts, tree_contacts
+from artix.simulation.implicit.resolvents import ContactRow
+from artix.simulation.implicit.rows import ContactRows
 
 
 def robot() -> artix.Articulation:

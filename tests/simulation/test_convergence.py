@@ -105,9 +105,9 @@ def test_spherical_joints_of_a_floating_tree_move_as_they_do_in_small_steps() ->
     unit = states.root_pose[:, 3:] / jnp.linalg.norm(states.root_pose[:, 3:], axis=1, keepdims=True)
     states = states.replace(root_pose=states.root_pose.at[:, 3:].set(unit))
     fine = _places(articulation, states, SolverOptions(solver="rk4"), 4, 100)
-    # From 1/960 s on, links turn by less than what counts as fast motion.
+    # From 1/15,360 s on, links turn by less than what counts as fast motion.
     coarse, finer = (
-        _places(articulation, states, SolverOptions(), parts, 100) for parts in (4, 16)
+        _places(articulation, states, SolverOptions(), parts, 100) for parts in (64, 256)
     )
     whole = _places(articulation, states, SolverOptions(), 1, 100)
     for truth, found in zip(fine, whole, strict=True):

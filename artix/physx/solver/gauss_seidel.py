@@ -47,7 +47,7 @@ from artix.physx.solver.joint_rows import (
 from artix.physx.solver.positions import drift_by_body
 from artix.simulation.common.control import Commands, position_error, room
 from artix.simulation.common.couplings import LoopClosures
-from artix.simulation.common.drives import DriveRow, within_envelope
+from artix.simulation.common.drives import DriveRow, has_envelopes, within_envelope
 from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row
 
 Array = jax.Array
@@ -402,7 +402,7 @@ def _dof_rows(
         response=response,
         drive=DriveRow(
             drive=articulation.drive,
-            envelope=articulation.envelope,
+            envelope=articulation.envelope if has_envelopes(articulation) else None,
             position_error=position_error(topology, joint_position, commands.target_position, turn),
             target_velocity=commands.target_velocity,
             response=response,

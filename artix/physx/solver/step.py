@@ -57,7 +57,6 @@ from artix.physx.solver.positions import (
 from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after_step
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.couplings import loop_closures, loop_wrenches, path_lengths
-from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.momentum_end import with_momentum
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import ContactReport, StepReport, all_finite, residual_of
@@ -68,6 +67,7 @@ from artix.simulation.common.step_start import (
     generalized_force,
     gravity_and_loads,
     has_loop_joints,
+    incoming_joint_forces,
     link_motion,
     link_resistance,
     response,

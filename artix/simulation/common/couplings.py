@@ -1,10 +1,11 @@
 """What couples the DOFs of an articulation in a step: mimic joints, tendons and loop joints.
 
-Hard mimic and loop joints are relations that hold exactly. Compliant mimic joints and tendons are
-springs with dampers: each acts along a direction of the generalised velocity with an effort that is
-linear in the position and velocity at the end of the step, so together they give
-``(Mh + dt D + dt^2 K) nu = ...``. Tendons follow either PhysX's law or virtual work. With virtual
-work their forces are gradients of an energy, which an undamped tendon conserves.
+Hard mimic and loop joints are relations that hold exactly, equations ``J nu = target`` of the
+velocity at the end of the step. Compliant mimic joints and tendons are springs with dampers: each
+acts along a direction of the generalised velocity with an effort that is linear in the position and
+velocity at the end of the step, so together they give ``(Mh + dt D + dt^2 K) nu = ...``. Tendons
+follow either PhysX's law or virtual work. With virtual work their forces are gradients of an
+energy, which an undamped tendon conserves.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from artix.constraints.frame_pairs import (
     loop_anchors,
     solved_anchor_rows,
 )
+from artix.dynamics.factorization import inverse_of_unsymmetric
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
 from artix.math.arrays import matmul
@@ -42,6 +44,13 @@ from artix.simulation.common.control import room
 from artix.simulation.common.step_start import HIGHEST, StepStart, axis_row, onto_links, point_row
 
 Array = jax.Array
+
+#: Fraction of a position error that hard mimic joints and loop joints correct per step (Baumgarte),
+#: as in PhysX.
+ERROR_REDUCTION = 0.8
+
+#: Regularisation in units of the rounding error of the matrix's largest entry.
+_REGULARIZATION = 10
 
 
 # --- loop joints ----------------------------------------------------------------------------------
@@ -132,6 +141,69 @@ def mimic_errors(mimic: MimicJoints, topology: Topology, joint_position: Array) 
     """``q_follower + gear_ratio q_reference + offset`` of all mimic joints, [K]."""
     joints = mimic_directions(mimic, topology)[:, topology.num_base_dofs :]
     return matmul(joints, joint_position) + mimic.offset
+
+
+# --- hard relations -------------------------------------------------------------------------------
+
+
+class HardRows(NamedTuple):
+    """H hard relations."""
+
+    direction: Array
+    """J, [H, nv]."""
+    target: Array
+    """Target velocities of the relations at the end of the step, [H]."""
+    position_target: Array
+    """Target velocities of the motion of the positions, which also corrects errors of mimic joints,
+    [H]."""
+    back: Array
+    """Change of the generalised velocity per missing velocity, ``R J^T (J R J^T)^-1``, regularised,
+    [nv, H]."""
+
+
+def hard_rows(
+    articulation: Articulation,
+    state: State,
+    at_start: StepStart,
+    loops: LoopClosures | None,
+    response: Array,
+    dt: Array,
+) -> HardRows | None:
+    """The hard relations of an articulation; ``None`` if its topology has none.
+
+    Args:
+      articulation: the articulation.
+      state: its state at the start of the step.
+      at_start: the articulation at the start of the step.
+      loops: its loop joints at the start of the step.
+      response: change of the generalised velocity per generalised impulse, [nv, nv].
+      dt: the step [s].
+    """
+    directions, targets, corrections = [], [], []
+    mimic, topology = articulation.mimic, at_start.topology
+    if len(topology.mimic_dofs):
+        hard = (mimic.natural_frequency == 0) | (mimic.damping_ratio == 0)
+        # Compliant joints have empty rows.
+        directions.append(jnp.where(hard[:, None], mimic_directions(mimic, topology), 0))
+        error = jnp.where(hard, mimic_errors(mimic, topology, state.joint_position), 0)
+        targets.append(jnp.zeros_like(error))
+        corrections.append(-ERROR_REDUCTION / dt * error)
+    if loops is not None and len(loops.held):
+        directions.append(loops.rows.jacobian[loops.held])
+        # Chosen so that the velocity is zero in the rows as they are after the step.
+        targets.append(-dt * loops.rows.bias[loops.held])
+        corrections.append(jnp.zeros_like(targets[-1]))
+    if not directions:
+        return None
+    direction, target, correction = map(jnp.concatenate, (directions, targets, corrections))
+    effect = matmul(response, direction.T)
+    coupling = matmul(direction, effect)
+    largest = jnp.max(jnp.abs(coupling))
+    regularization = jnp.where(largest > 0, _REGULARIZATION * jnp.finfo(dt.dtype).eps * largest, 1)
+    solve = inverse_of_unsymmetric(
+        coupling + regularization * jnp.eye(len(coupling), dtype=dt.dtype)
+    )
+    return HardRows(direction, target, target + correction, matmul(effect, solve))
 
 
 # --- tendons --------------------------------------------------------------------------------------

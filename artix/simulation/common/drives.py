@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from artix.math import struct
 from artix.math.arrays import shared
+from artix.model.articulation import Articulation
 from artix.model.joints import DriveEnvelopes, Drives
 
 Array = jax.Array
@@ -59,7 +60,8 @@ class DriveRow(NamedTuple):
     """
 
     drive: Drives
-    envelope: DriveEnvelopes
+    envelope: DriveEnvelopes | None
+    """``None`` if no drive has one."""
     position_error: Array
     """Target minus position at the start of the step [rad or m]."""
     target_velocity: Array
@@ -69,6 +71,13 @@ class DriveRow(NamedTuple):
     """Impulse per velocity with the link's constraint-force mixing."""
     joint_force: Array
     """The commanded force that shares the envelope."""
+
+
+def has_envelopes(articulation: Articulation) -> bool:
+    """Whether any drive has an envelope; most robots lack them, and what they cost is then never
+    traced.
+    """
+    return "envelope.max_effort" not in articulation.absent
 
 
 def within_limit(row: DriveRow, impulse: Array, sweep: Budget) -> Array:
@@ -81,7 +90,9 @@ def within_limit(row: DriveRow, impulse: Array, sweep: Budget) -> Array:
 
 def _limit(row: DriveRow, sweep: Budget) -> tuple[Array, Array]:
     """Whether there is a limit, and the largest impulse within it."""
-    limited = jnp.isfinite(row.drive.max_force) & ~jnp.isfinite(row.envelope.max_effort)
+    limited = jnp.isfinite(row.drive.max_force)
+    if row.envelope is not None:
+        limited = limited & ~jnp.isfinite(row.envelope.max_effort)
     return limited, jnp.where(limited, row.drive.max_force, 0) * (
         sweep.dt if sweep.drive_limits_are_forces else 1
     )
@@ -105,20 +116,33 @@ def within_envelope(
       velocity: velocity of the DOF now.
       sweep: the sweep.
     """
+    if row.envelope is None:
+        return impulse
     start = accumulated if sweep.restarts else jnp.zeros_like(accumulated)
     return _within_envelope(
-        row, impulse, accumulated, start, velocity, jnp.asarray(sweep.budget_time, impulse.dtype)
+        row,
+        row.envelope,
+        impulse,
+        accumulated,
+        start,
+        velocity,
+        jnp.asarray(sweep.budget_time, impulse.dtype),
     )
 
 
 @shared
 def _within_envelope(
-    row: DriveRow, impulse: Array, accumulated: Array, start: Array, velocity: Array, time: Array
+    row: DriveRow,
+    envelope: DriveEnvelopes,
+    impulse: Array,
+    accumulated: Array,
+    start: Array,
+    velocity: Array,
+    time: Array,
 ) -> Array:
     """The impulse of :func:`within_envelope` where the envelope counts what exceeds ``start``, over
     ``time``.
     """
-    envelope = row.envelope
     active = jnp.isfinite(envelope.max_effort)
     commanded = row.joint_force * time
     wanted = impulse - start + commanded

@@ -1,5 +1,5 @@
 """Quantities evaluated once, at the start of a step: poses, Jacobians, inertias, forces, the
-inverse mass matrix.
+inverse mass matrix; and the motions, forces and joint forces that follow from them.
 
 Positions are relative to the root's centre of mass at the start of the step, in world axes.
 """
@@ -175,6 +175,51 @@ def inertial_wrenches(at_start: StepStart, motion: Array, acceleration: Array) -
     omega, alpha = motion[:, 3:].T, acceleration[:, 3:].T
     moment = spins(at_start, alpha) + spatial.cross(omega, spins(at_start, omega))
     return jnp.concatenate([at_start.mass[:, None] * acceleration[:, :3], moment.T], axis=1)
+
+
+def incoming_joint_forces(
+    articulation: Articulation,
+    at_start: StepStart,
+    end_frame: Transforms,
+    motion: Array,
+    acceleration: Array,
+    wrench: Array,
+    tendon_wrench: tuple[Array, Array],
+) -> Array:
+    """The wrenches that links receive from their parents through their joints: PhysX's incoming
+    joint forces.
+
+    Args:
+      articulation: the articulation.
+      at_start: the articulation at the start of the step.
+      end_frame: the links' frames at the end of the step, in whose joint frames PhysX expresses the
+        result.
+      motion: the links' velocities at the start of the step, [L, 6].
+      acceleration: the links' accelerations during the step, [L, 6].
+      wrench: external wrenches on the links, without those of tendons, [L, 6].
+      tendon_wrench: wrenches of all tendons on the links, and of fixed tendons on the links that
+        their joints move, [L, 6] each. PhysX counts the latter as transmitted by those joints.
+
+    Returns:
+      Force [N], then torque [N m] at the origin and in the axes of the child joint frame, shape
+      [L, 6]; zero for the root.
+    """
+    everything, transmitted = tendon_wrench
+    needed = inertial_wrenches(at_start, motion, acceleration) - wrench - everything
+    moment = needed[:, 3:] + jnp.cross(at_start.center, needed[:, :3])
+    below = jnp.asarray(at_start.topology.link_ancestors, needed.dtype)
+    sums = matmul(below, jnp.concatenate([needed[:, :3], moment], axis=1))
+    force = sums[:, :3] + transmitted[:, :3]
+    torque = sums[:, 3:] - jnp.cross(at_start.center, sums[:, :3]) + transmitted[:, 3:]
+    joint = Transforms.from_poses(articulation.joint_child_pose)
+    arm = joint.position - articulation.link_com_pose[:, :3].T
+    axes = spatial.quaternion_product(end_frame.rotation, joint.rotation)
+    arm = spatial.rotate(end_frame.rotation, arm)
+    local = [
+        spatial.rotate_inverse(axes, vector)
+        for vector in (force.T, torque.T - spatial.cross(arm, force.T))
+    ]
+    return jnp.concatenate(local).T.at[0].set(0)
 
 
 def spins(at_start: StepStart, angular: Array) -> Array:

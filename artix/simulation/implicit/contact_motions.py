@@ -37,6 +37,7 @@ from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
+from artix.simulation.implicit.rows import motion_slices, num_motions
 from artix.simulation.implicit.system import in_columns, side_by_side
 
 Array = jax.Array
@@ -109,17 +110,6 @@ class Touches(struct.PyTreeNode):
         return joined(
             [getattr(part, name) for part in (*self.grounds, self.between) if part is not None]
         )
-
-
-def num_motions(num_contacts: int) -> int:
-    """How many motions of a link with so many contacts matter."""
-    return 3 if num_contacts == 1 else 6
-
-
-def motion_slices(groups: Sequence[np.ndarray]) -> list[slice]:
-    """The motions of each group of contacts among all motions."""
-    ends = np.cumsum([0, *(num_motions(len(which)) for which in groups)]).tolist()
-    return [slice(*ends[k : k + 2]) for k in range(len(groups))]
 
 
 def contact_reaches(

@@ -1,28 +1,14 @@
 """Contacts as rows of the implicit solver, three velocities each: two tangential ones and a normal
 one.
 
-Signorini's and Coulomb's laws take the form of one equation for a contact's impulse ``x`` and
-velocity ``u``, after Alart and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the
-projection of ``x_t - u_t / g_t`` onto the disc of radius ``friction x_n``. Its solutions do not
-depend on the positive ``g``, and satisfy De Saxce's cone condition. It is differentiable wherever
-the contact clearly sticks, slides or separates.
-
-With smoothing, contacts push before they touch: ``x_n u_n = E`` replaces ``x_n u_n = 0``. This is
-the stationarity condition of a logarithmic barrier ``-E log(gap)``, the central path of
-interior-point methods.
-
 Contacts move with their links. For a link with a single contact, three motions matter, those of the
 point. For a link with several, such as a flat foot, it is six, however many contacts there are. The
 rest of the solver works with these motions.
-
-Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like
-solution methods*, 1991.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +19,7 @@ from artix.contact.selection import Choice
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.contact_points import contact_frames, contact_points
 from artix.kinematics.forward import Kinematics, kinematics
-from artix.math import spatial, struct
+from artix.math import struct
 from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
@@ -43,7 +29,6 @@ from artix.simulation.implicit.contact_motions import (
     contact_blocks,
     contact_directions,
     contact_reaches,
-    motion_slices,
 )
 from artix.simulation.implicit.contact_stiffness import (
     TreeContacts,
@@ -53,115 +38,12 @@ from artix.simulation.implicit.contact_stiffness import (
     products_of_data,
     tree_contacts,
 )
-from artix.simulation.implicit.system import Acting, Response, return_time
+from artix.simulation.implicit.joint_rows import return_time
+from artix.simulation.implicit.resolvents import ContactRow
+from artix.simulation.implicit.rows import ContactRows
+from artix.simulation.implicit.system import Acting, Response
 
 Array = jax.Array
-
-
-def inverses(blocks: Array) -> Array:
-    """The inverse of each block."""
-    return jnp.moveaxis(spatial.inverse(jnp.moveaxis(blocks, 0, -1)), -1, 0)
-
-
-def times(blocks: Array, vectors: Array) -> Array:
-    """Blocks times vectors, [K, 3]."""
-    return jnp.sum(blocks * vectors[:, None], axis=2)
-
-
-def times_transposed(blocks: Array, vectors: Array) -> Array:
-    """Transposed blocks times vectors, [K, 3]."""
-    return jnp.sum(blocks * vectors[:, :, None], axis=1)
-
-
-def product(blocks: Array, others: Array) -> Array:
-    """Blocks times others, [K, 3, S]."""
-    return jnp.sum(blocks[:, :, :, None] * others[:, None], axis=2)
-
-
-class ContactRow(NamedTuple):
-    """One contact (or all, with a leading axis [K]): two tangents, then the normal."""
-
-    reach: Array
-    """Derivative of its velocity by the link motions, [3, S]."""
-    approach: Array
-    """The largest speed at which the contact may close: minus the lower bound of its normal
-    velocity."""
-    softness: Array
-    """Velocity at which a compliant contact yields, per normal impulse."""
-    friction: Array
-    tangential: Array
-    """An upper bound of the tangential velocity per tangential impulse."""
-    normal: Array
-    """The normal velocity per normal impulse, softness included."""
-    smoothing: Array | None = None
-    """E, the product of normal impulse and normal rate; ``None`` for zero."""
-
-
-class ContactRows(struct.PyTreeNode):
-    """All K contacts."""
-
-    motions: Array
-    """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
-    each: ContactRow
-    groups: tuple[tuple[int, ...], ...] = struct.field(pytree_node=False)
-    """The contacts that share motions, group by group in the order of these."""
-    coupled: tuple[tuple[int, ...], ...] | None = struct.field(pytree_node=False, default=None)
-    """For each velocity those that contacts can couple it with, where links are data; ``None`` for
-    all."""
-    trees: tuple[TreeContacts | None, ...] = ()
-    """For each articulation whose contacts with the ground touch many of its bodies, where they are
-    on its tree."""
-    places: tuple[tuple[int, int, int], ...] = struct.field(pytree_node=False, default=())
-    """For each articulation its first velocity and its first contact with the ground, and the
-    number of those."""
-
-    @property
-    def num_contacts(self) -> int:
-        """K."""
-        return len(self.each.approach)
-
-    def on_links(self, impulse: Array) -> Array:
-        """Converts impulses [K, 3] to impulses on the link motions, [S]."""
-        return matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
-
-    def stiffness(self, slopes: Array) -> Array:
-        """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]: many contacts of one link add up to one
-        matrix for its six motions.
-        """
-        total = jnp.zeros_like(slopes, shape=(self.motions.shape[1],) * 2)
-        is_done = np.zeros(self.num_contacts, bool)
-        for tree, (velocity, first, count) in zip(self.trees, self.places, strict=True):
-            if tree is not None:
-                is_done[first : first + count] = True
-                end = velocity + tree.topology.nv
-                block = tree.stiffness(slopes[first : first + count])
-                total = total.at[velocity:end, velocity:end].set(block)
-        return total if np.all(is_done) else total + self._of_groups(slopes, is_done)
-
-    def _of_groups(self, slopes: Array, is_done: np.ndarray) -> Array:
-        """The same for all contacts but some, group by group."""
-        pulled: list[Array] = []
-        parts: list[Array] = []
-        groups = [np.array(which) for which in self.groups]
-        for which, part in zip(groups, motion_slices(groups), strict=True):
-            if is_done[which[0]]:
-                continue
-            parts.append(self.motions[part])
-            along = take(self.each.reach[:, :, part], which, axis=0)
-            yielding = product(take(slopes, which, axis=0), along)
-            width = part.stop - part.start
-            on_motions = matmul(along.reshape(-1, width).T, yielding.reshape(-1, width))
-            pulled.append(matmul(on_motions, self.motions[part]))
-        forces, motions = jnp.concatenate(pulled), jnp.concatenate(parts)
-        if self.coupled is None:
-            return matmul(motions.T, forces)
-        # The zeros of links that are data are not known, so only the others are computed.
-        columns = []
-        for number, coupled in enumerate(self.coupled):
-            rows = np.array(coupled)
-            entries = matmul(take(motions, rows).T, forces[:, number])
-            columns.append(jnp.zeros_like(forces[0]).at[rows].set(entries))
-        return jnp.stack(columns, axis=1)
 
 
 def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
@@ -170,44 +52,6 @@ def contact_rates(row: ContactRow, impulse: Array, motions: Array) -> Array:
     """
     rate = matmul(row.reach, motions)
     return rate.at[..., 2].add(row.approach + row.softness * impulse[..., 2])
-
-
-def contact_imbalance(row: ContactRow, impulse: Array, rate: Array) -> Array:
-    """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity
-    [3].
-    """
-    normal = _normal(row, impulse[2], rate[2])
-    tangents = _within_disc(impulse[:2] - rate[:2] / row.tangential, row.friction * normal)
-    return jnp.concatenate([tangents, normal[None]]) - impulse
-
-
-def law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:
-    """Derivatives of :func:`contact_imbalance` by the impulses, softness included, and by the
-    rates, [K, 3, 3] each.
-    """
-    by_impulse, by_rate = jax.vmap(jax.jacfwd(contact_imbalance, (1, 2)))(rows, impulse, rate)
-    return by_impulse.at[:, :, 2].add(by_rate[:, :, 2] * rows.softness[:, None]), by_rate
-
-
-def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
-    """Solves the normal law, given that the rate changes by ``row.normal`` per impulse."""
-    wanted = impulse - rate / row.normal
-    if row.smoothing is None:
-        return jnp.maximum(wanted, 0)
-    # The positive root of x (x - wanted) = E / g, without cancellation.
-    share = row.smoothing / row.normal
-    root = jnp.sqrt(wanted**2 + 4 * share)
-    return jnp.where(
-        wanted > 0, 0.5 * (wanted + root), 2 * share / jnp.where(wanted > 0, 1, root - wanted)
-    )
-
-
-def _within_disc(vector: Array, radius: Array) -> Array:
-    """Projects a vector [2] onto a disc around zero."""
-    square = jnp.sum(vector**2)
-    outside = square > radius**2
-    length = jnp.sqrt(jnp.where(outside, square, 1))
-    return vector * jnp.where(outside, radius / length, 1)
 
 
 class Touching(struct.PyTreeNode):

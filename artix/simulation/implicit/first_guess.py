@@ -23,10 +23,15 @@ import numpy as np
 
 from artix.math.arrays import matmul, shared
 from artix.simulation.common.drives import Sweep
-from artix.simulation.implicit.contact_rows import ContactRow, ContactRows
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
-from artix.simulation.implicit.resolvents import resolve_friction, resolve_normal
-from artix.simulation.implicit.rows import Impulses, Rates, StepRows
+from artix.simulation.implicit.resolvents import (
+    BoundImpulses,
+    BoundRow,
+    ContactRow,
+    drive_impulse,
+    resolve_friction,
+    resolve_normal,
+)
+from artix.simulation.implicit.rows import ContactRows, Impulses, Rates, StepRows
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array

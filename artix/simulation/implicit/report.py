@@ -20,7 +20,6 @@ from artix.math import spatial
 from artix.math.arrays import largest_magnitude, matmul, square_root, take
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import Springs, loop_wrenches, spring_efforts
-from artix.simulation.common.joint_forces import incoming_joint_forces
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.common.report import (
     ContactReport,
@@ -30,14 +29,11 @@ from artix.simulation.common.report import (
     all_finite,
     residual_of,
 )
-from artix.simulation.common.step_start import HIGHEST, link_motion
+from artix.simulation.common.step_start import HIGHEST, incoming_joint_forces, link_motion
 from artix.simulation.implicit.contact_motions import Touches
-from artix.simulation.implicit.contact_rows import (
-    ContactRows,
-    contact_imbalance,
-    contact_rates,
-    contact_rows,
-)
+from artix.simulation.implicit.contact_rows import contact_rates, contact_rows
+from artix.simulation.implicit.row_equations import contact_imbalance
+from artix.simulation.implicit.rows import ContactRows
 from artix.simulation.implicit.solution import Bounded
 from artix.simulation.implicit.step import Solved, mean_acceleration
 from artix.simulation.implicit.system import Prepared, Response, parted

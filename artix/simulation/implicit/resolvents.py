@@ -33,15 +33,49 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import shared
-from artix.simulation.common.drives import Sweep
-from artix.simulation.implicit.contact_rows import ContactRow
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
+from artix.model.joints import JointFrictions
+from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
 
 Array = jax.Array
 
 #: Shares up to the first of these are made smaller by the second for friction that holds: bodies
 #: creep by as little.
 _FINE_SHARE, _STIFFER_TANGENTS = 1e-5, 1e-2
+
+
+class BoundRow(NamedTuple):
+    """One DOF (or all, with a leading axis [n])."""
+
+    response: Array
+    """Velocity per impulse."""
+    drive: DriveRow
+    gain: Array
+    """Decrease of the drive's impulse per velocity."""
+    push: Array
+    """The drive's impulse at zero velocity."""
+    in_matrix: Array
+    """1 if the solver's matrix contains the drive, 0 if the row has all of its impulse."""
+    friction: JointFrictions
+    lower_velocity: Array
+    """The smallest velocity that its limits of position and speed allow; that of position counts if
+    they disagree."""
+    upper_velocity: Array
+    """The largest."""
+
+
+class BoundImpulses(NamedTuple):
+    """Accumulated impulses of one DOF (or of all, [n])."""
+
+    drive: Array
+    """Impulse of the drive; for a drive in the matrix, the part that its bounds take away."""
+    friction: Array
+    limit: Array
+    """Impulse of the limits of position and speed, positive at the lower ones."""
+
+    @property
+    def total(self) -> Array:
+        """Total impulse of the DOF."""
+        return self.drive + self.friction + self.limit
 
 
 class VelocityBounds(NamedTuple):
@@ -57,6 +91,25 @@ class VelocityBounds(NamedTuple):
     """Velocity per impulse, [E]."""
 
 
+class ContactRow(NamedTuple):
+    """One contact (or all, with a leading axis [K]): two tangents, then the normal."""
+
+    reach: Array
+    """Derivative of its velocity by the link motions, [3, S]."""
+    approach: Array
+    """The largest speed at which the contact may close: minus the lower bound of its normal
+    velocity."""
+    softness: Array
+    """Velocity at which a compliant contact yields, per normal impulse."""
+    friction: Array
+    tangential: Array
+    """An upper bound of the tangential velocity per tangential impulse."""
+    normal: Array
+    """The normal velocity per normal impulse, softness included."""
+    smoothing: Array | None = None
+    """E, the product of normal impulse and normal rate; ``None`` for zero."""
+
+
 class Linear(NamedTuple):
     """An impulse as a linear function of its row's velocity, near the current one."""
 
@@ -70,6 +123,21 @@ def linearized(change: Array, slope: Array, response: Array, share: Array | floa
     """The linear function of scalar rows, from the change to their own resolvent and its slope."""
     factor = 1 / (1 - (1 - share) * slope * response)
     return Linear(factor * change, factor * slope)
+
+
+@shared
+def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
+    """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without
+    this impulse.
+    """
+    inside = row.in_matrix * row.gain
+    unlimited = row.push - row.gain * velocity
+    wanted = unlimited / (1 + (row.gain - inside) * row.response)
+    there = velocity + (1 - row.in_matrix) * row.response * wanted
+    force = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
+    # A drive in the matrix responds to the change of velocity, so less than the whole impulse is
+    # lost.
+    return (force - row.in_matrix * unlimited) / (1 - inside * row.response)
 
 
 @shared

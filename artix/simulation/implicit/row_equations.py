@@ -10,6 +10,19 @@ A little is added to the rows of the laws, which makes x a function of v even wh
 and leaves the matrix of the solver's Newton steps. Proximal iterations then remove the effect of
 what was added, as far as the equations can be met. Redundant rows, such as those of a table's four
 feet, leave open how impulses are shared; v is well defined.
+
+Signorini's and Coulomb's laws take the form of one equation for a contact's impulse ``x`` and
+velocity ``u``, after Alart and Curnier: ``x_n = max(0, x_n - u_n / g_n)``, and ``x_t`` is the
+projection of ``x_t - u_t / g_t`` onto the disc of radius ``friction x_n``. Its solutions do not
+depend on the positive ``g``, and satisfy De Saxce's cone condition. It is differentiable wherever
+the contact clearly sticks, slides or separates.
+
+With smoothing, contacts push before they touch: ``x_n u_n = E`` replaces ``x_n u_n = 0``. This is
+the stationarity condition of a logarithmic barrier ``-E log(gap)``, the central path of
+interior-point methods.
+
+Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like
+solution methods*, 1991.
 """
 
 from __future__ import annotations
@@ -22,16 +35,18 @@ import numpy as np
 
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize, refined
-from artix.simulation.implicit.contact_rows import (
-    contact_imbalance,
+from artix.simulation.common.drives import Sweep
+from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow, ContactRow, drive_impulse
+from artix.simulation.implicit.rows import (
+    Impulses,
+    Rates,
+    Slopes,
+    StepRows,
     inverses,
-    law_derivatives,
     product,
     times,
     times_transposed,
 )
-from artix.simulation.implicit.dof_rows import BoundImpulses, bound_imbalance
-from artix.simulation.implicit.rows import Impulses, Rates, Slopes, StepRows
 
 Array = jax.Array
 
@@ -243,7 +258,7 @@ def row_equations(
     by_impulse = by_rate = jnp.zeros_like(velocity, shape=(0, 3, 3))
     if rows.contacts is not None:
         with_softness = _law_rates(rows, impulses, rates)
-        by_impulse, by_rate = law_derivatives(rows.contacts.each, impulses.contacts, with_softness)
+        by_impulse, by_rate = _law_derivatives(rows.contacts.each, impulses.contacts, with_softness)
     rest = 1 - slope * rows.dofs.response
     return RowEquations(matrix, rows, slope, rest, slope_bounds, 1 - held, by_impulse, by_rate)
 
@@ -262,3 +277,77 @@ def _law_rates(rows: StepRows, impulses: Impulses, rates: Rates) -> Array:
     each = rows.contacts.each
     added = each.approach + each.softness * impulses.contacts[:, 2]
     return rates.contacts.at[:, 2].add(added)
+
+
+def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+    """The residual of a DOF's laws with its active bounds, as an impulse; zero at a solution.
+
+    The laws are one equation for the DOF's velocity and total impulse, which together determine how
+    both change. If a bound holds the DOF (sticking friction counts as one), its velocity equals the
+    bound. Otherwise its impulse is that of the drive at this velocity plus that of sliding
+    friction.
+
+    Args:
+      row: the DOF.
+      impulses: its impulses, which tell which bounds are active.
+      velocity: its velocity with these impulses.
+      sweep: the sweep.
+    """
+    budget, friction = row.friction.dynamic * sweep.dt, impulses.friction
+    sticks = _sticks(row, impulses, velocity, sweep)
+    slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
+    held = sticks | (impulses.limit != 0)
+    # If friction and a limit hold it, the limit counts.
+    bound = _active_bound(impulses.limit, row.lower_velocity, row.upper_velocity)
+    drive = impulses.drive + friction - slides
+    wanted = drive_impulse(row, velocity - row.response * drive, sweep)
+    return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
+
+
+def _sticks(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+    """Whether dry friction holds a DOF."""
+    stops = jnp.abs(impulses.friction - velocity / row.response) <= row.friction.static * sweep.dt
+    return stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
+
+
+def _active_bound(impulse: Array, lower: Array, upper: Array) -> Array:
+    """The bound of a velocity at which its limit pushes; zero where none does."""
+    return jnp.where(impulse < 0, upper, jnp.where(impulse > 0, lower, 0))
+
+
+def contact_imbalance(row: ContactRow, impulse: Array, rate: Array) -> Array:
+    """The residual [3] of the contact laws, as an impulse, at an impulse [3] and its velocity
+    [3].
+    """
+    normal = _normal(row, impulse[2], rate[2])
+    tangents = _within_disc(impulse[:2] - rate[:2] / row.tangential, row.friction * normal)
+    return jnp.concatenate([tangents, normal[None]]) - impulse
+
+
+def _law_derivatives(rows: ContactRow, impulse: Array, rate: Array) -> tuple[Array, Array]:
+    """Derivatives of :func:`contact_imbalance` by the impulses, softness included, and by the
+    rates, [K, 3, 3] each.
+    """
+    by_impulse, by_rate = jax.vmap(jax.jacfwd(contact_imbalance, (1, 2)))(rows, impulse, rate)
+    return by_impulse.at[:, :, 2].add(by_rate[:, :, 2] * rows.softness[:, None]), by_rate
+
+
+def _normal(row: ContactRow, impulse: Array, rate: Array) -> Array:
+    """Solves the normal law, given that the rate changes by ``row.normal`` per impulse."""
+    wanted = impulse - rate / row.normal
+    if row.smoothing is None:
+        return jnp.maximum(wanted, 0)
+    # The positive root of x (x - wanted) = E / g, without cancellation.
+    share = row.smoothing / row.normal
+    root = jnp.sqrt(wanted**2 + 4 * share)
+    return jnp.where(
+        wanted > 0, 0.5 * (wanted + root), 2 * share / jnp.where(wanted > 0, 1, root - wanted)
+    )
+
+
+def _within_disc(vector: Array, radius: Array) -> Array:
+    """Projects a vector [2] onto a disc around zero."""
+    square = jnp.sum(vector**2)
+    outside = square > radius**2
+    length = jnp.sqrt(jnp.where(outside, square, 1))
+    return vector * jnp.where(outside, radius / length, 1)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import matmul
+from artix.math import spatial, struct
+from artix.math.arrays import matmul, take
 from artix.simulation.common.drives import Sweep, within_envelope, within_limit
-from artix.simulation.implicit.contact_rows import ContactRows, times
-from artix.simulation.implicit.dof_rows import BoundImpulses, BoundRow, drive_impulse
+from artix.simulation.implicit.contact_stiffness import TreeContacts
 from artix.simulation.implicit.resolvents import (
+    BoundImpulses,
+    BoundRow,
+    ContactRow,
     VelocityBounds,
     bound_changes,
     convex_contacts,
     dof_changes,
+    drive_impulse,
     linear_contacts,
     linearized,
     resolve_bounds,
@@ -89,6 +94,73 @@ class Lagged(NamedTuple):
     [n]."""
 
 
+class ContactRows(struct.PyTreeNode):
+    """All K contacts."""
+
+    motions: Array
+    """Derivatives of the S motions of touching links by the generalised velocity, [S, nv]."""
+    each: ContactRow
+    groups: tuple[tuple[int, ...], ...] = struct.field(pytree_node=False)
+    """The contacts that share motions, group by group in the order of these."""
+    coupled: tuple[tuple[int, ...], ...] | None = struct.field(pytree_node=False, default=None)
+    """For each velocity those that contacts can couple it with, where links are data; ``None`` for
+    all."""
+    trees: tuple[TreeContacts | None, ...] = ()
+    """For each articulation whose contacts with the ground touch many of its bodies, where they are
+    on its tree."""
+    places: tuple[tuple[int, int, int], ...] = struct.field(pytree_node=False, default=())
+    """For each articulation its first velocity and its first contact with the ground, and the
+    number of those."""
+
+    @property
+    def num_contacts(self) -> int:
+        """K."""
+        return len(self.each.approach)
+
+    def on_links(self, impulse: Array) -> Array:
+        """Converts impulses [K, 3] to impulses on the link motions, [S]."""
+        return matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
+
+    def stiffness(self, slopes: Array) -> Array:
+        """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]: many contacts of one link add up to one
+        matrix for its six motions.
+        """
+        total = jnp.zeros_like(slopes, shape=(self.motions.shape[1],) * 2)
+        is_done = np.zeros(self.num_contacts, bool)
+        for tree, (velocity, first, count) in zip(self.trees, self.places, strict=True):
+            if tree is not None:
+                is_done[first : first + count] = True
+                end = velocity + tree.topology.nv
+                block = tree.stiffness(slopes[first : first + count])
+                total = total.at[velocity:end, velocity:end].set(block)
+        return total if np.all(is_done) else total + self._of_groups(slopes, is_done)
+
+    def _of_groups(self, slopes: Array, is_done: np.ndarray) -> Array:
+        """The same for all contacts but some, group by group."""
+        pulled: list[Array] = []
+        parts: list[Array] = []
+        groups = [np.array(which) for which in self.groups]
+        for which, part in zip(groups, motion_slices(groups), strict=True):
+            if is_done[which[0]]:
+                continue
+            parts.append(self.motions[part])
+            along = take(self.each.reach[:, :, part], which, axis=0)
+            yielding = product(take(slopes, which, axis=0), along)
+            width = part.stop - part.start
+            on_motions = matmul(along.reshape(-1, width).T, yielding.reshape(-1, width))
+            pulled.append(matmul(on_motions, self.motions[part]))
+        forces, motions = jnp.concatenate(pulled), jnp.concatenate(parts)
+        if self.coupled is None:
+            return matmul(motions.T, forces)
+        # The zeros of links that are data are not known, so only the others are computed.
+        columns = []
+        for number, coupled in enumerate(self.coupled):
+            rows = np.array(coupled)
+            entries = matmul(take(motions, rows).T, forces[:, number])
+            columns.append(jnp.zeros_like(forces[0]).at[rows].set(entries))
+        return jnp.stack(columns, axis=1)
+
+
 class StepRows(NamedTuple):
     """The rows of all articulations of a step."""
 
@@ -146,15 +218,6 @@ class StepRows(NamedTuple):
         count = 0 if self.contacts is None else self.contacts.num_contacts
         contacts = jnp.zeros_like(zero, shape=(count, 3))
         return Impulses(BoundImpulses(zero, zero, zero), bounds, contacts)
-
-    def no_slopes(self) -> Slopes:
-        """Slopes of rows that do not answer."""
-        none = self.none()
-        return Slopes(
-            none.dofs,
-            none.distances,
-            jnp.zeros_like(none.contacts, shape=(len(none.contacts), 3, 3)),
-        )
 
     def driven(self, rates: Rates) -> Impulses:
         """The impulses of drives at these velocities, and no others."""
@@ -304,3 +367,34 @@ class StepRows(NamedTuple):
             rigid = jnp.minimum(returned, 0.5 * apart**2 / each.normal)
             energy = energy + jnp.sum(jnp.where(each.softness > 0, returned, rigid))
         return energy
+
+
+def num_motions(num_contacts: int) -> int:
+    """How many motions of a link with so many contacts matter."""
+    return 3 if num_contacts == 1 else 6
+
+
+def motion_slices(groups: Sequence[np.ndarray]) -> list[slice]:
+    """The motions of each group of contacts among all motions."""
+    ends = np.cumsum([0, *(num_motions(len(which)) for which in groups)]).tolist()
+    return [slice(*ends[k : k + 2]) for k in range(len(groups))]
+
+
+def inverses(blocks: Array) -> Array:
+    """The inverse of each block."""
+    return jnp.moveaxis(spatial.inverse(jnp.moveaxis(blocks, 0, -1)), -1, 0)
+
+
+def times(blocks: Array, vectors: Array) -> Array:
+    """Blocks times vectors, [K, 3]."""
+    return jnp.sum(blocks * vectors[:, None], axis=2)
+
+
+def times_transposed(blocks: Array, vectors: Array) -> Array:
+    """Transposed blocks times vectors, [K, 3]."""
+    return jnp.sum(blocks * vectors[:, :, None], axis=1)
+
+
+def product(blocks: Array, others: Array) -> Array:
+    """Blocks times others, [K, 3, S]."""
+    return jnp.sum(blocks[:, :, :, None] * others[:, None], axis=2)

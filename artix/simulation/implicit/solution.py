@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.dynamics.factorization import MassProduct, factorize_product, solve
+from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math.arrays import joined, matmul
 from artix.math.tangents import value_and_change
@@ -26,10 +27,9 @@ from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
-from artix.simulation.implicit.dof_rows import BoundImpulses, all_bound_rows
+from artix.simulation.implicit.joint_rows import all_bound_rows, distance_rows
 from artix.simulation.implicit.nearest_first import Solution, solve_nearest_first
-from artix.simulation.implicit.relations import distance_rows
-from artix.simulation.implicit.resolvents import VelocityBounds
+from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system
@@ -45,6 +45,7 @@ from artix.simulation.implicit.system import (
     missing_impulse,
     parted,
     side_by_side,
+    spring_impulse,
 )
 
 Array = jax.Array
@@ -69,6 +70,9 @@ class Bounded(NamedTuple):
     """Velocity at the end of the step, [nv]."""
     loop_impulse: Array
     """Impulses on all rows of the loop joints' anchors."""
+    added_momentum: Array
+    """What contacts, loop joints and tendons add to the momentum of a floating articulation, about
+    the centre of mass of its root at the start, [base]."""
 
 
 class AllBounded(NamedTuple):
@@ -121,6 +125,8 @@ class StepVelocity(NamedTuple):
     """Number of Newton steps, as a floating-point number."""
     solved: Array
     """1 if they were enough, else 0, as a floating-point number, []."""
+    added_momenta: tuple[Array, ...]
+    """As in :class:`Bounded`, of each articulation."""
 
 
 def solved_bounds(
@@ -138,26 +144,22 @@ def solved_bounds(
     matrix = side_by_side([part.system.matrix for part in parts], sizes)
     responses = tuple(part.system.response for part in parts)
     products = tuple(part.system.product for part in parts)
+    root_rows = tuple(
+        part.at_start.mass_matrix[: part.at_start.topology.num_base_dofs] for part in parts
+    )
     start = None if touching is None else touching.remembered
     nearest = None if touching is None else touching.nearest
     corrects = any(len(part.at_start.topology.mimic_dofs) for part in parts)
     moving = None
     if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
         relations = tuple(_relations(part, "position_target") for part in parts)
-        moving = _solve(
-            options,
-            matrix,
-            responses,
-            products,
-            start,
-            nearest,
-            inputs._replace(relations=relations),
-        )
-    end = _solve(options, matrix, responses, products, start, nearest, inputs)
+        towards = inputs._replace(relations=relations)
+        moving = _solve(options, matrix, root_rows, responses, products, start, nearest, towards)
+    end = _solve(options, matrix, root_rows, responses, products, start, nearest, inputs)
     moving = end if moving is None else moving
     loops = _loop_impulses(parts, end.impulses.distances)
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
-    each = [Bounded(*one) for one in zip(*velocities, loops, strict=True)]
+    each = [Bounded(*one) for one in zip(*velocities, loops, end.added_momenta, strict=True)]
     steps = end.steps if moving is end else moving.steps + end.steps
     is_solved = (moving.solved > 0) & (end.solved > 0)
     return AllBounded(
@@ -170,17 +172,20 @@ def solved_bounds(
 def _solve(
     options: SolverOptions,
     matrix: Array,
+    root_rows: tuple[Array, ...],
     responses: tuple[Response, ...],
     products: tuple[MassProduct | None, ...],
     remembered: ContactMemory | None,
     nearest: Touches | None,
     inputs: StepInputs,
 ) -> StepVelocity:
-    """Solves a step, with the ``matrix`` of its linear system, the same as ``products``, and its
-    inverse.
+    """Solves a step, with the ``matrix`` of its linear system, the rows of the mass matrices that
+    belong to floating roots, the same as ``products``, and its inverse.
 
     Derivatives, which need it as well, find it traced.
     """
+    members = list(zip(inputs.articulations, inputs.states, strict=True))
+    trees = [articulation.topology for articulation, _ in members]
     system = _step_system(options, matrix, responses, products, inputs)
     rows = system.rows
     start = rows.driven(rows.rates(system.velocity))
@@ -208,8 +213,20 @@ def _solve(
         )
     velocity = system.velocity + solution.change
     law = rows.linear(solution.impulses, solution.rates, solution.friction, 1)
-    counts = (count.astype(velocity.dtype) for count in (solution.steps, solution.is_solved))
-    return StepVelocity(velocity, solution.impulses, law.residual, *counts)
+    counts = [count.astype(velocity.dtype) for count in (solution.steps, solution.is_solved)]
+    # From the velocity, not from the impulses: otherwise rounding errors would make standing feet
+    # drift.
+    added = []
+    each = zip(inputs.acting, root_rows, parted(velocity, [tree.nv for tree in trees]), strict=True)
+    for member, (acting, rows_of_root, end) in zip(members, each, strict=True):
+        base = len(rows_of_root)
+        acceleration = (end - generalized_velocity(*member)) / acting.dt
+        needed = rigid_body_forces(*member, None, acting.wrench, gravity=True)[:base]
+        total = acting.dt * (needed + matmul(rows_of_root, acceleration))
+        added.append(total + acting.fast_impulse[:base])
+    return StepVelocity(
+        velocity, solution.impulses, law.residual, counts[0], counts[1], tuple(added)
+    )
 
 
 def _step_system(
@@ -245,10 +262,8 @@ def _step_system(
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
 def _solve_jvp(options: SolverOptions, primals, tangents):
-    """Tangents of the matrix, its products and responses are not used: the equations account for
-    them.
-    """
-    (matrix, responses, _, _, _, inputs), d_inputs = primals, tangents[5]
+    """Tangents of matrices, products and responses are not used: the equations account for them."""
+    (matrix, root_rows, responses, _, _, _, inputs), d_inputs = primals, tangents[6]
     solution = _solve(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
     trees = [one.topology for one in inputs.articulations]
@@ -257,14 +272,19 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
     counts = [0 if one is None else len(one.lower) for one in inputs.relations]
     ends = np.cumsum([0, *counts])
 
-    def imbalance(inputs: StepInputs) -> tuple[Array, Changes]:
-        """The momentum that is missing, and the residuals of the laws, at the solution."""
-        missing = []
+    def imbalance(inputs: StepInputs) -> tuple[Array, list[Array], Changes]:
+        """The impulse that is missing, what is added to the momenta of the wholes, and the
+        residuals of the laws, at the solution.
+        """
+        missing, added = [], []
         for k, (articulation, state) in enumerate(
             zip(inputs.articulations, inputs.states, strict=True)
         ):
             change = velocities[k] - generalized_velocity(articulation, state)
             part = missing_impulse(articulation, state, inputs.acting[k], change)
+            springs = spring_impulse(inputs.acting[k], velocities[k])
+            whole = part if springs is None else part - springs
+            added.append(whole[: len(root_rows[k])])
             relations = inputs.relations[k]
             if relations is not None:
                 part_impulses = impulses.distances[ends[k] : ends[k + 1]]
@@ -274,21 +294,27 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
         if inputs.touches is not None:
             members = inputs.articulations, inputs.states
             total = total - contact_impulse(*members, inputs.touches, impulses.contacts)
-        return total, law_residuals(_step_rows(options, responses, inputs), impulses, velocity)
+        laws = law_residuals(_step_rows(options, responses, inputs), impulses, velocity)
+        return total, added, laws
 
-    _, (d_missing, d_laws) = value_and_change(imbalance, inputs, d_inputs)
+    _, (d_missing, d_added, d_laws) = value_and_change(imbalance, inputs, d_inputs)
     rows = _step_rows(options, responses, inputs)
     equations = row_equations(matrix, rows, impulses, velocity)
     change = equations.solve(elimination_order(trees), d_laws._replace(velocity=-d_missing))
     zero = jnp.zeros_like(change.dofs)
     # The equations determine only the total of a DOF's impulses, and nothing else is used.
     d_impulses = Impulses(BoundImpulses(change.dofs, zero, zero), change.bounds, change.contacts)
+    d_velocities = parted(change.velocity, sizes)
     d_solution = StepVelocity(
         change.velocity,
         d_impulses,
         jnp.zeros_like(solution.residual),
         jnp.zeros_like(solution.steps),
         jnp.zeros_like(solution.solved),
+        tuple(
+            part + matmul(rows_of_root, d_velocity)
+            for part, rows_of_root, d_velocity in zip(d_added, root_rows, d_velocities, strict=True)
+        ),
     )
     return solution, d_solution
 

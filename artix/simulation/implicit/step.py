@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from artix.dynamics.inertia import Inertias
-from artix.dynamics.inverse import rigid_body_forces
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import gravity_wrenches
 from artix.kinematics.configuration import generalized_velocity, integrate
@@ -30,8 +29,8 @@ from artix.simulation.common.step_start import (
     link_resistance,
 )
 from artix.simulation.implicit.contact_rows import Touching
-from artix.simulation.implicit.dof_rows import is_unlimited
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
+from artix.simulation.implicit.joint_rows import is_unlimited
 from artix.simulation.implicit.solution import AllBounded, Bounded, solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
@@ -93,17 +92,16 @@ def _prepared(
         drive_inertia=drive_inertia(articulation, at_start),
         in_matrix=is_unlimited(articulation),  # Drives with limits are rows.
         dt=dt,
-        fast_share=jnp.zeros_like(dt),
         fast_impulse=jnp.zeros_like(velocity),
         smooth_friction=options.smooth_friction,
     )
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
-    system = implicit_system(articulation, state, at_start, acting, loops)
-    acting, system = with_centered_forces(
-        articulation, state, motion, acting, system, at_start.mass_matrix
-    )
+    acting, slow, system = with_centered_forces(articulation, state, acting, loops)
+    if system.hard is not None:  # Hard relations are inputs of the solution, with derivatives.
+        hard = implicit_system(articulation, state, at_start, acting, loops).hard
+        system = system._replace(hard=hard)
     return Prepared(
-        articulation, state, at_start, motion, loads - taken + brake, acting, loops, system
+        articulation, state, at_start, motion, loads - taken + brake, acting, loops, slow, system
     )
 
 
@@ -116,7 +114,7 @@ def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounde
     ends, corrections = [], []
     for k, (part, bounded_part) in enumerate(zip(parts, solution.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
-        start = part.articulation, part.state, part.motion, part.acting, part.at_start.mass_matrix
+        start = part.articulation, part.state, part.acting, part.loops, part.slow
         end = _end(part, bounded_part, is_touched)
         end, correction = with_bounded_energy(*start, bounded_part.velocity, end)
         ends.append(end)
@@ -144,16 +142,8 @@ def _end(part: Prepared, solution: Bounded, is_touched: bool) -> State:
     moments, carried = mass_and_momentum(articulation, state)
     momentum = carried[:, 0] + dt * _outer_wrench(part, moments)
     if acting.springs or loops or is_touched:
-        # PhysX's tendons, loop joints with the world and contacts act on the whole. Their total is
-        # computed from the velocity, not from the impulses: otherwise rounding errors would make
-        # standing feet drift.
-        acceleration = mean_acceleration(part, solution)
-        needed = rigid_body_forces(articulation, state, None, acting.wrench, gravity=True)[:6]
-        momentum = (
-            momentum
-            + dt * (needed + matmul(at_start.mass_matrix[:6], acceleration))
-            + acting.fast_impulse[:6]
-        )
+        # PhysX's tendons, loop joints with the world and contacts act on the whole.
+        momentum = momentum + solution.added_momentum
     start = end.replace(root_velocity=solution.velocity[:6])
     return _floating_end(articulation, start, moments.first / moments.mass, moved[:3], momentum, dt)
 

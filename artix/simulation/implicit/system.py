@@ -26,20 +26,20 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
+from artix.math.tangents import add
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
-from artix.simulation.common.couplings import LoopClosures, Springs, spring_efforts
+from artix.simulation.common.couplings import (
+    HardRows,
+    LoopClosures,
+    Springs,
+    hard_rows,
+    spring_efforts,
+)
 from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
-from artix.simulation.implicit.relations import ERROR_REDUCTION, HardRows, hard_rows
 
 Array = jax.Array
-
-#: Time constant [s] with which a penetration, or what lies beyond a limit, is undone. The velocity
-#: stays, and with it energy: with PhysX's 0.8 of it in a step of 5 ms, jammed humanoids gained ten
-#: times as much in the mean, at most 5 J.
-_RETURN_TIME = 0.025
-
 
 #: DOFs in a group are as many apart on the way to the root.
 _LEVELS = 4
@@ -59,9 +59,6 @@ class Acting(struct.PyTreeNode):
     rows, [n]."""
     dt: Array
     """Length of the step [s]."""
-    fast_share: Array
-    """Share of the measures for fast motion, []; see
-    :mod:`artix.simulation.implicit.fast_motion`."""
     fast_impulse: Array
     """What the Coriolis forces of fast motion add to the missing impulse, [nv]."""
     smooth_friction: float = struct.field(pytree_node=False)
@@ -163,6 +160,18 @@ class ImplicitSystem(NamedTuple):
     joints fill it."""
 
 
+class SlowStep(NamedTuple):
+    """A step before measures for fast motion."""
+
+    motion: Array
+    """Velocities of the links' centres of mass, [L, 6]."""
+    mass_matrix: Array
+    """Without armature, [nv, nv]."""
+    system: ImplicitSystem
+    share: Array
+    """The share of the measures that it takes: 0 for slow motion, 1 for fast motion, []."""
+
+
 class Prepared(NamedTuple):
     """An articulation at the start of a step, up to its linear system."""
 
@@ -175,14 +184,9 @@ class Prepared(NamedTuple):
     """Gravity, loads and brakes on the links at their centres of mass, [L, 6]."""
     acting: Acting
     loops: LoopClosures | None
+    slow: SlowStep
     system: ImplicitSystem
-
-
-def return_time(dt: Array) -> Array:
-    """A penetration over this time [s] is the speed at which a step of length dt undoes it; so
-    beyond a limit.
-    """
-    return jnp.maximum(_RETURN_TIME, dt / ERROR_REDUCTION)
+    """With Coriolis forces at the middle of the step, if the motion is fast."""
 
 
 class DriveImpulses(NamedTuple):
@@ -235,9 +239,19 @@ def missing_impulse(
     if change is not None:
         joints = joints + articulation.armature * change[base:]
     missing = dt * taken + jnp.pad(joints, (base, 0)) + acting.fast_impulse
+    springs = spring_impulse(acting, velocity)
+    return missing if springs is None else missing + springs
+
+
+def spring_impulse(acting: Acting, velocity: Array) -> Array | None:
+    """The generalised impulse [nv] that tendons and soft mimic joints take at a velocity at the end
+    of the step; ``None`` without any.
+    """
+    impulse = None
     for group in acting.springs:
-        missing = missing + dt * matmul(spring_efforts(group, velocity, dt), group.force)
-    return missing
+        effort = spring_efforts(group, velocity, acting.dt)
+        impulse = add(impulse, acting.dt * matmul(effort, group.force))
+    return impulse
 
 
 def implicit_system(
@@ -302,13 +316,16 @@ def _friction_gain(articulation: Articulation, state: State, acting: Acting) -> 
 
 def drive_inertia(articulation: Articulation, at_start: StepStart) -> Array:
     """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
+    is_acceleration = articulation.drive.is_acceleration
+    if "drive.is_acceleration" in articulation.absent:
+        return jnp.ones_like(is_acceleration)
     inverse = (
         inverse_with(at_start, at_start.mass_product.added)
         if at_start.inverse is None
         else at_start.inverse
     )
     felt = 1 / jnp.diagonal(inverse)[at_start.topology.num_base_dofs :]
-    return jnp.where(articulation.drive.is_acceleration > 0, felt, 1)
+    return jnp.where(is_acceleration > 0, felt, 1)
 
 
 # --- several articulations that take a step together: only contacts couple them ---
