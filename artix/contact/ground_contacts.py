@@ -19,7 +19,7 @@ from artix.contact.selection import Choice, looked_up, lowest
 from artix.kinematics.contact_points import Contacts, contact_points
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
-from artix.math.arrays import joined
+from artix.math.arrays import joined, matmul, take
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_vector
 
@@ -41,6 +41,8 @@ class GroundContacts(struct.PyTreeNode):
         ``geometries`` are empty, and ``contacts.point`` is relative to the root's centre of mass,
         in world axes.
       number: the index of each point in ``source``, [K], or ``None``.
+      body: the body of each point, [K], or ``None``.
+      gravity_scale: that of the link of each point, [K], or ``None``.
 
     Examples:
       >>> robot = artix.robots.load("humanoid")
@@ -56,11 +58,34 @@ class GroundContacts(struct.PyTreeNode):
     choice: Choice
     source: GroundContacts | None = None
     number: Array | None = None
+    body: Array | None = None
+    gravity_scale: Array | None = None
 
     def looked_up(self, table: Array | np.ndarray, dtype: Any) -> Array:
         """The rows of a table of the points of ``source`` that belong to these points."""
         assert self.number is not None
         return looked_up(table, self.number, dtype)
+
+    def spread(self, values: Array) -> Array:
+        """Values [K, ...] of these points for all points of ``source``, zero for the others."""
+        places = jnp.equal(self._numbers[:, None], jnp.asarray(self.number))
+        if values.dtype == bool:
+            return jnp.any(places & values, axis=1)
+        return matmul(places.astype(values.dtype), values)
+
+    @property
+    def leaves_out(self) -> Array:
+        """Which points of ``source`` are not among these, bool."""
+        assert self.source is not None
+        assert self.number is not None
+        gap, last, numbers = self.source.contacts.gap, self.contacts.gap[-1], self._numbers
+        return (gap > last) | ((gap == last) & (numbers > self.number[-1]))
+
+    @property
+    def _numbers(self) -> Array:
+        assert self.source is not None
+        assert self.number is not None
+        return jnp.arange(len(self.source.geometries), dtype=self.number.dtype)
 
 
 @accepts_ground
@@ -200,25 +225,20 @@ def contacts_with_ground(
 
 
 def nearest_contacts(
-    articulation: Articulation, kin: Kinematics, candidates: GroundContacts, most: int | None
+    articulation: Articulation, kin: Kinematics, candidates: GroundContacts, most: int
 ) -> GroundContacts:
-    """The nearest of an articulation's contacts with the ground, as data; the same ones if they are
-    not more.
-    """
+    """The nearest of an articulation's contacts with the ground, which are more, as data."""
     contacts, count = candidates.contacts, len(candidates.geometries)
-    if most is None and count > _MANY:
-        _say_all(articulation.topology.name, count)
-    if most is None or count <= most:
-        return candidates
-    _say_budget(articulation.topology.name, most, count)
     links = articulation.topology.geometry_links(candidates.geometries)
     material = ("friction", "restitution", "compliance", "relaxation_time")
     place = contact_points(articulation, kin, links, contacts.point)
     number = jnp.arange(count, dtype=contacts.gap.dtype)
-    values = jnp.stack([*(getattr(contacts, name) for name in material), number])
+    body = jnp.asarray(articulation.topology.link_body[links], contacts.gap.dtype)
+    pull = take(articulation.gravity_scale, links)
+    values = jnp.stack([*(getattr(contacts, name) for name in material), body, pull, number])
     rows = lowest(jnp.concatenate([contacts.gap[None], place, contacts.normal.T, values]), most)
     kept = Contacts(
-        (), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-1], strict=True))
+        (), rows[1:4].T, rows[4:7].T, gap=rows[0], **dict(zip(material, rows[7:-3], strict=True))
     )
     groups = candidates.choice.groups
     firsts = np.cumsum([0, *(size for _, size in groups)])[:-1]
@@ -228,29 +248,11 @@ def nearest_contacts(
         looked_up(candidate, rows[-1], rows.dtype), ((most, candidates.choice.num_candidates),)
     )
     omitted = candidates.omitted + _count_touching(contacts.gap) - _count_touching(kept.gap)
-    return GroundContacts(kept, (), omitted, choice, candidates, rows[-1])
-
-
-#: More points than this cost most of a step, and a robot of hulls often has too many for a kernel:
-#: 52 hulls of a Talos have 416. They are not left out unasked, since a robot that lies down, or a
-#: chain, may touch with all of them.
-_MANY = 64
+    return GroundContacts(kept, (), omitted, choice, candidates, rows[-1], rows[-3], rows[-2])
 
 
 @functools.cache
-def _say_all(name: str, count: int) -> None:
-    """Logs, once, that a budget would make steps cheaper."""
-    _log.warning(
-        "artix: %r has %d points that may touch the ground, and each step solves for contacts at "
-        "all of them; where few touch at a time, Scene(..., max_ground_contacts=16) keeps the "
-        "nearest 16, which takes far less time to compile and to run",
-        name,
-        count,
-    )
-
-
-@functools.cache
-def _say_budget(name: str, most: int, count: int) -> None:
+def say_budget(name: str, most: int, count: int) -> None:
     """Logs, once, that not all points can become contacts."""
     _log.warning(
         "artix: %r has %d points that may touch the ground; max_ground_contacts=%d keeps the "

@@ -17,6 +17,8 @@ import numpy as np
 
 Array = jax.Array
 Tree = TypeVar("Tree")
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 def is_known(*arrays: Any) -> bool:
@@ -134,6 +136,22 @@ def chosen(condition: Array, yes: Tree, no: Tree) -> Tree:
         return jax.lax.select(condition, a, b) if is_plain else jnp.where(condition, a, b)
 
     return jax.tree.map(of_arrays, yes, no)
+
+
+def if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwise: T) -> T:
+    """What a function returns where it is needed: a loop of one turn, which a vector enters if one
+    robot has to.
+
+    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1
+    that changes.
+    """
+    one = jnp.ones_like(jax.tree.leaves(argument)[0], shape=())
+
+    def body(state: tuple[T, Array, Array]) -> tuple[T, Array, Array]:
+        _, one, is_needed = state
+        return function(jax.tree.map(lambda x: one * x, argument)), one + 1, ~is_needed
+
+    return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
 
 
 def square_root(square: Array) -> Array:

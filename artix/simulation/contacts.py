@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from artix.contact.ground_contacts import GroundContacts, contacts_with_ground, nearest_contacts
+from artix.contact.ground_contacts import (
+    GroundContacts,
+    contacts_with_ground,
+    nearest_contacts,
+    say_budget,
+)
 from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.scene import Scene
 from artix.contact.selection import Choice
@@ -23,6 +29,11 @@ from artix.simulation.common.contact_memory import (
 from artix.simulation.common.options import SolverOptions, solver_of
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
+
+#: Without a budget, a step with more points than the first of these, on more links than the second,
+#: is first solved with as many of them as the second: a humanoid stands on eight corners. Points of
+#: few links share their motions and often touch together.
+_MANY, _FEW = 32, 8
 
 
 def with_empty_memory(
@@ -97,9 +108,9 @@ def touching_of(
     """
     if not scene.can_touch:
         return None
-    touches, choice = _touches_of(scene, states, options)
+    touches, choice, nearest = _touches_of(scene, states, options)
     if memory is None:
-        return Touching(touches, choice)
+        return Touching(touches, choice, None, nearest)
     candidates, dofs = (
         (choice.num_candidates, 3),
         (sum(len(state.joint_position) for state in states),),
@@ -113,27 +124,43 @@ def touching_of(
     if not options.contact_smoothing:
         closed = touches.gap < options.allowed_penetration
         impulse = jnp.where(closed[:, None], impulse, 0)
-    return Touching(touches, choice, ContactMemory(impulse, memory.joint_friction))
+    return Touching(touches, choice, ContactMemory(impulse, memory.joint_friction), nearest)
 
 
 def _touches_of(
     scene: Scene, states: Sequence[State], options: SolverOptions
-) -> tuple[Touches, Choice]:
-    """The contacts, and which candidates they are."""
+) -> tuple[Touches, Choice, Touches | None]:
+    """The contacts, which candidates they are, and the nearest of them if they are many."""
     members = scene.articulations
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
     grounds: list[GroundContacts | None] = [None] * len(members)
+    nearest: list[GroundContacts | None] = [None] * len(members)
+    budget, has_many = options.max_ground_contacts, False
     between, choices = None, []
     for k in scene.grounded:
         assert scene.ground is not None
         every = contacts_with_ground(
             members[k], kins[k], scene.ground, options.max_contacts_per_geometry
         )
-        touching = nearest_contacts(members[k], kins[k], every, options.max_ground_contacts)
-        grounds[k] = touching
+        touching = every
+        if budget is not None and len(every.geometries) > budget:
+            say_budget(members[k].topology.name, budget, len(every.geometries))
+            touching = nearest_contacts(members[k], kins[k], every, budget)
+        grounds[k] = nearest[k] = touching
+        if budget is None and _are_many(every) and not options.contact_smoothing:
+            has_many = True
+            fixed = jax.lax.stop_gradient((members[k], kins[k], every))
+            nearest[k] = nearest_contacts(*fixed, _FEW)
         choices.append(touching.choice)
     pairs = scene.shape_pairs
     if len(pairs):
         between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
         choices.append(between.choice)
-    return Touches(tuple(grounds), between, pairs), Choice.joined(choices)
+    touches = Touches(tuple(grounds), between, pairs)
+    first = Touches(tuple(nearest), between, pairs) if has_many else None
+    return touches, Choice.joined(choices), first
+
+
+def _are_many(contacts: GroundContacts) -> bool:
+    """Whether few of these contacts touch at a time, probably."""
+    return len(contacts.geometries) > _MANY and len(set(contacts.contacts.links)) > _FEW

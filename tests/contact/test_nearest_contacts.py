@@ -99,7 +99,7 @@ def test_derivatives_are_those_of_a_robot_without_the_other_shapes(robots) -> No
     assert np.max(np.abs(wanted)) > 1e-3
 
 
-def test_many_points_without_a_budget_are_told_of(caplog) -> None:
+def test_a_budget_is_told_of(caplog) -> None:
     builder = artix.ArticulationBuilder(name="hedgehog")
     builder.add_link(mass=1.0, inertia=(1e-2, 1e-2, 1e-2), name="body")
     for k in range(65):
@@ -107,11 +107,11 @@ def test_many_points_without_a_budget_are_told_of(caplog) -> None:
     robot = builder.build()
     state = artix.neutral_state(robot)
     with caplog.at_level(logging.WARNING, logger="artix"):
-        for most in (None, 3):
+        for most in (None, 65, 3):
             scene = artix.Scene(robot, ground=GROUND, max_ground_contacts=most)
             jax.make_jaxpr(lambda state, scene=scene: artix.step(scene, state, None, 0.005))(state)
-    assert "'hedgehog' has 65 points that may touch the ground, and each step" in caplog.text
     assert "max_ground_contacts=3 keeps the nearest" in caplog.text
+    assert caplog.text.count("keeps the nearest") == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 46, 100])

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 import artix
-from artix.contact.ground_contacts import contacts_with_ground, nearest_contacts
+from artix.contact.ground_contacts import (
+    GroundContacts,
+    contacts_with_ground,
+    nearest_contacts,
+)
 from artix.contact.link_contacts import contacts_of_pairs
-from artix.kinematics.forward import kinematics
+from artix.kinematics.contact_points import contact_frames, contact_points
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.math.arrays import matmul
 from artix.simulation.implicit.contact_motions import (
     Touches,
@@ -19,6 +24,7 @@ from artix.simulation.implicit.contact_motions import (
     contact_reaches,
 )
 from artix.simulation.implicit.contact_rows import _coupled
+from artix.simulation.implicit.contact_stiffness import TreeContacts, tree_contacts
 from artix.simulation.implicit.resolvents import ContactRow
 from artix.simulation.implicit.rows import ContactRows
 
@@ -54,7 +60,8 @@ def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pa
     @jax.jit
     def sums(state: artix.State, response: jax.Array, slope: jax.Array) -> tuple[jax.Array, ...]:
         kin = kinematics(one, state)
-        nearest = nearest_contacts(one, kin, contacts_with_ground(one, kin, ground), most)
+        every = contacts_with_ground(one, kin, ground)
+        nearest = every if most is None else nearest_contacts(one, kin, every, most)
         between = contacts_of_pairs((one,), [kin], pairs, None) if has_pair else None
         touches = Touches((nearest,), between, pairs)
         motions, reach, which = contact_reaches((one,), (state,), touches)
@@ -65,16 +72,33 @@ def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pa
         coupled = _coupled((one,), touches)
         row = ContactRow(reach, none, none, none, none, none)
         rows = ContactRows(motions, row, tuple(map(tuple, which)), coupled)
-        return motions, reach, jacobian, blocks, slopes, rows.stiffness(slopes)
+        tree = _along_tree(one, kin, nearest)
+        along = rows.replace(trees=(tree,), places=((0, 0, len(nearest.contacts.gap)),))
+        both = rows.stiffness(slopes), along.stiffness(slopes)
+        return motions, reach, jacobian, blocks, slopes, *both
 
     generator = np.random.default_rng(0)
     response, slope = generator.normal(size=(nv, nv)), generator.normal(size=(100, 3, 3))
     results = sums(artix.random_state(one, jax.random.key(3)), response, slope)
-    motions, reach, jacobian, blocks, slopes, stiffness = map(np.asarray, results)
+    motions, reach, jacobian, blocks, slopes, *stiffnesses = map(np.asarray, results)
     assert len(slopes) == len(reach)
     np.testing.assert_allclose(reach @ motions, jacobian, atol=1e-12)
     assert sorted(np.concatenate(groups).tolist()) == list(range(len(jacobian)))
     wanted = np.einsum("kav,vw,kbw->kab", jacobian, response, jacobian)
     np.testing.assert_allclose(blocks, wanted, atol=1e-12)
     wanted = np.einsum("kav,kab,kbw->vw", jacobian, slopes, jacobian)
-    np.testing.assert_allclose(stiffness, wanted, atol=1e-12)
+    for stiffness in stiffnesses:  # by groups, and along the tree
+        np.testing.assert_allclose(stiffness, wanted, atol=1e-12)
+
+
+def _along_tree(one: artix.Articulation, kin: Kinematics, ground: GroundContacts) -> TreeContacts:
+    """Where the contacts are on the tree, whether or not that takes fewer products."""
+    numbers = np.arange(one.topology.num_bodies)
+    frames = contact_frames(ground.contacts.normal)
+    if ground.body is not None:
+        on_bodies = (ground.body[:, None] == numbers.astype(float)).astype(float)
+        return tree_contacts(one, kin, on_bodies, ground.contacts.point.T, frames)
+    links = one.topology.geometry_links(ground.geometries)
+    on_bodies = jnp.asarray(one.topology.link_body[links][:, None] == numbers, float)
+    place = contact_points(one, kin, links, ground.contacts.point)
+    return tree_contacts(one, kin, on_bodies, place, frames)

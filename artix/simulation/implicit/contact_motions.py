@@ -201,9 +201,9 @@ def _along(frames: Array, linear: Array) -> Array:
 
 def _moves(articulation: Articulation, ground: GroundContacts) -> Array:
     """Which generalised velocities move contacts whose links are data, [K, nv]."""
-    assert ground.source is not None
-    links = articulation.topology.geometry_links(ground.source.geometries)
-    return ground.looked_up(moves_links(articulation.topology, links), articulation.dtype)
+    assert ground.body is not None
+    tree = articulation.topology
+    return looked_up(moves_links(tree, tree.body_link), ground.body, articulation.dtype)
 
 
 def _on_ground(

@@ -17,6 +17,8 @@ import numpy as np
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import Choice
 from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.contact_points import contact_frames, contact_points
+from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
@@ -27,6 +29,14 @@ from artix.simulation.implicit.contact_motions import (
     contact_blocks,
     contact_directions,
     contact_reaches,
+)
+from artix.simulation.implicit.contact_stiffness import (
+    TreeContacts,
+    products_along_tree,
+    products_by_groups,
+    products_by_points,
+    products_of_data,
+    tree_contacts,
 )
 from artix.simulation.implicit.joint_rows import return_time
 from artix.simulation.implicit.resolvents import ContactRow
@@ -51,6 +61,9 @@ class Touching(struct.PyTreeNode):
     choice: Choice
     remembered: ContactMemory | None = None
     """Initial impulses of the contacts, or ``None``."""
+    nearest: Touches | None = None
+    """The nearest of many contacts with the ground, which probably are all that push; ``None`` if
+    there are few. No derivatives."""
 
 
 def contact_rows(
@@ -89,7 +102,45 @@ def contact_rows(
         else None,
     )
     shared = tuple(tuple(which.tolist()) for which in groups)
-    return ContactRows(motions, each, shared, _coupled(articulations, contacts))
+    coupled = _coupled(articulations, contacts)
+    return ContactRows(motions, each, shared, coupled, *_trees(articulations, states, contacts))
+
+
+def _trees(
+    articulations: Sequence[Articulation], states: Sequence[State], contacts: Touches
+) -> tuple[tuple[TreeContacts | None, ...], tuple[tuple[int, int, int], ...]]:
+    """The trees of articulations of which many bodies touch the ground, and their places."""
+    trees, places, velocity, first = [], [], 0, 0
+    for articulation, state, ground in zip(
+        articulations, states, contacts.ground_contacts, strict=True
+    ):
+        tree, count = None, 0 if ground is None else len(ground.contacts.gap)
+        if ground is not None:
+            tree = _tree(articulation, kinematics(articulation, state), ground)
+        trees.append(tree)
+        places.append((velocity, first, count))
+        velocity, first = velocity + articulation.topology.nv, first + count
+    return tuple(trees), tuple(places)
+
+
+def _tree(
+    articulation: Articulation, kin: Kinematics, ground: GroundContacts
+) -> TreeContacts | None:
+    topology, contacts = articulation.topology, ground.contacts
+    frames, numbers = contact_frames(contacts.normal), np.arange(topology.num_bodies)
+    if ground.body is not None:
+        if products_of_data(topology, len(frames)) < products_by_points(topology, len(frames)):
+            on_bodies = (ground.body[:, None] == jnp.asarray(numbers, frames.dtype)).astype(
+                frames.dtype
+            )
+            return tree_contacts(articulation, kin, on_bodies, contacts.point.T, frames)
+        return None
+    links = topology.geometry_links(ground.geometries)
+    if products_along_tree(topology, links) > products_by_groups(topology, links):
+        return None
+    on_bodies = jnp.asarray(topology.link_body[links][:, None] == numbers, frames.dtype)
+    place = contact_points(articulation, kin, links, contacts.point)
+    return tree_contacts(articulation, kin, on_bodies, place, frames)
 
 
 def _coupled(
@@ -156,9 +207,10 @@ def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
 
 def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
     """How much gravity pulls the link of each contact, [K]."""
-    every = ground.source or ground
-    scale = take(articulation.gravity_scale, articulation.topology.geometry_links(every.geometries))
-    return scale if ground.source is None else ground.looked_up(scale, scale.dtype)
+    if ground.gravity_scale is not None:
+        return ground.gravity_scale
+    links = articulation.topology.geometry_links(ground.geometries)
+    return take(articulation.gravity_scale, links)
 
 
 def _approach(

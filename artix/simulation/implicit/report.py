@@ -60,17 +60,7 @@ class _Done(NamedTuple):
 
     def at(self, ground: GroundContacts) -> _Done:
         """The same of all points of which these contacts are the nearest, zero for the others."""
-        assert ground.source is not None
-        assert ground.number is not None
-        numbers = jnp.arange(len(ground.source.geometries), dtype=ground.number.dtype)
-        places = numbers[:, None] == ground.number
-
-        def spread(values: Array) -> Array:
-            if values.dtype == bool:
-                return jnp.any(places & values, axis=1)
-            return matmul(places.astype(values.dtype), values)
-
-        return _Done(*(spread(values) for values in self))
+        return _Done(*(ground.spread(values) for values in self))
 
     def reported(self) -> dict[str, Array]:
         """What both kinds of reports contain."""

@@ -12,6 +12,7 @@ import numpy as np
 from artix.math import spatial, struct
 from artix.math.arrays import matmul, take
 from artix.simulation.common.drives import Sweep, within_envelope, within_limit
+from artix.simulation.implicit.contact_stiffness import TreeContacts
 from artix.simulation.implicit.resolvents import (
     BoundImpulses,
     BoundRow,
@@ -104,6 +105,12 @@ class ContactRows(struct.PyTreeNode):
     coupled: tuple[tuple[int, ...], ...] | None = struct.field(pytree_node=False, default=None)
     """For each velocity those that contacts can couple it with, where links are data; ``None`` for
     all."""
+    trees: tuple[TreeContacts | None, ...] = ()
+    """For each articulation whose contacts with the ground touch many of its bodies, where they are
+    on its tree."""
+    places: tuple[tuple[int, int, int], ...] = struct.field(pytree_node=False, default=())
+    """For each articulation its first velocity and its first contact with the ground, and the
+    number of those."""
 
     @property
     def num_contacts(self) -> int:
@@ -118,22 +125,38 @@ class ContactRows(struct.PyTreeNode):
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]: many contacts of one link add up to one
         matrix for its six motions.
         """
+        total = jnp.zeros_like(slopes, shape=(self.motions.shape[1],) * 2)
+        is_done = np.zeros(self.num_contacts, bool)
+        for tree, (velocity, first, count) in zip(self.trees, self.places, strict=True):
+            if tree is not None:
+                is_done[first : first + count] = True
+                end = velocity + tree.topology.nv
+                block = tree.stiffness(slopes[first : first + count])
+                total = total.at[velocity:end, velocity:end].set(block)
+        return total if np.all(is_done) else total + self._of_groups(slopes, is_done)
+
+    def _of_groups(self, slopes: Array, is_done: np.ndarray) -> Array:
+        """The same for all contacts but some, group by group."""
         pulled: list[Array] = []
+        parts: list[Array] = []
         groups = [np.array(which) for which in self.groups]
         for which, part in zip(groups, motion_slices(groups), strict=True):
+            if is_done[which[0]]:
+                continue
+            parts.append(self.motions[part])
             along = take(self.each.reach[:, :, part], which, axis=0)
             yielding = product(take(slopes, which, axis=0), along)
             width = part.stop - part.start
             on_motions = matmul(along.reshape(-1, width).T, yielding.reshape(-1, width))
             pulled.append(matmul(on_motions, self.motions[part]))
-        forces = jnp.concatenate(pulled)
+        forces, motions = jnp.concatenate(pulled), jnp.concatenate(parts)
         if self.coupled is None:
-            return matmul(self.motions.T, forces)
+            return matmul(motions.T, forces)
         # The zeros of links that are data are not known, so only the others are computed.
         columns = []
         for number, coupled in enumerate(self.coupled):
             rows = np.array(coupled)
-            entries = matmul(take(self.motions, rows).T, forces[:, number])
+            entries = matmul(take(motions, rows).T, forces[:, number])
             columns.append(jnp.zeros_like(forces[0]).at[rows].set(entries))
         return jnp.stack(columns, axis=1)
 

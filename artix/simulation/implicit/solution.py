@@ -28,6 +28,7 @@ from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.joint_rows import all_bound_rows, distance_rows
+from artix.simulation.implicit.nearest_first import Solution, solve_nearest_first
 from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, StepRows
@@ -147,13 +148,14 @@ def solved_bounds(
         part.at_start.mass_matrix[: part.at_start.topology.num_base_dofs] for part in parts
     )
     start = None if touching is None else touching.remembered
+    nearest = None if touching is None else touching.nearest
     corrects = any(len(part.at_start.topology.mimic_dofs) for part in parts)
     moving = None
     if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
         relations = tuple(_relations(part, "position_target") for part in parts)
         towards = inputs._replace(relations=relations)
-        moving = _solve(options, matrix, root_rows, responses, products, start, towards)
-    end = _solve(options, matrix, root_rows, responses, products, start, inputs)
+        moving = _solve(options, matrix, root_rows, responses, products, start, nearest, towards)
+    end = _solve(options, matrix, root_rows, responses, products, start, nearest, inputs)
     moving = end if moving is None else moving
     loops = _loop_impulses(parts, end.impulses.distances)
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
@@ -174,6 +176,7 @@ def _solve(
     responses: tuple[Response, ...],
     products: tuple[MassProduct | None, ...],
     remembered: ContactMemory | None,
+    nearest: Touches | None,
     inputs: StepInputs,
 ) -> StepVelocity:
     """Solves a step, with the ``matrix`` of its linear system, the rows of the mass matrices that
@@ -181,6 +184,59 @@ def _solve(
 
     Derivatives, which need it as well, find it traced.
     """
+    members = list(zip(inputs.articulations, inputs.states, strict=True))
+    trees = [articulation.topology for articulation, _ in members]
+    system = _step_system(options, matrix, responses, products, inputs)
+    rows = system.rows
+    start = rows.driven(rows.rates(system.velocity))
+    if remembered is not None:
+        dofs = start.dofs._replace(friction=remembered.joint_friction)
+        start = start._replace(dofs=dofs, contacts=remembered.impulse)
+
+    def solved(system: StepSystem, start: Impulses) -> Solution:
+        limits = options.tolerance, options.max_newton_steps
+        point, *others = solve_system(system, start, *limits)
+        return Solution(point.change, point.rates, point.impulses, *others)
+
+    if nearest is None:
+        solution = solved(system, start)
+    else:
+        few = inputs._replace(touches=nearest)
+        first = _step_system(options, matrix, responses, products, few)
+        solution = solve_nearest_first(
+            rows,
+            nearest,
+            start,
+            lambda start: solved(first, start),
+            lambda begin: solved(system._replace(push=begin[0], velocity=begin[1]), start),
+            (system.push, system.velocity),
+        )
+    velocity = system.velocity + solution.change
+    law = rows.linear(solution.impulses, solution.rates, solution.friction, 1)
+    counts = [count.astype(velocity.dtype) for count in (solution.steps, solution.is_solved)]
+    # From the velocity, not from the impulses: otherwise rounding errors would make standing feet
+    # drift.
+    added = []
+    each = zip(inputs.acting, root_rows, parted(velocity, [tree.nv for tree in trees]), strict=True)
+    for member, (acting, rows_of_root, end) in zip(members, each, strict=True):
+        base = len(rows_of_root)
+        acceleration = (end - generalized_velocity(*member)) / acting.dt
+        needed = rigid_body_forces(*member, None, acting.wrench, gravity=True)[:base]
+        total = acting.dt * (needed + matmul(rows_of_root, acceleration))
+        added.append(total + acting.fast_impulse[:base])
+    return StepVelocity(
+        velocity, solution.impulses, law.residual, counts[0], counts[1], tuple(added)
+    )
+
+
+def _step_system(
+    options: SolverOptions,
+    matrix: Array,
+    responses: tuple[Response, ...],
+    products: tuple[MassProduct | None, ...],
+    inputs: StepInputs,
+) -> StepSystem:
+    """The equations of a step."""
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
     rows = _step_rows(options, responses, inputs)
@@ -192,7 +248,7 @@ def _solve(
     is_apart = inputs.touches is None or inputs.touches.between is None
     is_tree = rows.bounds is None and is_apart and None not in products
     num_products = elimination_products(trees) if is_tree else len(matrix) ** 3 // 3
-    system = StepSystem(
+    return StepSystem(
         matrix=matrix,
         push=-joined(missing),
         velocity=_start_velocity(inputs),
@@ -202,32 +258,12 @@ def _solve(
         order=elimination_order(trees) if num_products <= _MAX_PRODUCTS else None,
         groups=loose_groups(trees) if is_spread else None,
     )
-    start = rows.driven(rows.rates(system.velocity))
-    if remembered is not None:
-        dofs = start.dofs._replace(friction=remembered.joint_friction)
-        start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, residual, steps, is_solved = solve_system(
-        system, start, options.tolerance, options.max_newton_steps
-    )
-    velocity = system.velocity + point.change
-    counts = steps.astype(velocity.dtype), is_solved.astype(velocity.dtype)
-    # From the velocity, not from the impulses: otherwise rounding errors would make standing feet
-    # drift.
-    added = []
-    each = zip(inputs.acting, root_rows, parted(velocity, [tree.nv for tree in trees]), strict=True)
-    for member, (acting, rows_of_root, end) in zip(members, each, strict=True):
-        base = len(rows_of_root)
-        acceleration = (end - generalized_velocity(*member)) / acting.dt
-        needed = rigid_body_forces(*member, None, acting.wrench, gravity=True)[:base]
-        total = acting.dt * (needed + matmul(rows_of_root, acceleration))
-        added.append(total + acting.fast_impulse[:base])
-    return StepVelocity(velocity, point.impulses, residual, *counts, tuple(added))
 
 
 @functools.partial(_solve.defjvp, symbolic_zeros=True)
 def _solve_jvp(options: SolverOptions, primals, tangents):
     """Tangents of matrices, products and responses are not used: the equations account for them."""
-    (matrix, root_rows, responses, _, _, inputs), d_inputs = primals, tangents[5]
+    (matrix, root_rows, responses, _, _, _, inputs), d_inputs = primals, tangents[6]
     solution = _solve(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
     trees = [one.topology for one in inputs.articulations]

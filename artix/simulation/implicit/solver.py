@@ -42,21 +42,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import chosen, matmul
+from artix.math.arrays import chosen, if_needed, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.rows import Impulses, Lagged, Rates, Slopes, StepRows
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array
-A = TypeVar("A")
-T = TypeVar("T")
 
 #: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many
 #: digits, and at proximal points, which gain one or two.
@@ -261,8 +259,8 @@ def solve_system(
       max_steps: the largest number of Newton steps.
 
     Returns:
-      The solution, how far each law is from being satisfied, as a velocity [R], the number of
-      Newton steps, and whether they were enough.
+      The solution, the largest friction impulse of each DOF there, the number of Newton steps, and
+      whether they were enough.
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
@@ -305,25 +303,8 @@ def solve_system(
         goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin
     )
     point = chosen(end.is_solved, end.current, end.best)
-    point = _if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
-    law = rows.linear(point.impulses, point.rates, end.lagged.friction, exactness.held_share)
-    return point, law.residual, end.steps, end.is_solved
-
-
-def _if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwise: T) -> T:
-    """What a function returns where it is needed: a loop of one turn, which a vector enters if one
-    robot has to.
-
-    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1
-    that changes.
-    """
-    one = jnp.ones_like(jax.tree.leaves(argument)[0], shape=())
-
-    def body(state: tuple[T, Array, Array]) -> tuple[T, Array, Array]:
-        _, one, is_needed = state
-        return function(_times(one, argument)), one + 1, ~is_needed
-
-    return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
+    point = if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
+    return point, end.lagged.friction, end.steps, end.is_solved
 
 
 def _without_impulses(
@@ -394,7 +375,7 @@ def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_st
         resolved, slopes = rows.resolvent(center.impulses, rates, loop.lagged, loop.share)
         return jax.tree.map(jnp.subtract, resolved, center.impulses), slopes
 
-    added, slopes = _if_needed(loop.is_convex, at_center, current.rates, (added, law.slopes))
+    added, slopes = if_needed(loop.is_convex, at_center, current.rates, (added, law.slopes))
     begin = _Run(
         current=current,
         imbalance=system.imbalance(current.change, current.impulses),
@@ -436,7 +417,7 @@ def _after_step(
     step = _Step(change, rates, _sum(run.added, run.slopes.changes(rates)))
     trial = _shortened(system, loop, run, step, share)
     falls = functools.partial(_on_convex_function, system, loop, run.slopes, trial, exactness)
-    trial = _if_needed(loop.is_convex, falls, (current, run.added, step), trial)
+    trial = if_needed(loop.is_convex, falls, (current, run.added, step), trial)
     length, error = trial.length, trial.error
     change = length * step.change
     rates = _sum(current.rates, _times(length, step.rates))
