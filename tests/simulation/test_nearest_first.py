@@ -86,8 +86,8 @@ def test_steps_reports_and_memory_are_those_with_all_points(robot, states) -> No
 
 @pytest.mark.slow
 def test_derivatives_are_those_with_all_points(robot, states) -> None:
-    """In reverse mode; and, where nothing lands or lifts within the step, those of finite
-    differences.
+    """In reverse mode; and those of finite differences on four feet. Where robots lie, the laws leave
+    velocities open, and differences tell how the solution depends on where the solver starts.
     """
     first, every = scenes(robot)
     later = last_of(every, states, 40)
