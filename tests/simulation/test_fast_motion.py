@@ -341,3 +341,21 @@ def test_a_body_without_joints_has_derivatives_in_both_modes() -> None:
     np.testing.assert_allclose(jax.jit(jax.jacrev(end))(still), forward(still), atol=1e-12)
     second = jax.jit(jax.jacfwd(forward))(still)
     np.testing.assert_allclose(second, differences(forward, 1e-5), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_joint_at_its_limit_is_not_beyond_it_by_rounding(dtype: str) -> None:
+    """What joints beyond their limits spare from the bound on the energy would come and go."""
+    robot = artix.robots.load("double_pendulum", dtype=dtype)
+    limit = np.asarray(0.5, dtype)
+    robot = robot.replace(joint_lower_limit=jnp.asarray([limit, -np.inf], dtype))
+    start = artix.neutral_state(robot)
+    start = start.replace(joint_velocity=jnp.asarray([0, 6], dtype))
+
+    def end(angle: jax.Array) -> jax.Array:
+        state = start.replace(joint_position=jnp.stack([angle, jnp.full_like(angle, 0.3)]))
+        return artix.step(robot, state, None, jnp.asarray(0.01, dtype)).joint_velocity
+
+    angles = jnp.asarray([np.nextafter(limit, np.asarray(0, dtype)), limit])
+    below, at = jax.jit(jax.vmap(end))(angles)
+    np.testing.assert_allclose(below, at, rtol=64 * np.finfo(dtype).eps)

@@ -76,6 +76,9 @@ _BOUNDED, _STRICT = 0.1, 0.2
 #: The same for the share of the internal motion in the energy of a floating articulation.
 _STIFF, _LOOSE = 0.1, 0.3
 
+#: A joint is at its limit, not beyond, up to this distance in units of the rounding error.
+_AT_LIMIT = 64
+
 #: Newton steps for the midpoint rule of a rigid body.
 _NEWTON_STEPS = 4
 
@@ -394,8 +397,12 @@ def _end_change(
     # Nothing is added where that would exceed a speed limit.
     is_limited = jnp.any((1 + angle) * joints**2 > articulation.max_joint_velocity**2)
     # A joint beyond its limits returns at the speed that the step has found, unless links turn far.
-    is_low = state.joint_position < articulation.joint_lower_limit
-    returns = jnp.any(is_low | (state.joint_position > articulation.joint_upper_limit))
+    # One that rests at a limit is beyond it by rounding, in every other step.
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    rounding = _AT_LIMIT * jnp.finfo(lower.dtype).eps
+    is_low = state.joint_position < lower - rounding * (1 + jnp.abs(lower))
+    is_high = state.joint_position > upper + rounding * (1 + jnp.abs(upper))
+    returns = jnp.any(is_low | is_high)
     most = jnp.where(is_limited | returns, 1, 1 + angle)
     end = end.replace(joint_velocity=joints)
     if not base:  # Nothing else needs the poses at the end.
