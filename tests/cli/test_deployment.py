@@ -199,15 +199,15 @@ def test_verify_prints_a_table_and_draws(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_with_short_steps_a_policy_walks_as_far_as_in_mujoco():
-    """1.5 m/s ahead for 4 s: artix's steps of 4 ms make a difference, MuJoCo hardly any."""
+    """1 m/s ahead for 4 s: artix's steps of 4 ms make a difference, MuJoCo hardly any."""
     environment, policy = envs.make("quadruped_velocity"), policies.load("quadruped_velocity")
-    runs = {"fast": np.tile([1.5, 0.0, 0.0], (200, 1))}
+    runs = {"forward": np.tile([1.0, 0.0, 0.0], (200, 1))}
     finer = verify.with_physics_step(environment, 0.001)
     assert (finer.physics_dt, environment.physics_dt) == (0.001, 0.004)
-    results = [verify.in_artix(each, policy, runs)["fast"] for each in (environment, finer)]
-    there = verify.in_mujoco(environment, policy, runs)["MuJoCo, stiff"]["fast"]
+    results = [verify.in_artix(each, policy, runs)["forward"] for each in (environment, finer)]
+    there = verify.in_mujoco(environment, policy, runs)["MuJoCo, stiff"]["forward"]
     long, short, elsewhere = (verify._length(each) for each in (*results, there))
-    assert long != short
+    assert abs(long - short) > abs(elsewhere - short)
     assert elsewhere == pytest.approx(short, rel=0.02)
 
 
