@@ -131,7 +131,7 @@ SEEDS = {
     "swing_up": (0, 1),
     "terminal": (0, 3, 4),
     "friction": (0, 1, 2),
-    "joint_limits": (0, 1, 2),
+    "joint_limits": (1, 2, 3),
 }
 
 
