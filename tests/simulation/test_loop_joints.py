@@ -237,7 +237,7 @@ def test_forces_and_accelerations_are_pinocchios(fixed_base: bool) -> None:
     a, state = with_loops(a, ends, state)
     n, base = a.topology.num_dofs, a.topology.num_base_dofs
     force = jnp.asarray(np.random.default_rng(5).normal(size=n))
-    _, found = report(a, state, Control(joint_force=force), 1e-3)
+    _, found = report(a, state, Control(joint_force=force), 1e-4)
     oracle = oracles.Oracle.at(model, a, state)
     points = [
         AnchorStructure(-1, 3, AnchorType.POINT, (0, 1, 2)),
