@@ -149,7 +149,8 @@ def if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwi
 
     def body(state: tuple[T, Array, Array]) -> tuple[T, Array, Array]:
         _, one, is_needed = state
-        return function(jax.tree.map(lambda x: one * x, argument)), one + 1, ~is_needed
+        done = jnp.zeros_like(is_needed)
+        return function(jax.tree.map(lambda x: one * x, argument)), one + 1, done
 
     return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
 

@@ -38,7 +38,7 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import matmul, shared, smallest, square_root
+from artix.math.arrays import if_needed, matmul, shared, smallest, square_root
 from artix.math.tangents import directional_derivative, is_zero, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import LoopClosures
@@ -183,22 +183,18 @@ def _if_fast(function: Callable[..., Any], slow: SlowStep, inputs: Any, rest: An
     """``share function(1, slow, articulation, state, acting, *rest)``, evaluated only if the share
     is positive; ``slow`` is the slow step of the inputs.
 
-    Kernels evaluate what is in the loop for a vector of robots of which at least one moves fast.
-    They take out of loops what does not depend on what is carried: the number one is carried, for
-    functions to multiply what should stay.
+    Functions multiply by the number one what a kernel should not compute before the loop.
     """
     articulation, state, acting, _ = inputs
     arguments = slow, articulation, state, acting, *rest
     share = slow.share
     one = jnp.ones_like(share)
-    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, one, *arguments))
 
-    def body(carry: tuple[Array, Array, Any]) -> tuple[Array, Array, Any]:
-        _, one, _ = carry
-        change = function(one, *arguments)
-        return jnp.zeros((), bool), 2 * one, jax.tree.map(lambda leaf: share * leaf, change)
+    def scaled(one: Array) -> Any:
+        return jax.tree.map(lambda leaf: share * leaf, function(one, *arguments))
 
-    return jax.lax.while_loop(lambda carry: carry[0], body, (share > 0, one, nothing))[2]
+    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(scaled, one))
+    return if_needed(share > 0, scaled, one, nothing)
 
 
 @functools.partial(_if_fast.defjvp, symbolic_zeros=True)
