@@ -12,6 +12,8 @@ import numpy as np
 
 from artix.compiler.scalar_builder import CONSTANTS, ONE, ScalarBuilder
 from artix.compiler.scalar_program import (
+    ONE_REFERENCE,
+    TWO_REFERENCES,
     Loop,
     Op,
     ScalarProgram,
@@ -20,13 +22,7 @@ from artix.compiler.scalar_program import (
 )
 
 _INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
-_ADD, _SUB, _MUL, _DIV = int(Op.ADD), int(Op.SUB), int(Op.MUL), int(Op.DIV)
-_LOAD, _CONVERT = int(Op.LOAD), int(Op.CONVERT)
-
-#: Operations with a single reference, their first operand.
-_ONE_REFERENCE = (_CONVERT, _LOAD)
-#: Operations with two, which most scalars are.
-_TWO_REFERENCES = (_MUL, _ADD, _SUB)
+_MUL, _DIV, _LOAD, _CONVERT = int(Op.MUL), int(Op.DIV), int(Op.LOAD), int(Op.CONVERT)
 
 #: From this number on, quotients with the same divisor become products with its reciprocal.
 _SHARED_DIVISIONS = 3
@@ -60,7 +56,7 @@ def _arrays(builder: ScalarBuilder, numbers: np.ndarray) -> _Built:
     operands = np.where(exists, flat[np.where(exists, places, 0)], -1)
     operations = flat[places[:, 0] - 1]
     is_reference = exists & (operations > Op.CONSTANT)[:, None]
-    is_reference[np.isin(operations, _ONE_REFERENCE), 1:] = False
+    is_reference[np.isin(operations, ONE_REFERENCE), 1:] = False
     row_of = np.full(builder.size + 1, len(rows))
     row_of[numbers] = np.arange(len(rows))
     is_scalar = is_reference & (operands < CONSTANTS)
@@ -210,14 +206,14 @@ def _needed_scalars(builder: ScalarBuilder, results: Sequence[np.ndarray]) -> np
         # Most time is spent here, so the last operands come before what is special.
         operation = operations[number]
         code = operation[0]
-        if code in _TWO_REFERENCES:
+        if code in TWO_REFERENCES:
             _, x, y = operation
             if x < CONSTANTS and not is_needed[x >> 1]:
                 push(x >> 1)
             if y < CONSTANTS and not is_needed[y >> 1]:
                 push(y >> 1)
         elif code > _CONSTANT:
-            for x in operation[1:2] if code in _ONE_REFERENCE else operation[1:]:
+            for x in operation[1:2] if code in ONE_REFERENCE else operation[1:]:
                 if x < CONSTANTS and not is_needed[x >> 1]:
                     push(x >> 1)
         elif code == _CARRIED:

@@ -122,6 +122,12 @@ class Op(enum.IntEnum):
     """``a`` of the thread with the number ``-2 - b``."""
 
 
+#: Operations with a single reference, their first operand, as plain integers.
+ONE_REFERENCE = (int(Op.CONVERT), int(Op.LOAD))
+#: Operations with two, which most scalars are.
+TWO_REFERENCES = (int(Op.MUL), int(Op.ADD), int(Op.SUB))
+
+
 def array_operand(number: int) -> int:
     """Encodes an array as an operand below -1, distinct from any reference; also decodes it.
 

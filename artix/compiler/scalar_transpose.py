@@ -14,14 +14,17 @@ import numpy as np
 
 from artix.compiler.scalar_builder import CONSTANTS, ZERO, ScalarBuilder
 from artix.compiler.scalar_functions import convert, select
-from artix.compiler.scalar_program import Op, UnsupportedOperation, array_operand
+from artix.compiler.scalar_program import (
+    ONE_REFERENCE,
+    TWO_REFERENCES,
+    Op,
+    UnsupportedOperation,
+    array_operand,
+)
 
 _INPUT, _CARRIED, _ADD, _SUB = (int(op) for op in (Op.INPUT, Op.CARRIED, Op.ADD, Op.SUB))
 _MUL, _DIV = int(Op.MUL), int(Op.DIV)
 _SELECT, _CONVERT, _LOAD = (int(op) for op in (Op.SELECT, Op.CONVERT, Op.LOAD))
-_ONE_REFERENCE = (_CONVERT, _LOAD)
-#: What most scalars are.
-_TWO_REFERENCES = (_MUL, _ADD, _SUB)
 
 
 class NotLinear(UnsupportedOperation):
@@ -110,7 +113,7 @@ def _linear(builder: ScalarBuilder) -> bytearray:
     append = is_linear.append
     for operation in itertools.islice(builder.operations, len(is_linear), None):
         code = operation[0]
-        if code in _TWO_REFERENCES:
+        if code in TWO_REFERENCES:
             _, x, y = operation
             append((x < CONSTANTS and is_linear[x >> 1]) or (y < CONSTANTS and is_linear[y >> 1]))
         elif code == _INPUT:
@@ -120,7 +123,7 @@ def _linear(builder: ScalarBuilder) -> bytearray:
         elif code == _LOAD and array_operand(operation[2]) < 0:
             append(1)
         else:
-            last = 2 if code in _ONE_REFERENCE else len(operation)
+            last = 2 if code in ONE_REFERENCE else len(operation)
             is_it = 0
             for place in range(1, last):
                 x = operation[place]
