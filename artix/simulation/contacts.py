@@ -102,12 +102,8 @@ def with_whole_memory(
 
 def touching_of(
     scene: Scene, states: Sequence[State], options: SolverOptions, memory: ContactMemory | None
-) -> Touching | None:
-    """The contacts with the ground and between links at the start of a step; ``None`` if nothing
-    can touch.
-    """
-    if not scene.can_touch:
-        return None
+) -> Touching:
+    """The contacts with the ground and between links at the start of a step."""
     touches, choice, nearest = _touches_of(scene, states, options)
     if memory is None:
         return Touching(touches, choice, None, nearest)
@@ -135,7 +131,7 @@ def _touches_of(
     kins = [kinematics(*member) for member in zip(members, states, strict=True)]
     grounds: list[GroundContacts | None] = [None] * len(members)
     nearest: list[GroundContacts | None] = [None] * len(members)
-    budget, has_many = options.max_ground_contacts, False
+    budget = options.max_ground_contacts
     between, choices = None, []
     for k in scene.grounded:
         assert scene.ground is not None
@@ -148,7 +144,6 @@ def _touches_of(
             touching = nearest_contacts(members[k], kins[k], every, budget)
         grounds[k] = nearest[k] = touching
         if budget is None and _are_many(every) and not options.contact_smoothing:
-            has_many = True
             fixed = jax.lax.stop_gradient((members[k], kins[k], every))
             nearest[k] = nearest_contacts(*fixed, _FEW)
         choices.append(touching.choice)
@@ -156,9 +151,9 @@ def _touches_of(
     if len(pairs):
         between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
         choices.append(between.choice)
-    touches = Touches(tuple(grounds), between, pairs)
-    first = Touches(tuple(nearest), between, pairs) if has_many else None
-    return touches, Choice.joined(choices), first
+    is_whole = all(some is every for some, every in zip(nearest, grounds, strict=True))
+    first = None if is_whole else Touches(tuple(nearest), between, pairs)
+    return Touches(tuple(grounds), between, pairs), Choice.joined(choices), first
 
 
 def _are_many(contacts: GroundContacts) -> bool:

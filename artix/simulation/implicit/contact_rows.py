@@ -18,7 +18,7 @@ from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import Choice
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.contact_points import contact_frames, contact_points
-from artix.kinematics.forward import Kinematics, kinematics
+from artix.kinematics.forward import kinematics
 from artix.math import struct
 from artix.math.arrays import joined, matmul, square_root, take
 from artix.model.articulation import Articulation, State
@@ -116,31 +116,31 @@ def _trees(
     ):
         tree, count = None, 0 if ground is None else len(ground.contacts.gap)
         if ground is not None:
-            tree = _tree(articulation, kinematics(articulation, state), ground)
+            tree = _tree(articulation, state, ground)
         trees.append(tree)
         places.append((velocity, first, count))
         velocity, first = velocity + articulation.topology.nv, first + count
     return tuple(trees), tuple(places)
 
 
-def _tree(
-    articulation: Articulation, kin: Kinematics, ground: GroundContacts
-) -> TreeContacts | None:
+def _tree(articulation: Articulation, state: State, ground: GroundContacts) -> TreeContacts | None:
     topology, contacts = articulation.topology, ground.contacts
-    frames, numbers = contact_frames(contacts.normal), np.arange(topology.num_bodies)
+    numbers = np.arange(topology.num_bodies)
     if ground.body is not None:
-        if products_of_data(topology, len(frames)) < products_by_points(topology, len(frames)):
-            on_bodies = (ground.body[:, None] == jnp.asarray(numbers, frames.dtype)).astype(
-                frames.dtype
-            )
-            return tree_contacts(articulation, kin, on_bodies, contacts.point.T, frames)
-        return None
-    links = topology.geometry_links(ground.geometries)
-    if products_along_tree(topology, links) > products_by_groups(topology, links):
-        return None
-    on_bodies = jnp.asarray(topology.link_body[links][:, None] == numbers, frames.dtype)
-    place = contact_points(articulation, kin, links, contacts.point)
-    return tree_contacts(articulation, kin, on_bodies, place, frames)
+        count = len(contacts.gap)
+        if products_of_data(topology, count) >= products_by_points(topology, count):
+            return None
+        kin, place = kinematics(articulation, state), contacts.point.T
+        is_on = ground.body[:, None] == jnp.asarray(numbers, ground.body.dtype)
+    else:
+        links = topology.geometry_links(ground.geometries)
+        if products_along_tree(topology, links) > products_by_groups(topology, links):
+            return None
+        kin = kinematics(articulation, state)
+        place = contact_points(articulation, kin, links, contacts.point)
+        is_on = jnp.asarray(topology.link_body[links][:, None] == numbers)
+    on_bodies = is_on.astype(contacts.gap.dtype)
+    return tree_contacts(articulation, kin, on_bodies, place, contact_frames(contacts.normal))
 
 
 def _coupled(
