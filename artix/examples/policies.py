@@ -162,6 +162,28 @@ class Policy(flax.struct.PyTreeNode, eq=False):
         mean = Network(self.layers, self.action_size).at(self.parameters, seen)
         return jnp.clip(mean, -1.0, 1.0)
 
+    def renormalized(self, observed: Observed, known: Sequence[int] | None = None) -> Policy:
+        """The policy with the same actions that normalises observations by other statistics, except
+        where either cuts off.
+
+        Args:
+          observed: the statistics of m observations.
+          known: where in them those of this policy are; ``None`` if they are the same.
+        """
+        places = np.arange(len(observed.mean)) if known is None else np.array(known, int)
+        deviation = jnp.sqrt(self.observed.variance + 1e-6)
+        ratio = jnp.sqrt(observed.variance[places] + 1e-6) / deviation
+        shift = (observed.mean[places] - self.observed.mean) / deviation
+        layers = self.parameters["params"]
+        kernel, bias = (layers["Dense_0"][name] for name in ("kernel", "bias"))
+        none = jnp.zeros((len(observed.mean), kernel.shape[1]), kernel.dtype)
+        first = {
+            "kernel": none.at[places].set(ratio[:, None] * kernel),
+            "bias": bias + jnp.matmul(shift, kernel, precision="highest"),
+        }
+        parameters = {**self.parameters, "params": {**layers, "Dense_0": first}}
+        return self.replace(parameters=parameters, observed=observed)
+
 
 def symmetrized(
     parameters: Any, reflect: Callable[[Array], Array], reflect_output: Callable[[Array], Array]

@@ -63,7 +63,8 @@ class Base(NamedTuple):
         happen: what lies further from the mean than ten deviations is cut off by the residual's
         deviations, and a residual beyond -1 to 1 is cut off only after it was added.
         """
-        base, both = _renormalized(self, residual), {}
+        known = self.policy.renormalized(residual.observed, self.known)
+        base, both = known.parameters["params"], {}
         sizes = tuple(zip(self.policy.layers, residual.layers, strict=True))
         orders = [_paired(*each) for each in sizes]
         for k in range(len(sizes) + 1):
@@ -237,22 +238,6 @@ def begin(base: Base, training: Training) -> Training:
 
 def _name(where: Any) -> str:
     return jax.tree_util.keystr(where, simple=True, separator="/")
-
-
-def _renormalized(base: Base, residual: Policy) -> dict[str, Any]:
-    """The layers of the base policy for all observations, normalised as the residual does."""
-    policy, known, later = base.policy, np.array(base.known, int), residual.observed
-    layers = policy.parameters["params"]
-    kernel, bias = (layers["Dense_0"][name] for name in ("kernel", "bias"))
-    deviation = jnp.sqrt(policy.observed.variance + 1e-6)
-    ratio = jnp.sqrt(later.variance[known] + 1e-6) / deviation
-    shift = (later.mean[known] - policy.observed.mean) / deviation
-    whole = jnp.zeros((later.mean.shape[0], kernel.shape[1]), kernel.dtype)
-    first = {
-        "kernel": whole.at[known].set(ratio[:, None] * kernel),
-        "bias": bias + jnp.matmul(shift, kernel, precision="highest"),
-    }
-    return {**layers, "Dense_0": first}
 
 
 def _paired(first: int, second: int) -> np.ndarray:

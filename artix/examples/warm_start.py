@@ -78,7 +78,7 @@ def start_from(
         return nothing.after(moments, _NUM_ENVS * _NUM_STEPS)
 
     observed = watched()
-    parameters = _renormalized(policy, observed.of_policy())
+    parameters = _without_constants(policy).renormalized(observed.of_policy()).parameters
     learner = training.learner
     learner = learner.replace(
         parameters={**learner.parameters, "policy": parameters}, observed=observed
@@ -86,18 +86,12 @@ def start_from(
     return training._replace(learner=learner)
 
 
-def _renormalized(policy: Policy, observed: Observed) -> dict:
-    """Parameters that keep the policy's actions when observations are normalised by other
-    statistics.
-    """
-    before = policy.observed
-    deviation, later = (jnp.sqrt(each.variance + 1e-6) for each in (before, observed))
+def _without_constants(policy: Policy) -> Policy:
+    """The policy with weights of zero for observations that were constant."""
     layers = policy.parameters["params"]
-    first = layers["Dense_0"]
-    kernel = jnp.where(before.variance[:, None] < _CONSTANT, 0, first["kernel"])
-    shift = (observed.mean - before.mean) / deviation
-    changed = {
-        "kernel": (later / deviation)[:, None] * kernel,
-        "bias": first["bias"] + jnp.matmul(shift, kernel, precision="highest"),
-    }
-    return {**policy.parameters, "params": {**layers, "Dense_0": changed}}
+    kernel = jnp.where(
+        policy.observed.variance[:, None] < _CONSTANT, 0, layers["Dense_0"]["kernel"]
+    )
+    first = {**layers["Dense_0"], "kernel": kernel}
+    parameters = {**policy.parameters, "params": {**layers, "Dense_0": first}}
+    return policy.replace(parameters=parameters)

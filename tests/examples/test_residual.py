@@ -11,7 +11,7 @@ import pytest
 from artix import envs
 from artix.examples import learners, policies, ppo, residual, shac
 from artix.examples.policies import Network, Observed, Policy
-from tests.examples.test_shac import CONFIG, earned, linear
+from tests.examples.test_shac import CONFIG, are_slopes_of_the_return, linear
 from tests.support.point_mass import PointMass
 from tests.support.users_types import users_types
 
@@ -72,14 +72,7 @@ def test_gradients_go_through_both():
     play = shac.make_play(residual.Residual(PointMass(), base), config)
     still = jnp.zeros((config.horizon, config.num_envs, 1), jnp.float32)
     gradient = jax.jit(jax.grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
-    moves, step = np.zeros((config.horizon, config.num_envs)), 1e-6
-    for k in range(config.horizon):
-        ahead, behind = moves.copy(), moves.copy()
-        ahead[k] += step
-        behind[k] -= step
-        pairs = (sum(earned(training, gains, config, each)) for each in (ahead, behind))
-        slope = (next(pairs) - next(pairs)) / (2 * step)
-        np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
+    are_slopes_of_the_return(gradient, training, gains, config)
 
 
 @pytest.mark.parametrize("method", [shac, ppo], ids=["shac", "ppo"])

@@ -72,12 +72,8 @@ def earned(training, gains, config, moves):
     return rewards, config.discount ** len(moves) * (1 - 0.5 * position + 0.25 * velocity)
 
 
-def test_gradients_of_actions_are_differences_of_the_return():
-    """They include that the policy answers to what its actions change."""
-    config, training, gains = linear(PointMass())
-    play = shac.make_play(PointMass(), config)
-    still = jnp.zeros((config.horizon, config.num_envs, 1), jnp.float32)
-    gradient = jax.jit(jax.grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
+def are_slopes_of_the_return(gradient, training, gains, config):
+    """Fails unless a gradient of actions agrees with central differences in NumPy."""
     moves, step = np.zeros((config.horizon, config.num_envs)), 1e-6
     for k in range(config.horizon):
         ahead, behind = moves.copy(), moves.copy()
@@ -88,6 +84,15 @@ def test_gradients_of_actions_are_differences_of_the_return():
             - sum(earned(training, gains, config, behind))
         ) / (2 * step)
         np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
+
+
+def test_gradients_of_actions_are_differences_of_the_return():
+    """They include that the policy answers to what its actions change."""
+    config, training, gains = linear(PointMass())
+    play = shac.make_play(PointMass(), config)
+    still = jnp.zeros((config.horizon, config.num_envs, 1), jnp.float32)
+    gradient = jax.jit(jax.grad(lambda moves: play(moves, training, jax.random.key(0))[0]))(still)
+    are_slopes_of_the_return(gradient, training, gains, config)
 
 
 class Falling(PointMass):
