@@ -110,10 +110,10 @@ class Explanation:
         if not self.operations:
             return "no operation of artix"
         by_xla = any(operation.refusal is not None for operation in self.operations)
+        rest = ", and what XLA takes to compile the rest" if by_xla else ""
         first_call = (
-            f"first call: about {self.first_call:.1g} s of processor time"
-            f"{', and what XLA takes to compile the rest' if by_xla else ''}, unless its kernels are "
-            "on disk"
+            f"first call: about {self.first_call:.1g} s of processor time{rest}, unless its "
+            "kernels are on disk"
         )
         return "\n".join([*map(str, self.operations), first_call])
 
