@@ -16,13 +16,12 @@ from artix.inverse_kinematics.distances import Distances
 from artix.inverse_kinematics.residuals import Goals
 from artix.inverse_kinematics.tasks import Task, checked_tasks, numbers
 from artix.kinematics.configuration import move
-from artix.math.arrays import chosen, matmul
+from artix.math.arrays import check_finite, chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.tangents import directional_derivative, without_derivatives
 from artix.model.checks import (
     beyond_limits,
     check_count,
-    check_finite,
     check_quaternion,
     check_type,
     describe_beyond,

@@ -12,8 +12,8 @@ import artix
 from artix import Articulation, State
 from artix.inverse_kinematics.tasks import numbers
 from artix.math import struct
-from artix.math.arrays import matmul
-from artix.model.checks import check_finite, check_quaternion
+from artix.math.arrays import check_finite, matmul
+from artix.model.checks import check_quaternion
 
 Array = jax.Array
 

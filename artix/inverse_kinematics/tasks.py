@@ -12,9 +12,9 @@ import artix
 from artix import Articulation, State
 from artix.kinematics.configuration import move
 from artix.math import struct
-from artix.math.arrays import matmul, square_root
+from artix.math.arrays import check_finite, matmul, square_root
 from artix.math.spatial import quaternion_product, rotation_matrix
-from artix.model.checks import beyond_limits, check_finite, check_quaternion, describe_beyond
+from artix.model.checks import beyond_limits, check_quaternion, describe_beyond
 from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.residuals import pose_difference
 

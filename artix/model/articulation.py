@@ -14,8 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from artix.math import struct
-from artix.math.arrays import check_floating, device_array
-from artix.model.coordinates import ORDERS, Order, joint_places, joints_from, root_from
+from artix.math.arrays import check_finite, check_floating, device_array
+from artix.model.coordinates import (
+    ORDERS,
+    Order,
+    check_configurations,
+    joint_places,
+    joints_from,
+    root_from,
+)
 from artix.model.couplings import FixedTendons, LoopJoints, MimicJoints, SpatialTendons
 from artix.model.geometry import Geometries
 from artix.model.joints import DriveEnvelopes, Drives, JointFrictions
@@ -478,7 +485,7 @@ class State(struct.PyTreeNode):
 
         Args:
           articulation: the robot.
-          position: configurations, shape [..., nq].
+          position: configurations, shape [..., nq]. Quaternions may have any length but zero.
           velocity: velocities in the same order, shape [..., nv]; at rest when ``None``.
           order: whose conventions these are.
           joints: names of all joints that move, in the order of the coordinates, such as those of a
@@ -489,8 +496,8 @@ class State(struct.PyTreeNode):
           at the origin.
 
         Raises:
-          ValueError: an array has another length, joints are missing or unknown, or one has no
-            counterpart in the library.
+          ValueError: an array has another length, joints are missing or unknown, one has no
+            counterpart in the library, or a known number is not finite or a quaternion zero.
 
         Examples:
           >>> arm = artix.robots.load("arm7")
@@ -523,6 +530,9 @@ class State(struct.PyTreeNode):
         ]
         is_wheel = tuple((topology.dof_wraps & free[0] & free[1]).tolist())
         places = joint_places(topology, order, joints, is_wheel, q.shape[-1])
+        quaternions = [place.position for place in places if place.kind == "quaternion"]
+        check_configurations("position", q, quaternions + [3] * (not topology.fixed_base))
+        check_finite("velocity", qd)
         joint_position, joint_velocity = joints_from(order, places, topology.num_base_dofs, q, qd)
         pose = jnp.zeros((*q.shape[:-1], 7), dtype).at[..., 6].set(1)
         motion = jnp.zeros((*q.shape[:-1], 6), dtype)

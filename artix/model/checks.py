@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler.argument_types import register_check
+from artix.math.arrays import check_finite, known_values
 from artix.model.articulation import Articulation, State, checked_leaves
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -111,48 +112,6 @@ def as_number(
 #: How far the length of a quaternion may be from one: as with three digits typed by hand, or left
 #: by an ODE solver.
 _QUATERNION_TOLERANCE = 1e-3
-
-
-def known_values(value: Any) -> np.ndarray | None:
-    """The values of an array of floating-point numbers if this process can read them now; ``None``
-    if JAX traces it.
-
-    In a function under ``jax.vmap``, they count as traced.
-    """
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.kind == "f" else None
-    if (
-        isinstance(value, jax.core.Tracer)
-        or not isinstance(value, jax.Array)
-        or value.dtype.kind != "f"
-    ):
-        return None
-    if not (value.is_fully_addressable or value.is_fully_replicated):
-        return None
-    return np.asarray(value)
-
-
-def check_finite(name: str, value: Any, fix: str = "", *, infinite: bool = False) -> None:
-    """Raises ``ValueError`` if an array has a number that is not finite, unless JAX traces it.
-
-    Args:
-      name: what the user calls it.
-      value: the array; what is not an array is not checked.
-      fix: what to do about it, for the message.
-      infinite: whether numbers may be infinite.
-    """
-    values = known_values(value)
-    # The square of all numbers is cheap, and finite unless one of them is not, or is huge.
-    if values is None or np.vdot(values, values) < np.inf:
-        return
-    wrong = np.isnan(values) if infinite else ~np.isfinite(values)
-    config: Any = jax.config  # JAX declares its options from 0.12 on.
-    # There JAX calls the functions inside of a compiled one with values, and reports NaNs itself.
-    if not wrong.any() or config.jax_debug_nans or config.jax_disable_jit:
-        return
-    where = tuple(int(index) for index in np.argwhere(wrong)[0])
-    at = f" at [{', '.join(map(str, where))}]" if where else ""
-    raise ValueError(f"{name}: every number must be finite; found {values[where]}{at}{fix}")
 
 
 def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
+from artix.math.arrays import check_finite, known_values
 from artix.model.joints import JointType
 from artix.model.topology import Topology
 
@@ -122,6 +123,24 @@ def _links_in_order(topology: Topology, order: Order, joints: Sequence[str] | No
         ordered.append(link)
         stack += reversed(children.get(link, []))
     return [link for link in ordered if link in moving]
+
+
+def check_configurations(name: str, positions: Any, quaternions: Sequence[int]) -> None:
+    """Raises ``ValueError`` if configurations [..., nq] are known, and a number is not finite or a
+    quaternion is zero.
+
+    Args:
+      name: what the user calls them.
+      positions: the configurations.
+      quaternions: where their quaternions begin.
+    """
+    check_finite(name, positions)
+    values = known_values(positions)
+    if values is None:
+        return
+    for at in quaternions:
+        if not values[..., at : at + 4].any(axis=-1).all():
+            raise ValueError(f"{name}[{at}:{at + 4}]: expected a quaternion, found zeros")
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), inline=True)

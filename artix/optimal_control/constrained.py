@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.checks import check_count, check_finite
+from artix.math.arrays import check_finite
+from artix.model.checks import check_count
 from artix.optimal_control.checks import check_positive
 from artix.optimal_control.ilqr import (
     Iterations,

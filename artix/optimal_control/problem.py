@@ -13,7 +13,8 @@ import numpy as np
 
 import artix
 from artix.math import struct
-from artix.model.checks import check_finite, check_quaternion, warn_of_positions
+from artix.math.arrays import check_finite
+from artix.model.checks import check_quaternion, warn_of_positions
 from artix.optimal_control import knots
 from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.dynamics import DiscreteDynamics

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 import artix
-from artix.math.arrays import square_root
+from artix.math.arrays import check_finite, square_root
 from artix.math.spatial import rotation_matrix
-from artix.model.checks import check_finite, check_quaternion
+from artix.model.checks import check_quaternion
 from artix.optimal_control.checks import as_array, check_not_negative
 
 Array = jax.Array

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.model.checks import check_count, check_finite, check_key
+from artix.math.arrays import check_finite
+from artix.model.checks import check_count, check_key
 from artix.optimal_control.checks import check_positive
 
 Array = jax.Array

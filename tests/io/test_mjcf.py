@@ -152,6 +152,9 @@ def test_coordinates_refuse_wrong_shapes_and_zero_quaternions():
         (model.qpos0, rest[1:], r"qvel: expected shape \(12,\)"),
         (np.stack([model.qpos0] * 2), rest, r"qpos: expected shape \(14,\).*vmap"),
         (np.zeros(model.nq), rest, r"qpos\[10:14\]: expected a quaternion"),
+        (jnp.zeros(model.nq), rest, r"qpos\[10:14\]: expected a quaternion"),
+        (np.full(model.nq, np.nan), rest, r"qpos: every number must be finite"),
+        (model.qpos0, rest + np.inf, r"qvel: every number must be finite"),
         (np.where(np.arange(model.nq) < 7, 0.0, 1.0), rest, r"qpos\[3:7\]: expected a quaternion"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -11,10 +11,10 @@ import numpy as np
 
 from artix.io.mjcf.source import BALL, FREE, MjcfNames, joints_of
 from artix.math import spatial
-from artix.math.arrays import device_array
+from artix.math.arrays import check_finite, device_array
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.coordinates import root_from
+from artix.model.coordinates import check_configurations, root_from
 from artix.model.topology import Topology
 
 if TYPE_CHECKING:
@@ -120,13 +120,12 @@ class MujocoCoordinates:
           The state in the articulation's dtype, with the root of a fixed base at the origin.
 
         Raises:
-          ValueError: an array has another shape, or a quaternion in ``qpos`` is zero. JAX's arrays
-            are not searched for the latter, which gives NaN.
+          ValueError: an array has another shape, or a known number is not finite or a quaternion
+            zero.
         """
-        argument = qpos
         qpos, qvel = self._arrays(qpos, qvel)
-        if not isinstance(argument, jax.Array):
-            self._check_quaternions(np.asarray(argument))
+        check_configurations("qpos", qpos, self._places.quaternions())
+        check_finite("qvel", qvel)
         return _state(self._places, self.articulation.link_com_pose, qpos, qvel)
 
     def qpos_qvel(
@@ -158,18 +157,6 @@ class MujocoCoordinates:
         check_vector("qvel", qvel, (self._num_velocities,), dtype, "nv of the model")
         return qpos, qvel
 
-    def _check_quaternions(self, qpos: np.ndarray) -> None:
-        places = self._places
-        starts = [at for _, at, _ in places.balls] + (
-            [] if places.root is None else [places.root[0] + 3]
-        )
-        for at in starts:
-            if not np.any(qpos[at : at + 4]):
-                raise ValueError(
-                    f"qpos[{at}:{at + 4}]: expected a quaternion, found zeros; no rotation is 1 0 "
-                    "0 0"
-                )
-
 
 class _Places(NamedTuple):
     """Where an articulation's coordinates are in ``qpos`` and ``qvel``; static."""
@@ -181,6 +168,11 @@ class _Places(NamedTuple):
     """The same of each ball joint, with the first of its three DOFs."""
     root: tuple[int, int] | None
     """The addresses of the root's free joint, if it has one."""
+
+    def quaternions(self) -> list[int]:
+        """Where quaternions begin in ``qpos``."""
+        root = [] if self.root is None else [self.root[0] + 3]
+        return [at for _, at, _ in self.balls] + root
 
     def scalar_indices(self) -> np.ndarray:
         """Those of all hinges and slides: rows of DOFs, addresses in qpos and addresses in qvel."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from artix.kinematics.tree import by_body, where_spherical
 from artix.math import spatial, struct
-from artix.math.arrays import is_known
+from artix.math.arrays import check_finite, is_known
 from artix.model.articulation import Articulation
-from artix.model.checks import check_finite, check_type, check_vector
+from artix.model.checks import check_type, check_vector
 from artix.model.topology import Topology
 
 Array = jax.Array
