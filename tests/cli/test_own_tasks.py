@@ -363,6 +363,13 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert main(["train", "--robot", "arm7"]) == 1
     assert "here it floats" in (error := capsys.readouterr().err)
     assert "name the links of the feet with feet=" in error
+    assert error.endswith("(on the command line: --set robot.feet=VALUE)\n")
+    builder = artix.ArticulationBuilder()
+    builder.add_link(mass=1.0, inertia=np.eye(3), name="block")
+    artix.save(builder.build(), tmp_path / "block.npz")
+    assert main(["train", "--robot", str(tmp_path / "block.npz")]) == 1
+    assert "no joints" in (error := capsys.readouterr().err)
+    assert "--set" not in error
     assert main(["train"]) == 1
     assert "give a task (cart_pole" in capsys.readouterr().err
     for robot in ("walker.urdf", "go2", "robot.usd"):
