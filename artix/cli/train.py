@@ -49,7 +49,7 @@ from artix.cli.training_tasks import (
 )
 from artix.examples import policies, ppo
 from artix.examples.learners import METHODS, method_of
-from artix.examples.residual import Base, base_for
+from artix.examples.residual import Base, OptionsDifferError, base_for
 
 _Item = TypeVar("_Item")
 
@@ -227,10 +227,11 @@ def _base(residual: str, environment: envs.Environment) -> Base:
     _, level, policy = load_played(residual)
     try:
         return base_for(environment, policy, level)
+    except OptionsDifferError as error:
+        mend = f"(on the command line: --set {' '.join(error.assignments)})"
+        raise CommandFailure(f"--residual {residual}: {error} {mend}") from error
     except ValueError as error:
-        raise CommandFailure(
-            f"--residual {residual}: {error} (on the command line: --set NAME=VALUE)"
-        ) from error
+        raise CommandFailure(f"--residual {residual}: {error}") from error
 
 
 def _train(

@@ -201,9 +201,9 @@ def new_training(environment: envs.Environment, config: Any, base: Base | None) 
     try:
         return begin(base, training)
     except ValueError as error:
-        raise CommandFailure(
-            f"--residual: {error} (--set {method_of(config)}.NAME=VALUE)"
-        ) from error
+        layers = ",".join(str(size) for size in base.policy.layers)
+        mend = f"(on the command line: --set {method_of(config)}.policy_layers=[{layers}])"
+        raise CommandFailure(f"--residual: {error} {mend}") from error
 
 
 def load_training(files: TrainingFiles, environment: envs.Environment, config: Any) -> Any:

@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -127,18 +128,22 @@ def robot_options(assignments: Sequence[Assignment]) -> dict[str, Any]:
     Raises:
       CommandFailure: there is no such keyword.
     """
-    keywords = [
+    options = {}
+    for one in assignments:
+        _, *names = one.keys
+        known(one, ".".join(names), _of_robot(), "robot.")
+        is_list = names[0] == "feet" and isinstance(one.value, str)
+        options[names[0]] = (one.value,) if is_list else one.value
+    return options
+
+
+def _of_robot() -> list[str]:
+    """The keywords of :meth:`artix.envs.LeggedRobot.of` that the command line takes."""
+    return [
         name
         for name in inspect.signature(LeggedRobot.of).parameters
         if name not in ("articulation", "trunk")
     ]
-    options = {}
-    for one in assignments:
-        _, *names = one.keys
-        known(one, ".".join(names), keywords, "robot.")
-        is_list = names[0] == "feet" and isinstance(one.value, str)
-        options[names[0]] = (one.value,) if is_list else one.value
-    return options
 
 
 def task_options(
@@ -461,9 +466,12 @@ def legged_robot(
         return envs.LeggedRobot.of(articulation, **options)
     except (ValueError, TypeError, KeyError) as error:
         text = str(error.args[0]) if isinstance(error, KeyError) else str(error)
-        if "the robot has no" not in text:  # Nothing that can be set.
-            text += " (on the command line: --set robot.NAME=VALUE)"
-        raise CommandFailure(text) from error
+        # Some mistakes are in the description, and no option mends them.
+        named = [name for name in _of_robot() if re.search(rf"\b{name}(=|:| must)", text)]
+        hint = " ".join(f"robot.{name}=VALUE" for name in named)
+        raise CommandFailure(
+            f"{text} (on the command line: --set {hint})" if named else text
+        ) from error
 
 
 def _make_task(

@@ -15,26 +15,47 @@ Reinforcement Learning for Robot Control* (ICRA 2019, arXiv 1812.03201).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.envs import Environment, EnvState
+from artix.envs import Environment, EnvState, observation_terms
+from artix.envs.observation_terms import Entry
 from artix.envs.tasks.legged import LeggedVelocity
 from artix.examples.policies import Network, Policy
 
 Array = jax.Array
 Training = TypeVar("Training")
 
-#: What the task that a policy knows must share with the one that it comes to.
-_SAME: dict[str, Callable[[LeggedVelocity], Any]] = {
-    "joints": lambda task: task.articulation.topology.dof_names,
-    "default positions": lambda task: np.asarray(task.robot.default_position, float).tolist(),
-    "scales of actions": lambda task: np.asarray(task.action_scale, float).tolist(),
-    "control periods": lambda task: task.dt,
+#: What the task that a policy knows must share with the one that it comes to, and the option of the
+#: latter that makes it so; ``None`` where only another robot would.
+_SAME: dict[str, tuple[str | None, Callable[[LeggedVelocity], Any]]] = {
+    "joints": (None, lambda task: task.articulation.topology.dof_names),
+    "default positions": (
+        None,
+        lambda task: np.asarray(task.robot.default_position, float).tolist(),
+    ),
+    "scales of actions": (
+        "action_scale",
+        lambda task: np.asarray(task.action_scale, float).tolist(),
+    ),
+    "control periods": ("dt", lambda task: task.dt),
 }
+
+
+class OptionsDifferError(ValueError):
+    """A policy does not fit a task, but would if some options of the task had other values.
+
+    Attributes:
+      assignments: the options, as ``artix train --set`` takes them, such as
+        ``"gait_frequency=2.5"``.
+    """
+
+    def __init__(self, message: str, *assignments: str) -> None:
+        super().__init__(message)
+        self.assignments = assignments
 
 
 class Base(NamedTuple):
@@ -93,8 +114,11 @@ def base_for(environment: Environment, policy: Policy, level: Environment) -> Ba
       level: the task that it knows, such as ``envs.make("quadruped_velocity")``.
 
     Raises:
-      ValueError: a task has no observations by name, one that the policy needs is missing or
-        differs, or robots, actions or clocks differ. The message says which, and what to do.
+      OptionsDifferError: an observation that the policy needs is missing or differs, or scales of
+        actions, control periods or clocks do; the message and ``assignments`` say which options of
+        the task mend it.
+      ValueError: no option would help: a task has no observations by name, the robots differ, or an
+        observation has another size or is a function of the user's own.
 
     Example:
       >>> from artix import envs
@@ -114,40 +138,58 @@ def base_for(environment: Environment, policy: Policy, level: Environment) -> Ba
             )
     assert isinstance(level, LeggedVelocity)
     assert isinstance(environment, LeggedVelocity)
-    for what, get in _SAME.items():
-        if get(level) != get(environment):
-            raise ValueError(
-                f"the base policy was trained with other {what}: {get(level)}; {environment.name} "
-                f"has {get(environment)}"
-            )
+    for what, (option, get) in _SAME.items():
+        expected = get(level)
+        if get(environment) == expected:
+            continue
+        text = (
+            f"the base policy was trained with other {what}: {expected}; {environment.name} has "
+            f"{get(environment)}"
+        )
+        if option is None:
+            raise ValueError(text)
+        raise OptionsDifferError(
+            f"{text}: give it {option}={expected}", f"{option}={expected}".replace(" ", "")
+        )
+    if level.gait_frequency not in (None, environment.gait_frequency):
+        its = "none" if environment.gait_frequency is None else f"{environment.gait_frequency} Hz"
+        assignment = f"gait_frequency={level.gait_frequency}"
+        raise OptionsDifferError(
+            f"the base policy walks by a clock of {level.gait_frequency} Hz; {environment.name} "
+            f"has {its}: give it {assignment}",
+            assignment,
+        )
     there = {one.name: one for one in environment.layout}
     known: list[int] = []
     for one in level.layout:
-        if one.name not in there:
-            hint = (
-                f"gait_frequency={level.gait_frequency}"
-                if one.name == "clock"
-                else f"the term {one.name!r} in its option observations"
-            )
-            raise ValueError(
-                f"the base policy sees {one.name!r}, which {environment.name} does not show: give "
-                f"it {hint}"
-            )
-        same = there[one.name]
-        if any(getattr(one, x) != getattr(same, x) for x in ("size", "scale", "history")):
-            raise ValueError(
-                f"the base policy sees {one.name!r} with size {one.size}, scale {one.scale} and "
-                f"history {one.history}; {environment.name} shows it with {same.size}, "
-                f"{same.scale} and {same.history}: change its option observations"
-            )
+        same = there.get(one.name)
+        if same is None or _seen(one) != _seen(same):
+            _refuse(one, same, environment.name)
         known += range(same.start, same.start + same.size * same.history)
-    if level.gait_frequency not in (None, environment.gait_frequency):
-        raise ValueError(
-            f"the base policy walks by a clock of {level.gait_frequency} Hz; {environment.name} "
-            f"has one of {environment.gait_frequency} Hz: give it "
-            f"gait_frequency={level.gait_frequency}"
-        )
     return Base(policy, tuple(known))
+
+
+def _seen(entry: Entry) -> tuple[int, float, int]:
+    return entry.size, entry.scale, entry.history
+
+
+def _refuse(one: Entry, same: Entry | None, task: str) -> NoReturn:
+    """Raises the error for what a policy sees and a task shows otherwise, or not at all."""
+    if same is None:
+        text = f"the base policy sees {one.name!r}, which {task} does not show"
+    else:
+        text = (
+            f"the base policy sees {one.name!r} with size {one.size}, scale {one.scale} and "
+            f"history {one.history}; {task} shows it with {same.size}, {same.scale} and "
+            f"{same.history}"
+        )
+    if one.name not in observation_terms.TERMS or (same is not None and one.size != same.size):
+        raise ValueError(text)
+    term = f"observations.{one.name}"
+    assignments = f"{term}={one.scale}", *([f"{term}.history={one.history}"] * (one.history > 1))
+    raise OptionsDifferError(
+        f"{text}: change the term {one.name!r} of its option observations", *assignments
+    )
 
 
 class Residual(Environment):

@@ -363,6 +363,13 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert main(["train", "--robot", "arm7"]) == 1
     assert "here it floats" in (error := capsys.readouterr().err)
     assert "name the links of the feet with feet=" in error
+    assert error.endswith("(on the command line: --set robot.feet=VALUE)\n")
+    builder = artix.ArticulationBuilder()
+    builder.add_link(mass=1.0, inertia=np.eye(3), name="block")
+    artix.save(builder.build(), tmp_path / "block.npz")
+    assert main(["train", "--robot", str(tmp_path / "block.npz")]) == 1
+    assert "no joints" in (error := capsys.readouterr().err)
+    assert "--set" not in error
     assert main(["train"]) == 1
     assert "give a task (cart_pole" in capsys.readouterr().err
     for robot in ("walker.urdf", "go2", "robot.usd"):
@@ -475,3 +482,49 @@ def test_a_go2_from_its_urdf_is_trained_and_played(tmp_path, capsys, monkeypatch
     out = capsys.readouterr().out
     assert "quadruped_velocity of go2 after 1,152 steps" in out
     assert "velocity_error" in out
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        {},
+        {"action_scale": 0.25},
+        {"dt": 0.04},
+        {"observations": {"gyro": 2.0, "joint_velocity": ObservationTerm(0.5, history=3)}},
+    ],
+)
+def test_options_that_a_base_policy_needs_are_named_as_the_command_line_takes_them(
+    level, monkeypatch
+):
+    """One after the other, until it fits. Where no option would help, none is named."""
+    task = envs.make("quadruped_velocity", **level)
+    monkeypatch.setattr(command, "load_played", lambda _: ({}, task, None))
+    given: list[str] = []
+    for _ in range(4):
+        chosen = task_named("quadruped_rough", None, given)
+        try:
+            base = command._base("mine", chosen.environment)
+            break
+        except CommandFailure as failure:
+            start, _, named = str(failure).partition(" (on the command line: --set ")
+            assert start.startswith("--residual mine: ")
+            given += named.removesuffix(")").split()
+    assert f"gait_frequency={task.gait_frequency}" in given
+    assert len(base.known) == task.observation_size["state"]
+
+
+def test_no_option_is_named_where_none_helps(monkeypatch):
+    rough = envs.make("quadruped_rough", gait_frequency=2.5)
+    knees = ObservationTerm(function=lambda joint_position: joint_position[8:], mirror="scalar")
+    for level, message in (
+        (envs.make("humanoid_stand"), "other joints"),
+        (envs.make("cart_pole"), "cart_pole is another task"),
+        (
+            envs.make("quadruped_velocity", observations={"knees": knees}),
+            "'knees', which quadruped_rough does not show",
+        ),
+    ):
+        monkeypatch.setattr(command, "load_played", lambda _, level=level: ({}, level, None))
+        with pytest.raises(CommandFailure, match=message) as caught:
+            command._base("mine", rough)
+        assert "--set" not in str(caught.value)

@@ -196,7 +196,10 @@ def test_it_learns_a_residual(trained, tmp_path, capsys, monkeypatch):
     # The point mass has no names for what it observes.
     monkeypatch.setattr(command, "base_for", lambda _, policy, __: Base(policy, (0, 1)))
     assert train(folder, *options, "--set", "shac.policy_layers=[8]", "--residual", source) == 1
-    assert "needs 2 hidden layers" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "needs 2 hidden layers" in error
+    named = error.partition("(on the command line: --set ")[2].rstrip().removesuffix(")")
+    assert named == "shac.policy_layers=[64,64]"
     assert train(folder, *options, "--residual", source) == 0
     assert f"begins with what {source} does" in capsys.readouterr().out
     base, both = policies.load(trained / "policy.npz"), policies.load(folder / "policy.npz")
