@@ -119,7 +119,7 @@ def run(choice: Choice, file: Path, earlier: Sequence[Run] = ()) -> Run:
     made.load = [os.getloadavg()[0]]
     for other in earlier:
         made.robots |= other.robots
-        made.versions |= other.versions
+        made.versions = other.versions | made.versions
         made.load += other.load
     new: list[Result] = []
     for robot in benchmark_robots():

@@ -10,10 +10,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pinocchio
 import pytest
 
 from benchmarks import guard, roofline
 from benchmarks.comparison import MARK, main
+from benchmarks.libraries.pinocchio_cpp import tree_text
+from benchmarks.libraries.pinocchio_results import DYNAMICS
 from benchmarks.measure import Result
 from benchmarks.report import Table, report
 from benchmarks.robots import Robot, benchmark_robots, chain_urdf
@@ -107,6 +110,54 @@ def test_a_quantity_that_is_not_offered_and_a_limit_that_is_passed():
         os.kill(worker._process.pid, signal.SIGSTOP)
         with pytest.raises(Failure, match="longer than 0 s"):
             worker.prepare("mass matrix", 2)
+    finally:
+        worker.close()
+
+
+def test_the_tree_for_generated_code_is_the_whole_model():
+    """A model rebuilt from the text has the same inverse dynamics."""
+    model = pinocchio.buildModelFromXML(skew_chain(), pinocchio.JointModelFreeFlyer())
+    count, *lines = tree_text(model).splitlines()
+    rebuilt = pinocchio.Model()
+    for line in lines:
+        kind, parent, *words = line.split()
+        axis, rotation, position, mass, lever, inertia = np.split(
+            np.array(words, float), [3, 12, 15, 16, 19]
+        )
+        aligned = getattr(pinocchio, kind)
+        joint = aligned(axis) if kind == "JointModelRevoluteUnaligned" else aligned()
+        placement = pinocchio.SE3(rotation.reshape(3, 3), position)
+        added = rebuilt.addJoint(int(parent), joint, placement, f"joint{rebuilt.njoints}")
+        body = pinocchio.Inertia(mass.item(), lever, inertia.reshape(3, 3))
+        rebuilt.appendBodyToJoint(added, body, pinocchio.SE3.Identity())
+    assert int(count) == len(lines) == 5
+    q = pinocchio.randomConfiguration(model, -np.ones(model.nq), np.ones(model.nq))
+    v, a = np.random.default_rng(0).normal(size=(2, model.nv))
+    wanted = pinocchio.rnea(model, model.createData(), q, v, a)
+    np.testing.assert_array_equal(pinocchio.rnea(rebuilt, rebuilt.createData(), q, v, a), wanted)
+    model.armature[-1] = 0.1
+    with pytest.raises(NotImplementedError, match="armature"):
+        tree_text(model)
+
+
+def skew_chain() -> str:
+    """A chain of four joints, one of them about an axis between the coordinate axes."""
+    return chain_urdf(4).replace('xyz="0 1 0"', 'xyz="0.6 0 0.8"', 1)
+
+
+@pytest.mark.slow
+def test_the_code_that_pinocchio_generates_is_right():
+    """Needs a C++ compiler and the wheels with headers; compiles for two minutes, with 3 GB."""
+    robot = Robot("chain", "chain", skew_chain(), True)
+    try:
+        worker = Worker("Pinocchio (generated)", robot, 4, 900.0, 1e9)
+    except Failure as failure:
+        pytest.skip(str(failure))
+    try:
+        for quantity in DYNAMICS:
+            facts = worker.prepare(quantity, 4)
+            assert facts["error"] < 1e-12
+            assert facts["compile_seconds"] > 0
     finally:
         worker.close()
 
