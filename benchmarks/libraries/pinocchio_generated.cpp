@@ -121,6 +121,8 @@ static Vector flat(const First &first, const Others &...others) {
   return all;
 }
 
+// Where Pinocchio has two ways, the one whose code is faster: in world axes, forward dynamics of a quadruped takes
+// three times as long.
 static std::map<std::string, Quantity> quantities() {
   std::map<std::string, Quantity> all;
   all["mass matrix"] = {false, [](auto &m, auto &data, auto &q, auto &, auto &) {

@@ -177,6 +177,26 @@ def test_missing_peers_are_shown_with_their_reasons():
     assert "8 to 8, aim 4: reached" in text
 
 
+def test_rows_and_libraries_of_several_batches_are_shown_together():
+    small = dataclasses.replace(result("artix", 3.0), batch=64, compile_seconds=0.2)
+    large = dataclasses.replace(result("artix", 1.0), compile_seconds=0.5)
+    alone = dataclasses.replace(result("artix", 7.0), quantity="step")
+    text = report(Table([small, large, result("MJX", 8.0), alone]), None)
+    after = text.partition("longest first call, batch 64 / 4096")[2]
+    assert after.strip().splitlines() == [
+        "| robot | quantity | artix |",
+        "|---|---|---:|",
+        "| arm | mass matrix | 3 / 1; 0.5 s |",
+    ]
+
+
+def test_a_busy_machine_keeps_the_limits_it_once_reached():
+    idle, busy = Machine("cpu", 4e9, 1e8), Machine("cpu", 1e9, 3e8)
+    assert busy.at_best(idle) == Machine("cpu", 4e9, 3e8)
+    with pytest.raises(ValueError, match="results of gpu cannot be added"):
+        busy.at_best(Machine("gpu", 4e9, 1e8))
+
+
 def test_aims_that_are_not_reached_name_their_robots():
     results = [result("artix", 1.0), result("MJX", 3.0), result("Pinocchio (C++)", 1.5)]
     results[0].compile_seconds, results[1].compile_seconds = 1.0, 2.5
