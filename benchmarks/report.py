@@ -114,7 +114,7 @@ def _times(table: Table) -> str:
     return (
         f"## Microseconds for one articulation, and seconds of the first call, batch {table.batch}"
         "\n\nThe first call traces and compiles, or generates code and compiles it; Pinocchio's "
-        "templates are compiled before.\n\n" + _markdown(table, heads, cells)
+        "templates are compiled before.\n\n" + _markdown(heads, cells, table.rows)
     )
 
 
@@ -180,23 +180,36 @@ def _errors(table: Table) -> str:
 
 
 def _batches(table: Table) -> str:
+    """Rows and libraries measured in several batches."""
+    several = {
+        (robot, quantity, name)
+        for robot, quantity in table.rows
+        for name in table.libraries
+        if sum(r is not None for r in _of_batches(table, robot, quantity, name)) > 1
+    }
+    libraries = [name for name in table.libraries if any(key[2] == name for key in several)]
+    rows = [row for row in table.rows if any(key[:2] == row for key in several)]
+
     def cells(robot: str, quantity: str) -> list[str]:
         return [
-            " / ".join(
-                _cell(
-                    table,
-                    table.result(robot, quantity, batch, name),
-                    lambda r: _short(r.microseconds),
-                )
-                for batch in table.batches
-            )
-            for name in table.libraries
+            _over_batches(table, _of_batches(table, robot, quantity, name)) for name in libraries
         ]
 
     batches = " / ".join(map(str, table.batches))
-    return f"## Microseconds for one articulation, batch {batches}\n\n" + _markdown(
-        table, table.libraries, cells
+    return (
+        f"## Microseconds for one articulation, and seconds of the longest first call, batch "
+        f"{batches}\n\n" + _markdown(libraries, cells, rows)
     )
+
+
+def _of_batches(table: Table, robot: str, quantity: str, library: str) -> list[Result | None]:
+    return [table.result(robot, quantity, batch, library) for batch in table.batches]
+
+
+def _over_batches(table: Table, results: Sequence[Result | None]) -> str:
+    times = [_cell(table, result, lambda r: _short(r.microseconds)) for result in results]
+    first = [r.compile_seconds for r in results if r is not None and r.compile_seconds is not None]
+    return " / ".join(times) + (f"; {max(first):.2g} s" if first else "")
 
 
 def _roofline(table: Table, machine: Machine) -> str:
@@ -217,7 +230,7 @@ def _roofline(table: Table, machine: Machine) -> str:
         f"{machine.bytes_per_second / 1e9:.1f} GB/s. Operations and bytes are those of one "
         "articulation; XLA counts the operations of a loop once, so that programs in blocks and "
         "those of deep trees have more, and reach a larger share.\n\n"
-        + _markdown(table, heads, cells)
+        + _markdown(heads, cells, table.rows)
     )
 
 
@@ -231,14 +244,18 @@ def _each_library(table: Table, batch: int, show: Callable[[Result], str]) -> st
             for name in table.libraries
         ]
 
-    return _markdown(table, table.libraries, cells)
+    return _markdown(table.libraries, cells, table.rows)
 
 
-def _markdown(table: Table, heads: Sequence[str], cells: Callable[[str, str], list[str]]) -> str:
+def _markdown(
+    heads: Sequence[str],
+    cells: Callable[[str, str], list[str]],
+    rows: Sequence[tuple[str, str]],
+) -> str:
     lines = ["| robot | quantity | " + " | ".join(heads) + " |", "|---|---|" + "---:|" * len(heads)]
     lines += [
         f"| {robot} | {quantity} | " + " | ".join(cells(robot, quantity)) + " |"
-        for robot, quantity in table.rows
+        for robot, quantity in rows
     ]
     return "\n".join(lines)
 

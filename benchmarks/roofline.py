@@ -33,6 +33,20 @@ class Machine:
     operations_per_second: float
     bytes_per_second: float
 
+    def at_best(self, other: Machine) -> Machine:
+        """The higher limits of two measurements of one machine: other load lowers both.
+
+        Raises:
+          ValueError: they are of different devices.
+        """
+        if self.device != other.device:
+            raise ValueError(f"results of {other.device} cannot be added to those of {self.device}")
+        return Machine(
+            self.device,
+            max(self.operations_per_second, other.operations_per_second),
+            max(self.bytes_per_second, other.bytes_per_second),
+        )
+
     def least_seconds(self, result: Result) -> float | None:
         """The shortest possible time of a call, given its operations or its arguments and
         results."""

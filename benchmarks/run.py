@@ -48,7 +48,7 @@ class Run:
     """The record of a run, as stored in the JSON file.
 
     Attributes:
-      machine: the device and its measured limits.
+      machine: the device and its measured limits, the best of the runs that were added.
       cores: of the host.
       repeats: timed calls of each program.
       robots: the tables' names of the robots, by key.
@@ -119,7 +119,8 @@ def run(choice: Choice, file: Path, earlier: Sequence[Run] = ()) -> Run:
     made.load = [os.getloadavg()[0]]
     for other in earlier:
         made.robots |= other.robots
-        made.versions |= other.versions
+        made.versions = other.versions | made.versions
+        made.machine = made.machine.at_best(other.machine)
         made.load += other.load
     new: list[Result] = []
     for robot in benchmark_robots():

@@ -1,13 +1,15 @@
 // Pinocchio's algorithms over a batch of states on some threads, driven over standard input and output.
 //
 // usage: pinocchio_batch MODEL.txt STATES.bin THREADS X Y Z [JOINT ...]
-//   MODEL.txt, STATES.bin, input and output as in pinocchio_server.hpp
+//   MODEL.txt   a pinocchio::Model saved as text
+//   STATES.bin, input and output as in batch_server.hpp
 //   JOINT       feet: the bodies of these joints are held at the point X Y Z of the joints' frames
 #include <deque>
 #include <functional>
 #include <map>
 
-#include "pinocchio_server.hpp"
+#include "pinocchio/multibody.hpp"
+#include "pinocchio/serialization.hpp"
 
 #include "pinocchio/algorithm/aba-derivatives.hpp"
 #include "pinocchio/algorithm/aba.hpp"
@@ -19,6 +21,9 @@
 #include "pinocchio/algorithm/rnea-derivatives.hpp"
 #include "pinocchio/algorithm/rnea.hpp"
 
+#include "batch_server.hpp"
+
+namespace pin = pinocchio;
 using Feet = std::vector<pin::RigidConstraintModel>;
 
 // What a thread computes in. Constrained dynamics has data of its own: computeABADerivatives is wrong in data it used.
@@ -49,6 +54,13 @@ static double *put_pose(double *out, const pin::SE3 &pose) {
   Eigen::Map<Eigen::Vector3d>(out, 3) = pose.translation();
   Eigen::Map<Eigen::Matrix3d>(out + 3) = pose.rotation();
   return out + 12;
+}
+
+static pin::Model read_model(const char *path) {
+  pin::Model model;
+  std::ifstream text(path);
+  model.loadFromString(std::string(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>()));
+  return model;
 }
 
 static Feet held_feet(const pin::Model &model, int count, char **arguments) {
@@ -126,7 +138,7 @@ static std::map<std::string, Quantity> quantities(const pin::Model &model, const
 int main(int count, char **arguments) {
   if (count < 7) return 2;
   const pin::Model model = read_model(arguments[1]);
-  const States states = read_states(arguments[2], model);
+  const States states = read_states(arguments[2], model.nq, model.nv);
   const Feet feet = held_feet(model, count - 4, arguments + 4);
   std::deque<Workspace> data;
   for (int thread = 0; thread < std::max(1, std::stoi(arguments[3])); ++thread) data.emplace_back(model, feet);

@@ -63,7 +63,7 @@ class PinocchioCpp(PinocchioResults):
     def hold(self, states: States) -> None:
         super().hold(states)
         folder = Path(self._folder.name)
-        self.reference.model.saveToText(str(folder / "model.txt"))
+        self.save_model(str(folder / "model.txt"))
         with open(folder / "states.bin", "wb") as file:
             np.array([len(self.q)], np.int64).tofile(file)
             for values in (self.q, self.v, self.acceleration, self.force):
@@ -71,6 +71,10 @@ class PinocchioCpp(PinocchioResults):
         files = (str(folder / "model.txt"), str(folder / "states.bin"))
         command = [str(self._executable), *files, str(os.cpu_count()), *self.options()]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def save_model(self, path: str) -> None:
+        """Writes the model for the program to read."""
+        self.reference.model.saveToText(path)
 
     def options(self) -> tuple[str, ...]:
         """The program's last arguments."""
@@ -85,8 +89,8 @@ class PinocchioGenerated(PinocchioCpp):
     """The same with code that CppADCodeGen writes for the model and the machine's C compiler
     compiles.
 
-    The program that writes it takes the C++ compiler five minutes and 7 GB even with little
-    optimisation. The code that it writes does not depend on that.
+    The program that writes it is compiled with little optimisation; the code that it writes does
+    not depend on that.
     """
 
     name = "pinocchio_generated"
@@ -97,6 +101,10 @@ class PinocchioGenerated(PinocchioCpp):
         super().__init__(robot, reference)
         self.quantities = DYNAMICS
 
+    def save_model(self, path: str) -> None:
+        """Writes its tree: this program cannot read what Pinocchio saves."""
+        Path(path).write_text(tree_text(self.reference.model), encoding="utf-8")
+
     def options(self) -> tuple[str, ...]:
         return (self._folder.name,)
 
@@ -106,6 +114,26 @@ class PinocchioGenerated(PinocchioCpp):
         program.value()  # Generates and compiles the code.
         program.facts["compile_seconds"] = time.perf_counter() - begin
         return program
+
+
+def tree_text(model: pinocchio.Model) -> str:
+    """The joints of a model as ``pinocchio_generated.cpp`` reads them.
+
+    Raises:
+      NotImplementedError: the model has armature, which the text does not.
+    """
+    if np.any(model.armature):
+        raise NotImplementedError("no code is generated for a model with armature")
+    lines = [str(model.njoints - 1)]
+    for k in range(1, model.njoints):
+        joint, placement, body = model.joints[k], model.jointPlacements[k], model.inertias[k]
+        axis = getattr(joint.extract(), "axis", np.zeros(3))
+        parts = (axis, placement.rotation, placement.translation, body.mass, body.lever)
+        numbers = np.concatenate([np.ravel(part) for part in (*parts, body.inertia)])
+        lines.append(
+            " ".join([joint.shortname(), str(model.parents[k]), *map(repr, numbers.tolist())])
+        )
+    return "\n".join(lines)
 
 
 class CppProgram:
@@ -158,7 +186,7 @@ def executable(name: str, headers: tuple[tuple[str, str, str], ...], optimizatio
     key = "\n".join(
         [
             source.read_text(),
-            source.with_name("pinocchio_server.hpp").read_text(),
+            source.with_name("batch_server.hpp").read_text(),
             optimization,
             *FLAGS,
             pinocchio.__version__,

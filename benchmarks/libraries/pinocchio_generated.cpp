@@ -2,100 +2,191 @@
 // algorithms, and the C compiler of this machine compiles the straight lines that it writes.
 //
 // usage: pinocchio_generated MODEL.txt STATES.bin THREADS FOLDER
-//   MODEL.txt, STATES.bin, input and output as in pinocchio_server.hpp
+//   MODEL.txt              the tree as benchmarks/libraries/pinocchio_cpp.py writes it
+//   STATES.bin, input and output as in batch_server.hpp
 //   FOLDER                 for generated code
 // A quantity is generated and compiled when it is first asked for.
+
+// Pinocchio asks each joint whether it is a mimic joint, which would be refused of joints that never are.
+#define BOOST_VARIANT_USE_RELAXED_GET_BY_DEFAULT
+
 #include <functional>
 #include <map>
 #include <memory>
 
-#include "pinocchio/codegen/cppadcg-algo.hpp"
-#include "pinocchio_server.hpp"
+#include "pinocchio/codegen/cppadcg.hpp"
+#include "pinocchio/multibody.hpp"
 
-using Base = pin::CodeGenBase<double>;
-using Vector = Base::ADVectorXs;
+#include "pinocchio/algorithm/aba-derivatives.hpp"
+#include "pinocchio/algorithm/aba.hpp"
+#include "pinocchio/algorithm/crba.hpp"
+#include "pinocchio/algorithm/rnea-derivatives.hpp"
+#include "pinocchio/algorithm/rnea.hpp"
+
+#include "batch_server.hpp"
+
+namespace pin = pinocchio;
+namespace cg = CppAD::cg;
+
+// The joints of the benchmark's robots. Pinocchio's default collection has 25 kinds, with which the compiler takes
+// several times as long and 7 GB; the code that is generated for a model depends only on its own joints.
+template <typename S, int O>
+struct Joints {
+  using Scalar = S;
+  static constexpr int Options = O;
+  using JointModelVariant =
+      boost::variant<pin::JointModelRevoluteTpl<S, O, 0>, pin::JointModelRevoluteTpl<S, O, 1>,
+                     pin::JointModelRevoluteTpl<S, O, 2>, pin::JointModelRevoluteUnalignedTpl<S, O>,
+                     pin::JointModelFreeFlyerTpl<S, O>>;
+  using JointDataVariant =
+      boost::variant<pin::JointDataRevoluteTpl<S, O, 0>, pin::JointDataRevoluteTpl<S, O, 1>,
+                     pin::JointDataRevoluteTpl<S, O, 2>, pin::JointDataRevoluteUnalignedTpl<S, O>,
+                     pin::JointDataFreeFlyerTpl<S, O>>;
+};
+
+using Scalar = CppAD::AD<cg::CG<double>>;
+using Model = pin::ModelTpl<Scalar, 0, Joints>;
+using Data = pin::DataTpl<Scalar, 0, Joints>;
+using Vector = Eigen::Matrix<Scalar, Eigen::Dynamic, 1>;
+using Vector3 = Eigen::Matrix<Scalar, 3, 1>;
+using Matrix3 = Eigen::Matrix<Scalar, 3, 3>;
+
+// Reads a line "KIND PARENT", and the numbers of a joint: axis, rotation and position of its frame in its parent's,
+// mass, centre of mass, and inertia about it.
+static void add_joint(Model &model, std::istream &text) {
+  std::string kind;
+  pin::JointIndex parent;
+  text >> kind >> parent;
+  const auto next = [&] {
+    double value;
+    text >> value;
+    return Scalar(value);
+  };
+  const auto vector = [&] {
+    Vector3 values;
+    for (int i = 0; i < 3; ++i) values[i] = next();
+    return values;
+  };
+  const auto matrix = [&] {
+    Matrix3 values;
+    for (int i = 0; i < 3; ++i) values.row(i) = vector().transpose();
+    return values;
+  };
+  const Vector3 axis = vector();
+  const Matrix3 rotation = matrix();
+  const pin::SE3Tpl<Scalar> placement(rotation, vector());
+  const Scalar mass = next();
+  const Vector3 center = vector();
+  const pin::InertiaTpl<Scalar> inertia(mass, center, matrix());
+  if (!text) throw std::runtime_error("the model's file is too short");
+  const std::string name = "joint" + std::to_string(model.njoints);
+  const auto add = [&](const Model::JointModel &joint) {
+    model.appendBodyToJoint(model.addJoint(parent, joint, placement, name), inertia);
+  };
+  if (kind == "JointModelRX") return add(pin::JointModelRevoluteTpl<Scalar, 0, 0>());
+  if (kind == "JointModelRY") return add(pin::JointModelRevoluteTpl<Scalar, 0, 1>());
+  if (kind == "JointModelRZ") return add(pin::JointModelRevoluteTpl<Scalar, 0, 2>());
+  if (kind == "JointModelRevoluteUnaligned") return add(pin::JointModelRevoluteUnalignedTpl<Scalar, 0>(axis));
+  if (kind == "JointModelFreeFlyer") return add(pin::JointModelFreeFlyerTpl<Scalar, 0>());
+  throw std::runtime_error("no code is generated for a " + kind);
+}
+
+static Model read_model(const char *path) {
+  Model model;
+  std::ifstream text(path);
+  int joints = 0;
+  text >> joints;
+  for (int k = 0; k < joints; ++k) add_joint(model, text);
+  return model;
+}
 
 // What to trace: of the model and data, q, v and an acceleration or force.
-using Trace = std::function<void(const Base::ADModel &, Base::ADData &, const Vector &, const Vector &, const Vector &,
-                                 Vector &)>;
+using Trace = std::function<Vector(const Model &, Data &, const Vector &, const Vector &, const Vector &)>;
 
 struct Quantity {
-  Index width;
   bool takes_force;
   Trace trace;
 };
 
-template <typename Values>
-static Vector flat(const Eigen::MatrixBase<Values> &values) {
-  const Base::ADMatrixXs copy = values;
-  return Eigen::Map<const Vector>(copy.data(), copy.size());
+template <typename First, typename... Others>
+static Vector flat(const First &first, const Others &...others) {
+  Vector all(first.size() * (1 + sizeof...(others)));
+  Index at = 0;
+  const auto append = [&](const auto &values) {
+    for (Index column = 0; column < values.cols(); ++column)
+      for (Index row = 0; row < values.rows(); ++row) all[at++] = values(row, column);
+  };
+  append(first);
+  (append(others), ...);
+  return all;
 }
 
-static std::map<std::string, Quantity> quantities(const pin::Model &model) {
-  const Index nv = model.nv;
+// Where Pinocchio has two ways, the one whose code is faster: in world axes, forward dynamics of a quadruped takes
+// three times as long.
+static std::map<std::string, Quantity> quantities() {
   std::map<std::string, Quantity> all;
-  all["mass matrix"] = {nv * nv, false, [](auto &m, auto &data, auto &q, auto &, auto &, Vector &out) {
+  all["mass matrix"] = {false, [](auto &m, auto &data, auto &q, auto &, auto &) {
     data.M.setZero();
-    out = flat(pin::crba(m, data, q, pin::Convention::LOCAL));
+    return flat(pin::crba(m, data, q, pin::Convention::LOCAL));
   }};
-  all["bias force"] = {nv, false, [](auto &m, auto &data, auto &q, auto &v, auto &, Vector &out) {
-    out = pin::nonLinearEffects(m, data, q, v);
+  all["bias force"] = {false, [](auto &m, auto &data, auto &q, auto &v, auto &) {
+    return flat(pin::nonLinearEffects(m, data, q, v));
   }};
-  all["inverse dynamics"] = {nv, false, [](auto &m, auto &data, auto &q, auto &v, auto &a, Vector &out) {
-    out = pin::rnea(m, data, q, v, a);
+  all["inverse dynamics"] = {false, [](auto &m, auto &data, auto &q, auto &v, auto &a) {
+    return flat(pin::rnea(m, data, q, v, a));
   }};
-  all["forward dynamics"] = {nv, true, [](auto &m, auto &data, auto &q, auto &v, auto &f, Vector &out) {
-    out = pin::aba(m, data, q, v, f, pin::Convention::LOCAL);
+  all["forward dynamics"] = {true, [](auto &m, auto &data, auto &q, auto &v, auto &f) {
+    return flat(pin::aba(m, data, q, v, f, pin::Convention::LOCAL));
   }};
-  all["inverse dynamics derivatives"] = {2 * nv * nv, false,
-                                         [](auto &m, auto &data, auto &q, auto &v, auto &a, Vector &out) {
+  all["inverse dynamics derivatives"] = {false, [](auto &m, auto &data, auto &q, auto &v, auto &a) {
     pin::computeRNEADerivatives(m, data, q, v, a);
-    out << flat(data.dtau_dq), flat(data.dtau_dv);
+    return flat(data.dtau_dq, data.dtau_dv);
   }};
-  all["forward dynamics derivatives"] = {2 * nv * nv, true,
-                                         [](auto &m, auto &data, auto &q, auto &v, auto &f, Vector &out) {
+  all["forward dynamics derivatives"] = {true, [](auto &m, auto &data, auto &q, auto &v, auto &f) {
     pin::computeABADerivatives(m, data, q, v, f);
-    out << flat(data.ddq_dq), flat(data.ddq_dv);
+    return flat(data.ddq_dq, data.ddq_dv);
   }};
   return all;
 }
 
-class Generated : public Base {
+class Generated {
  public:
-  Generated(const pin::Model &model, const Quantity &quantity, const std::string &path, int threads)
-      : Base(model, model.nq + 2 * model.nv, quantity.width, "f", path),
-        width(quantity.width), takes_force(quantity.takes_force), trace_(quantity.trace) {
-    build_jacobian = false;
-    initLib();
-    CppAD::cg::GccCompiler<double> compiler("/usr/bin/gcc");
+  Generated(const Model &model, const Quantity &quantity, const std::string &folder, int threads)
+      : takes_force(quantity.takes_force) {
+    Vector inputs = Vector::Zero(model.nq + 2 * model.nv);
+    CppAD::Independent(inputs);
+    const Vector q = inputs.head(model.nq), v = inputs.segment(model.nq, model.nv), last = inputs.tail(model.nv);
+    Data data(model);
+    Vector results = quantity.trace(model, data, q, v, last);
+    CppAD::ADFun<cg::CG<double>> function(inputs, results);
+    function.optimize("no_compare_op");
+    inputs_ = inputs.size();
+    width = results.size();
+
+    cg::ModelCSourceGen<double> source(function, "f");
+    source.setCreateForwardZero(true);
+    cg::ModelLibraryCSourceGen<double> sources(source);
+    cg::DynamicModelLibraryProcessor<double> processor(sources, folder);
+    cg::GccCompiler<double> compiler("/usr/bin/gcc");
     auto flags = compiler.getCompileFlags();
+    flags[0] = "-Ofast";  // As Pinocchio's own CodeGenBase has it.
     flags.push_back("-march=native");
     compiler.setCompileFlags(flags);
-    dynamicLibManager_ptr->createDynamicLibrary(compiler, false);
-    loadLib(false);
-    for (int thread = 0; thread < threads; ++thread) models_.push_back(dynamicLib_ptr->model("f"));
-  }
-
-  void buildMap() override {
-    CppAD::Independent(ad_X);
-    const Index nq = ad_model.nq, nv = ad_model.nv;
-    const Vector q = ad_X.head(nq), v = ad_X.segment(nq, nv), last = ad_X.tail(nv);
-    trace_(ad_model, ad_data, q, v, last, ad_Y);
-    ad_fun.Dependent(ad_X, ad_Y);
-    ad_fun.optimize("no_compare_op");
+    library_ = processor.createDynamicLibrary(compiler);
+    for (int thread = 0; thread < threads; ++thread) models_.push_back(library_->model("f"));
   }
 
   void evaluate(int thread, const double *x, double *out) {
-    models_[thread]->ForwardZero(CppAD::cg::ArrayView<const double>(x, ad_X.size()),
-                                 CppAD::cg::ArrayView<double>(out, ad_Y.size()));
+    models_[thread]->ForwardZero(cg::ArrayView<const double>(x, inputs_), cg::ArrayView<double>(out, width));
   }
 
-  const Index width;
+  Index width;
   const bool takes_force;
 
  private:
-  Trace trace_;
-  std::vector<std::unique_ptr<CppAD::cg::GenericModel<double>>> models_;
+  std::size_t inputs_;
+  std::unique_ptr<cg::DynamicLib<double>> library_;
+  std::vector<std::unique_ptr<cg::GenericModel<double>>> models_;
 };
 
 // What the generated code reads of each state: q, v, and an acceleration or a force.
@@ -107,11 +198,11 @@ static Matrix inputs(const States &states, const Matrix &last) {
 
 int main(int count, char **arguments) {
   if (count < 5) return 2;
-  const pin::Model model = read_model(arguments[1]);
-  const States states = read_states(arguments[2], model);
+  const Model model = read_model(arguments[1]);
+  const States states = read_states(arguments[2], model.nq, model.nv);
   const Matrix with_acceleration = inputs(states, states.acceleration), with_force = inputs(states, states.force);
   const int threads = std::max(1, std::stoi(arguments[3]));
-  const auto all = quantities(model);
+  const auto all = quantities();
   std::map<std::string, std::unique_ptr<Generated>> codes;
   const auto find = [&](const std::string &name) -> Generated * {
     const auto quantity = all.find(name);

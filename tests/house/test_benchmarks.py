@@ -10,10 +10,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pinocchio
 import pytest
 
 from benchmarks import guard, roofline
 from benchmarks.comparison import MARK, main
+from benchmarks.libraries.pinocchio_cpp import tree_text
+from benchmarks.libraries.pinocchio_results import DYNAMICS
 from benchmarks.measure import Result
 from benchmarks.report import Table, report
 from benchmarks.robots import Robot, benchmark_robots, chain_urdf
@@ -111,6 +114,54 @@ def test_a_quantity_that_is_not_offered_and_a_limit_that_is_passed():
         worker.close()
 
 
+def test_the_tree_for_generated_code_is_the_whole_model():
+    """A model rebuilt from the text has the same inverse dynamics."""
+    model = pinocchio.buildModelFromXML(skew_chain(), pinocchio.JointModelFreeFlyer())
+    count, *lines = tree_text(model).splitlines()
+    rebuilt = pinocchio.Model()
+    for line in lines:
+        kind, parent, *words = line.split()
+        axis, rotation, position, mass, lever, inertia = np.split(
+            np.array(words, float), [3, 12, 15, 16, 19]
+        )
+        aligned = getattr(pinocchio, kind)
+        joint = aligned(axis) if kind == "JointModelRevoluteUnaligned" else aligned()
+        placement = pinocchio.SE3(rotation.reshape(3, 3), position)
+        added = rebuilt.addJoint(int(parent), joint, placement, f"joint{rebuilt.njoints}")
+        body = pinocchio.Inertia(mass.item(), lever, inertia.reshape(3, 3))
+        rebuilt.appendBodyToJoint(added, body, pinocchio.SE3.Identity())
+    assert int(count) == len(lines) == 5
+    q = pinocchio.randomConfiguration(model, -np.ones(model.nq), np.ones(model.nq))
+    v, a = np.random.default_rng(0).normal(size=(2, model.nv))
+    wanted = pinocchio.rnea(model, model.createData(), q, v, a)
+    np.testing.assert_array_equal(pinocchio.rnea(rebuilt, rebuilt.createData(), q, v, a), wanted)
+    model.armature[-1] = 0.1
+    with pytest.raises(NotImplementedError, match="armature"):
+        tree_text(model)
+
+
+def skew_chain() -> str:
+    """A chain of four joints, one of them about an axis between the coordinate axes."""
+    return chain_urdf(4).replace('xyz="0 1 0"', 'xyz="0.6 0 0.8"', 1)
+
+
+@pytest.mark.slow
+def test_the_code_that_pinocchio_generates_is_right():
+    """Needs a C++ compiler and the wheels with headers; compiles for two minutes, with 3 GB."""
+    robot = Robot("chain", "chain", skew_chain(), True)
+    try:
+        worker = Worker("Pinocchio (generated)", robot, 4, 900.0, 1e9)
+    except Failure as failure:
+        pytest.skip(str(failure))
+    try:
+        for quantity in DYNAMICS:
+            facts = worker.prepare(quantity, 4)
+            assert facts["error"] < 1e-12
+            assert facts["compile_seconds"] > 0
+    finally:
+        worker.close()
+
+
 def result(library: str, microseconds: float | None, failure: str | None = None) -> Result:
     samples = [] if microseconds is None else [microseconds]
     return Result("arm", "mass matrix", 4096, library, failure=failure, samples=samples)
@@ -124,6 +175,26 @@ def test_missing_peers_are_shown_with_their_reasons():
     assert "| arm | mass matrix | 1 | fails [1] | 8 | 8.0 (MJX) |\n" in text
     assert "1. not installed (frax)" in text
     assert "8 to 8, aim 4: reached" in text
+
+
+def test_rows_and_libraries_of_several_batches_are_shown_together():
+    small = dataclasses.replace(result("artix", 3.0), batch=64, compile_seconds=0.2)
+    large = dataclasses.replace(result("artix", 1.0), compile_seconds=0.5)
+    alone = dataclasses.replace(result("artix", 7.0), quantity="step")
+    text = report(Table([small, large, result("MJX", 8.0), alone]), None)
+    after = text.partition("longest first call, batch 64 / 4096")[2]
+    assert after.strip().splitlines() == [
+        "| robot | quantity | artix |",
+        "|---|---|---:|",
+        "| arm | mass matrix | 3 / 1; 0.5 s |",
+    ]
+
+
+def test_a_busy_machine_keeps_the_limits_it_once_reached():
+    idle, busy = Machine("cpu", 4e9, 1e8), Machine("cpu", 1e9, 3e8)
+    assert busy.at_best(idle) == Machine("cpu", 4e9, 3e8)
+    with pytest.raises(ValueError, match="results of gpu cannot be added"):
+        busy.at_best(Machine("gpu", 4e9, 1e8))
 
 
 def test_aims_that_are_not_reached_name_their_robots():

@@ -1,7 +1,6 @@
-// What both programs share: the model and the states of a batch from files, threads, and answers over standard output.
+// What both programs share: the states of a batch from a file, threads, and answers over standard output.
 //
 // usage: PROGRAM MODEL.txt STATES.bin THREADS ...
-//   MODEL.txt   a pinocchio::Model saved as text
 //   STATES.bin  int64 count, then doubles: q [count, nq], v, acceleration, force [count, nv] each
 // For each input line "BATCH QUANTITY" the quantity is computed and stored for the first BATCH states. Answer: one line
 // "SECONDS WIDTH ROWS", then ROWS * WIDTH doubles, the results of the first states. An unknown quantity: "unknown".
@@ -17,10 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "pinocchio/multibody.hpp"
-#include "pinocchio/serialization.hpp"
+#include <Eigen/Core>
 
-namespace pin = pinocchio;
 using Matrix = Eigen::MatrixXd;
 using Index = std::int64_t;
 
@@ -29,14 +26,7 @@ struct States {
   Matrix q, v, acceleration, force;  // one column for each state
 };
 
-static pin::Model read_model(const char *path) {
-  pin::Model model;
-  std::ifstream text(path);
-  model.loadFromString(std::string(std::istreambuf_iterator<char>(text), std::istreambuf_iterator<char>()));
-  return model;
-}
-
-static States read_states(const char *path, const pin::Model &model) {
+static States read_states(const char *path, int nq, int nv) {
   std::ifstream file(path, std::ios::binary);
   States states;
   file.read(reinterpret_cast<char *>(&states.count), sizeof states.count);
@@ -44,10 +34,10 @@ static States read_states(const char *path, const pin::Model &model) {
     values.resize(rows, states.count);
     file.read(reinterpret_cast<char *>(values.data()), sizeof(double) * values.size());
   };
-  read(states.q, model.nq);
-  read(states.v, model.nv);
-  read(states.acceleration, model.nv);
-  read(states.force, model.nv);
+  read(states.q, nq);
+  read(states.v, nv);
+  read(states.acceleration, nv);
+  read(states.force, nv);
   if (!file) throw std::runtime_error("the states' file is too short");
   return states;
 }
