@@ -85,7 +85,6 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
         program.operands >> 1,
         count,
     )
-    sources = references.tolist()
     is_repeated = np.array([bool(nest) for nest in program.nests])[stages]
     may_be_within = (program.operations > _CONSTANT) & ~is_repeated
     may_be_within &= program.levels == program.levels[condition]
@@ -98,8 +97,8 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
     is_selection = np.zeros(count, bool)
     is_selection[selections] = True
     selects = is_selection.tolist()
-    for number in range(count - 1, -1, -1):
-        first, second, third = sources[number]
+    backwards = references[::-1].T.tolist()
+    for number, first, second, third in zip(range(count - 1, -1, -1), *backwards, strict=True):
         if not elsewhere[number]:
             within[first] = within[second] = within[third] = True
         elif selects[number]:
@@ -108,10 +107,10 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
             elsewhere[first] = elsewhere[second] = elsewhere[third] = True
     is_within = [used and not others for used, others in zip(within, elsewhere, strict=True)]
     _leave_out_roots(program, references, is_within)
-    exits = {k for k in selections.tolist() if not is_within[k] and is_within[sources[k][1]]}
+    exits = {k for k in selections.tolist() if not is_within[k] and is_within[references[k, 1]]}
     if sum(is_within) < max(_LEAST_SHARE * program.size, _LEAST_WORK * len(exits), 1):
         return None
-    branch_of = _branches(sources, is_within, exits)
+    branch_of = _branches(references, is_within, exits)
     num_branches, branches = max(branch_of) + 1, np.array(branch_of[:-1])
     if num_branches > _MOST_BRANCHES:
         return None
@@ -134,13 +133,13 @@ def _leave_out_roots(program: ScalarProgram, sources: np.ndarray, is_within: lis
             is_within[number] = False
 
 
-def _branches(sources: list[list[int]], is_within: list[bool], exits: set[int]) -> list[int]:
+def _branches(sources: np.ndarray, is_within: list[bool], exits: set[int]) -> list[int]:
     """The branch of each scalar: the number of exits on the longest way to the first one that it
     leads to.
     """
     count = len(sources)
     rank = [0] * (count + 1)
-    for number, (first, second, third) in enumerate(sources):
+    for number, first, second, third in zip(range(count), *sources.T.tolist(), strict=True):
         most = rank[first]
         if rank[second] > most:
             most = rank[second]
@@ -148,11 +147,15 @@ def _branches(sources: list[list[int]], is_within: list[bool], exits: set[int]) 
             most = rank[third]
         rank[number] = most + 1 if number in exits else most
     branch_of = [count if within else -1 for within in is_within]
-    for number in range(count - 1, -1, -1):
-        branch, needed = branch_of[number], sources[number]
+    # Most scalars are in no branch.
+    leads_on = np.array(is_within[:-1])
+    leads_on[list(exits)] = True
+    numbers = np.flatnonzero(leads_on)[::-1]
+    for number, *needed in zip(numbers.tolist(), *sources[numbers].T.tolist(), strict=True):
+        branch = branch_of[number]
         if number in exits:
             branch, needed = rank[number] - 1, needed[1:2]
-        for source in needed if branch >= 0 else ():
+        for source in needed:
             if branch_of[source] > branch:
                 branch_of[source] = branch
     return branch_of

@@ -41,8 +41,6 @@ class _Built(NamedTuple):
     """Which of the operands are references, [N, 3]."""
     sources: np.ndarray
     """Rows of the scalars that are operands, [N, 3]; N for constants and where there are fewer."""
-    source_lists: list[list[int]]
-    """The same as lists."""
     row_of: np.ndarray
     """The row of each scalar of the builder; N for others."""
 
@@ -61,7 +59,7 @@ def _arrays(builder: ScalarBuilder, numbers: np.ndarray) -> _Built:
     row_of[numbers] = np.arange(len(rows))
     is_scalar = is_reference & (operands < CONSTANTS)
     sources = row_of[np.where(is_scalar, operands >> 1, -1)]
-    return _Built(numbers, operations, operands, is_reference, sources, sources.tolist(), row_of)
+    return _Built(numbers, operations, operands, is_reference, sources, row_of)
 
 
 def to_program(
@@ -245,7 +243,7 @@ def _shared_divisors(builder: ScalarBuilder, built: _Built) -> np.ndarray:
             carried.tolist(), built.operands[carried].tolist(), strict=True
         ):
             loops[row] = builder.loops[loop].parent if is_after else loop
-        raise_to_operands(loops, range(len(built.numbers)), built.source_lists)
+        raise_to_operands(loops, range(len(built.numbers)), built.sources)
         loop_of = np.array(loops)
     quotients = np.flatnonzero(built.operations == _DIV)
     divisors = built.sources[quotients, 1]
@@ -269,7 +267,7 @@ def _levels(
     has_array = (is_input | is_load) & (arrays >= 0)
     least = np.zeros(count + 1, np.int64)
     least[:-1][has_array] = of_arrays[arrays[has_array]]
-    rows, of_loops = built.source_lists, dict.fromkeys(carried, 0)
+    rows, of_loops = built.sources, dict.fromkeys(carried, 0)
     entries = np.flatnonzero(operations == _CARRIED)
     loops = built.operands[entries, 0]
     rows_of = {loop: entries[loops == loop] for loop in carried}
