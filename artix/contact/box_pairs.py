@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.cores import Core, Meeting, first_of_largest
+from artix.contact.cores import Core, Meeting, first_of_largest, sign
 from artix.math.arrays import chosen
 
 Array = jax.Array
@@ -59,7 +59,7 @@ def box_meetings(a: Core, b: Core) -> Meeting:
 
     reference, incident = chosen(by_b, b, a), chosen(by_b, a, b)
     axis = jnp.where(by_b, of_b.which, of_a.which)
-    gap, outward, point = _on_face(reference, incident, axis)
+    gap, outward, point = on_face(reference, incident, axis)
     # A point that is still outside the other face may seem to be lower than all of it.
     gap = jnp.maximum(gap, of_faces)
     normal = jnp.where(by_b, outward, -outward)
@@ -103,10 +103,10 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
     edge_a, edge_b = jnp.sum(a.rotation * of_a, axis=1), jnp.sum(b.rotation * of_b, axis=1)
     across = jnp.cross(edge_a, edge_b)
     square = jnp.sum(across**2)
-    side = _sign(jnp.sum(which * along.reshape(-1)))
+    side = sign(jnp.sum(which * along.reshape(-1)))
     normal = side * across / jnp.sqrt(jnp.where(square > 0, square, 1))
     inner_a, inner_b = (
-        _innermost(box, part, sign * normal) for box, part, sign in ((a, of_a, -1), (b, of_b, 1))
+        _innermost(box, part, way * normal) for box, part, way in ((a, of_a, -1), (b, of_b, 1))
     )
     # The nearest points of the lines along the two edges.
     apart, mixed = inner_a - inner_b, jnp.sum(edge_a * edge_b)
@@ -118,26 +118,29 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
 
 def _innermost(box: Core, edge: Array, direction: Array) -> Array:
     """The midpoint of the edge along the axis ``edge`` that lies farthest in a direction."""
-    towards = _sign(jnp.sum(box.rotation * direction[:, None], axis=0))
+    towards = sign(jnp.sum(box.rotation * direction[:, None], axis=0))
     return box.center + jnp.sum(box.rotation * (towards * (1 - edge) * box.half), axis=1)
 
 
-def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array, Array]:
+def on_face(
+    reference: Core, incident: Core, axis: Array, *, is_round: bool = False
+) -> tuple[Array, Array, Array]:
     """Gaps [4] and points [4, 3] at the corners of the incident face, and the outward normal of the
     reference face.
 
     Args:
-      reference: the box whose face the normal belongs to.
-      incident: the other box.
+      reference: the box whose face the normal belongs to, or a cylinder.
+      incident: the other shape, a box.
       axis: one at that face's axis, zeros elsewhere, [3].
+      is_round: whether the reference face is the cap of a cylinder, whose axis is z.
     """
     center = jnp.sum(reference.rotation * (incident.center - reference.center)[:, None], axis=0)
     turn = jnp.sum(reference.rotation[:, :, None] * incident.rotation[:, None], axis=0)
-    side = _sign(jnp.sum(axis * center))
+    side = sign(jnp.sum(axis * center))
     slope = side * jnp.sum(axis[:, None] * turn, axis=0)
     facing = first_of_largest(jnp.abs(slope)).astype(center.dtype)
     # The incident face: its centre, half edges and normal in the frame of the reference box.
-    towards = -_sign(slope) * facing
+    towards = -sign(slope) * facing
     middle = center + jnp.sum(turn * (towards * incident.half), axis=1)
     across = [jnp.roll(facing, k) for k in (1, 2)]
     halves = [jnp.sum(one * incident.half) for one in across]
@@ -150,6 +153,8 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
         return place + axis * jnp.sum((middle - place) * normal) / steepness
 
     def above_reference(place: Array) -> Array:
+        if is_round:
+            return raised(within_circle(place, reference.radius))
         return raised(jnp.where(axis > 0, place, jnp.clip(place, -reference.half, reference.half)))
 
     def within_incident(place: Array) -> Array:
@@ -159,7 +164,15 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
         return middle + along[0] * edges[0] + along[1] * edges[1]
 
     def at(corner: Array) -> tuple[Array, Array]:
-        place = middle + corner[0] * halves[0] * edges[0] + corner[1] * halves[1] * edges[1]
+        along = [corner[k] * halves[k] for k in (0, 1)]
+        if is_round:
+            # A long face, moved radially, would lose its width.
+            circle = raised(jnp.zeros_like(middle)) - middle
+            reach = reference.radius / jnp.abs(steepness)
+            for k in (0, 1):
+                nearest = jnp.sum(circle * edges[k])
+                along[k] = jnp.clip(along[k], nearest - reach, nearest + reach)
+        place = middle + along[0] * edges[0] + along[1] * edges[1]
         for _ in range(_ROUNDS - 1):
             place = within_incident(above_reference(place))
         place = above_reference(place)
@@ -171,6 +184,9 @@ def _on_face(reference: Core, incident: Core, axis: Array) -> tuple[Array, Array
     return gap, side * jnp.sum(reference.rotation * axis, axis=1), point
 
 
-def _sign(x: Array) -> Array:
-    """1 or -1, never 0."""
-    return jnp.where(x < 0, -jnp.ones_like(x), jnp.ones_like(x))
+def within_circle(place: Array, radius: Array) -> Array:
+    """Moves a point [3] towards the z axis until it is not farther from it than a radius."""
+    square = place[0] ** 2 + place[1] ** 2
+    is_out = square > radius**2
+    share = jnp.where(is_out, radius / jnp.sqrt(jnp.where(is_out, square, 1)), 1)
+    return place * jnp.stack([share, share, jnp.ones_like(share)])

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.contact.cores import Core
 from artix.kinematics.contact_points import contact_frames
 from artix.kinematics.forward import Kinematics
 from artix.math import spatial
@@ -103,6 +104,21 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
         arrays.point,
         tuple(first[index].tolist()),
     )
+
+
+def cores_of(shapes: Shapes) -> list[Core]:
+    """The cores of spheres, capsules and boxes; of a cylinder, its axis and radius."""
+    cores = []
+    for k, shape in enumerate(shapes.structures):
+        size = shapes.size[:, k]
+        zero = jnp.zeros_like(size[0])
+        if shape.type is GeometryType.BOX:
+            half, radius = size, zero
+        else:
+            length = zero if shape.type is GeometryType.SPHERE else size[1]
+            half, radius = jnp.stack([zero, zero, length]), size[0]
+        cores.append(Core(shapes.position[:, k], shapes.rotation[:, :, k], half, radius))
+    return cores
 
 
 def candidates_of(shapes: Shapes, normal: Array) -> Candidates:

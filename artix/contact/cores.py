@@ -11,9 +11,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.contact.candidates import Shapes
-from artix.model.geometry import GeometryType
-
 Array = jax.Array
 
 
@@ -40,19 +37,9 @@ class Meeting(NamedTuple):
     """Midpoint between the two surfaces, relative to the reference point, [3]."""
 
 
-def cores_of(shapes: Shapes) -> list[Core]:
-    """The cores of spheres, capsules and boxes."""
-    cores = []
-    for k, shape in enumerate(shapes.structures):
-        size = shapes.size[:, k]
-        zero = jnp.zeros_like(size[0])
-        if shape.type is GeometryType.BOX:
-            half, radius = size, zero
-        else:
-            length = size[1] if shape.type is GeometryType.CAPSULE else zero
-            half, radius = jnp.stack([zero, zero, length]), size[0]
-        cores.append(Core(shapes.position[:, k], shapes.rotation[:, :, k], half, radius))
-    return cores
+def sign(x: Array) -> Array:
+    """1 or -1, never 0."""
+    return jnp.where(x < 0, -jnp.ones_like(x), jnp.ones_like(x))
 
 
 def first_of_largest(values: Array) -> Array:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.contact.candidates import shapes_of
-from artix.contact.cores import Core, cores_of
+from artix.contact.candidates import cores_of, shapes_of
+from artix.contact.cores import Core
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
 from artix.contact.selection import Choice, looked_up, lowest
@@ -73,7 +73,7 @@ def link_contacts(
 ) -> LinkContacts:
     """Finds the points at which an articulation's pairs of shapes touch, or would touch next.
 
-    A pair with a sphere has one point, one with a capsule two, and one of boxes four. Distant pairs
+    A pair with a sphere has one point, one with a capsule two, other pairs four. Distant pairs
     have large gaps. Points between boxes: Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996;
     Ericson, *Real-Time Collision Detection*, 2005, section 4.4.1.
 

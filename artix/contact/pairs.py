@@ -8,24 +8,25 @@ import jax
 import jax.numpy as jnp
 
 from artix.compiler import quantity
-from artix.contact.candidates import shapes_of
+from artix.contact.candidates import cores_of, shapes_of
 from artix.contact.cores import (
     Core,
     Meeting,
     between_points,
-    cores_of,
+    first_of_largest,
     in_box_frame,
     nearest_of_segments,
     nearest_to_box,
     point_with_box,
 )
+from artix.contact.pair_points import points_between
 from artix.kinematics.forward import kinematics
 from artix.math import struct
 from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.geometry import Geometry, GeometryType
-from artix.model.topology import PAIRED_TYPES, Topology
+from artix.model.topology import Topology, can_touch
 
 Array = jax.Array
 
@@ -63,8 +64,10 @@ def geometry_pair_distances(
     """Computes distances between pairs of shapes, sensors included, for terminations, costs and
     self-collisions.
 
-    Shapes can be spheres, capsules and boxes, with at most one box per pair. The distance is exact
-    unless the axis of a capsule enters a box. Inside a box it is the distance to the nearest face.
+    Shapes can be spheres, capsules and boxes, with at most one box per pair, and cylinders with
+    spheres and boxes. The distance is exact unless the axis of a capsule enters a box. Inside a box
+    it is the distance to the nearest face; of a cylinder and a box that overlap it is a way out,
+    mostly the shortest.
     These pairs do not collide in steps; for those that do, see :func:`artix.link_contacts`.
     Pinocchio's counterpart is ``computeDistances``.
 
@@ -148,12 +151,12 @@ def _numbers(
                 f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other"
             )
         kinds = types[a], types[b]
-        if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
+        if not can_touch(*kinds) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
                 f"geometry_pairs: there is no distance between {pair[0]!r}, {kinds[0].noun}, "
-                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, and one box "
-                "with either: add a capsule to the link, as a sensor if it must not touch the "
-                "ground"
+                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, one box "
+                "with either, and cylinders with spheres and boxes: add a capsule to the link, as "
+                "a sensor if it must not touch the ground"
             )
         touching.append((a, b))
     return touching
@@ -186,6 +189,13 @@ def _fixed_core(shape: Geometry, pose: Array, reference: Array) -> Core:
 
 
 def _nearest(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:
+    if GeometryType.CYLINDER in (kind_a, kind_b):
+        points = points_between(a, b, kind_a, kind_b)
+        nearest = first_of_largest(-points.gap)
+        return jax.tree.map(
+            lambda x: jnp.sum(jnp.where(nearest.reshape(-1, *(1,) * (x.ndim - 1)), x, 0), axis=0),
+            points,
+        )
     if kind_a is GeometryType.BOX:
         other = _nearest(b, a, kind_b, kind_a)
         return Meeting(other.gap, -other.normal, other.point)

@@ -15,6 +15,7 @@ from tests.support.marks import slow_besides
 SHAPES = {
     "sphere": (Geometry.sphere(0.2), 'type="sphere" size="0.2"'),
     "capsule": (Geometry.capsule(0.1, 0.4), 'type="capsule" size="0.1 0.4"'),
+    "cylinder": (Geometry.cylinder(0.15, 0.25), 'type="cylinder" size="0.15 0.25"'),
     "box": (Geometry.box((0.3, 0.2, 0.1)), 'type="box" size="0.3 0.2 0.1"'),
 }
 PAIRS = [

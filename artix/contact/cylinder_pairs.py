@@ -1,0 +1,447 @@
+"""The points at which a cylinder touches another shape.
+
+A cylinder and a box are farthest apart along one of twelve directions, which is exact if they are
+apart: a normal of the box, the cylinder's axis, a cross product of the axis and an edge (wall on
+edge), the way from the nearest corner or from a parallel edge, or one at which the rim touches an
+edge. The last ones are found by Newton's method, in the plane across each edge. Any direction is
+safe, since a separation along it is never more than the distance.
+
+Flat features have four points. If a face of the box is closest, these are points of the cylinder:
+of a cap, where the rim is lowest and three more at quarter turns; of the wall, the two ends of the
+lowest line. They are moved to where both features are. If the cap is closest, they are the corners
+of the box's face, moved into the cap. When both are flush, the smaller feature has the points.
+Elsewhere the wall touches an edge in two points, the ends of what both share, or a rim touches in
+one.
+
+Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*,
+2005, section 5.2.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.contact.box_pairs import on_face
+from artix.contact.capsule_pairs import Segment, segments
+from artix.contact.cores import Core, Meeting, first_of_largest, sign
+from artix.math.arrays import chosen
+
+Array = jax.Array
+
+#: How much farther apart the larger of two flush features must be, in units of the smallest half.
+_PREFERENCE = 1e-3
+#: The same of a direction that belongs to no flat feature, in rounding errors of a length.
+_CLEARLY = 100
+#: Squared sine of the angle below which an edge counts as parallel to the axis.
+_PARALLEL = 1e-6
+#: The same below which the wall touches an edge in two points rather than at a rim.
+_NEARLY_PARALLEL = 1e-4
+#: Newton steps towards the direction between a rim and an edge, and the angle that chooses a side.
+_STEPS, _TURN = 4, 1e-3
+#: How many times a point is moved into one feature and then into the other.
+_ROUNDS = 2
+_CAP = np.array([0.0, 0.0, 1.0])
+_CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+
+
+class _Cylinder(NamedTuple):
+    """A cylinder in the frame of the other shape."""
+
+    center: Array
+    axis: Array
+    side: Array
+    """A unit vector across the axis, which turns with the cylinder."""
+    half: Array
+    """Half of the length."""
+    radius: Array
+
+
+class _Directions(NamedTuple):
+    """D directions from the other shape towards a cylinder, and how far apart both are along
+    them.
+    """
+
+    separation: Array
+    """[D]."""
+    normal: Array
+    """[D, 3]."""
+
+
+def point_with_cylinder(point: Array, radius: Array, cylinder: Core) -> Meeting:
+    """A sphere around a point [3] relative to the reference point, and the cylinder.
+
+    From inside, the way out is through the nearest of the wall and the caps.
+    """
+    axis = cylinder.rotation[:, 2]
+    apart = point - cylinder.center
+    height = jnp.sum(apart * axis)
+    across = apart - height * axis
+    square = jnp.sum(across**2)
+    is_off = square > 0
+    distance = jnp.sqrt(jnp.where(is_off, square, 1))
+    outwards = jnp.where(is_off, across / distance, cylinder.rotation[:, 0])
+    beyond_wall = jnp.where(is_off, distance, 0) - cylinder.radius
+    beyond_cap = jnp.abs(height) - cylinder.half[2]
+    upwards = sign(height) * axis
+    wall, cap = jnp.maximum(beyond_wall, 0), jnp.maximum(beyond_cap, 0)
+    is_past_rim = (wall > 0) & (cap > 0)
+    length = jnp.sqrt(jnp.where(is_past_rim, wall**2 + cap**2, 1))
+    by_wall = beyond_wall > beyond_cap
+    normal = jnp.where(
+        is_past_rim,
+        (wall * outwards + cap * upwards) / length,
+        jnp.where(by_wall, outwards, upwards),
+    )
+    gap = jnp.where(is_past_rim, length, jnp.where(by_wall, beyond_wall, beyond_cap)) - radius
+    return Meeting(gap, normal, point - (radius + 0.5 * gap) * normal)
+
+
+def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
+    """The four points of a cylinder and a box: gaps [4], normals and points [4, 3]. Unused ones
+    have large gaps.
+    """
+    one, half = _in_frame(cylinder, box), box.half
+    far = jnp.sum(half) + one.half + one.radius
+    faces, walls, cap = _of_faces(one, half), _of_walls(one, half), _of_cap(one, half)
+    corner, at_corner, passes_wall = _of_corner(one, half)
+    rims = _of_rims(one, half, faces, walls)
+    lengthwise = first_of_largest(jnp.abs(one.axis)).astype(far.dtype)
+    beside = _of_edge(one, half, lengthwise)
+
+    face = first_of_largest(faces.separation).astype(far.dtype)
+    by_face = jnp.sum(face * faces.separation)
+    narrow = jnp.min(jnp.where(face > 0, jnp.inf, half))
+    margin = _PREFERENCE * jnp.minimum(jnp.min(half), jnp.minimum(one.half, one.radius))
+    by_cap = cap > by_face + jnp.where(one.radius > narrow, -margin, margin)
+    flat = chosen(by_cap, _on_cap(cylinder, box), _on_rectangle(one, half, face, far))
+    # A point that is still outside the other feature may seem to be lower than all of it.
+    by_flat = jnp.where(by_cap, cap, by_face)
+    flat = flat._replace(gap=jnp.where(flat.gap < by_flat, by_flat, flat.gap))
+
+    clearly = _CLEARLY * jnp.finfo(far.dtype).eps * far
+    # A wall along an edge has two points; it does not yield to either of its rims too soon.
+    lies_along = jnp.min(_others(one.axis**2)) < _NEARLY_PARALLEL
+    bias = jnp.where(lies_along, margin, clearly) * np.array([0, 0, 0, 0, 0, 1, 1, 1], far.dtype)
+    separations, normals = (
+        jnp.concatenate(parts) for parts in zip(walls, corner, beside, rims, strict=True)
+    )
+    which = first_of_largest(separations - bias).astype(far.dtype)
+    separation, normal = (jnp.sum(which * x, axis=-1) for x in (separations, normals.T))
+    is_curved = separation > jnp.maximum(by_face, cap) + clearly
+    by_corner = which[3] > 0
+    edge = jnp.where(by_corner | (which[4] > 0), lengthwise, which[:3])
+    middle = (1 - edge) * jnp.where(by_corner, at_corner, sign(normal) * half)
+    length = jnp.sum(edge * half)
+    on_wall = segments(
+        Segment(one.center, one.half * one.axis, one.half, one.radius),
+        Segment(middle, length * edge, length, jnp.zeros_like(far)),
+    )
+    # An edge may have passed the axis.
+    is_past = jnp.sum(on_wall.normal * normal, axis=1) < 0
+    on_wall = Meeting(
+        jnp.where(is_past, -on_wall.gap - 2 * one.radius, on_wall.gap),
+        jnp.where(is_past[:, None], -on_wall.normal, on_wall.normal),
+        on_wall.point + jnp.where(is_past, one.radius, 0)[:, None] * on_wall.normal,
+    )
+    by_wall = (jnp.sum(edge) > 0) & (passes_wall | ~by_corner)
+    curved = chosen(by_wall, on_wall, _at_rim(one, normal, separation))
+    unused = jnp.stack([far, far])
+    curved = Meeting(
+        jnp.concatenate([curved.gap, curved.gap + unused]),
+        jnp.concatenate([curved.normal, curved.normal]),
+        jnp.concatenate([curved.point, curved.point]),
+    )
+    meeting = chosen(is_curved, curved, flat)
+    return Meeting(
+        meeting.gap,
+        _to_world(box.rotation, meeting.normal),
+        box.center + _to_world(box.rotation, meeting.point),
+    )
+
+
+def _to_world(rotation: Array, vectors: Array) -> Array:
+    """Turns vectors [K, 3]."""
+    return jnp.sum(rotation * vectors[:, None], axis=2)
+
+
+def _in_frame(cylinder: Core, other: Core) -> _Cylinder:
+    """The cylinder in the frame of the other shape."""
+
+    def seen(vector: Array) -> Array:
+        return jnp.sum(other.rotation * vector[:, None], axis=0)
+
+    return _Cylinder(
+        seen(cylinder.center - other.center),
+        seen(cylinder.rotation[:, 2]),
+        seen(cylinder.rotation[:, 0]),
+        cylinder.half[2],
+        cylinder.radius,
+    )
+
+
+# --- directions ---------------------------------------------------------------------------------
+
+
+def _across(square: Array) -> Array:
+    """The root of a square; where it is 0, its derivative is 0."""
+    is_zero = square <= jnp.finfo(square.dtype).tiny
+    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)))
+
+
+def _others(x: Array) -> Array:
+    """For each entry of [3], the sum of the other two."""
+    return jnp.roll(x, -1) + jnp.roll(x, -2)
+
+
+def _along(one: _Cylinder, half: Array, normal: Array) -> Array:
+    """How far a cylinder and a box are apart along a direction [3] that is not its axis."""
+    up = jnp.sum(normal * one.axis)
+    reach = one.half * jnp.abs(up) + one.radius * _across(jnp.sum((normal - up * one.axis) ** 2))
+    return jnp.sum(normal * one.center) - jnp.sum(half * jnp.abs(normal)) - reach
+
+
+def _of_faces(one: _Cylinder, half: Array) -> _Directions:
+    """The three normals of the box."""
+    reach = one.half * jnp.abs(one.axis) + one.radius * _across(_others(one.axis**2))
+    separation = jnp.abs(one.center) - half - reach
+    return _Directions(separation, sign(one.center)[:, None] * jnp.eye(3, dtype=half.dtype))
+
+
+def _of_cap(one: _Cylinder, half: Array) -> Array:
+    """How far both are apart along the cylinder's axis."""
+    away = jnp.abs(jnp.sum(one.center * one.axis))
+    return away - one.half - jnp.sum(half * jnp.abs(one.axis))
+
+
+def _of_walls(one: _Cylinder, half: Array) -> _Directions:
+    """The cross products of the axis and the three edges."""
+    square = _others(one.axis**2)
+    crosses = square > _PARALLEL
+    x, y, z = one.axis
+    zero = jnp.zeros_like(x)
+    across = jnp.stack(
+        [jnp.stack([zero, z, -y]), jnp.stack([-z, zero, x]), jnp.stack([y, -x, zero])]
+    )
+    across = across / jnp.sqrt(jnp.where(crosses, square, 1))[:, None]
+    away = jnp.sum(across * one.center, axis=1)
+    separation = jnp.abs(away) - jnp.sum(half * jnp.abs(across), axis=1) - one.radius
+    never = -jnp.sum(half) - one.half - one.radius
+    return _Directions(jnp.where(crosses, separation, never), sign(away)[:, None] * across)
+
+
+def _of_corner(one: _Cylinder, half: Array) -> tuple[_Directions, Array, Array]:
+    """The way from the nearest corner to the cylinder, this corner, and whether it ends at the
+    wall.
+    """
+    corners = jnp.asarray(_CORNERS, half.dtype) * half
+    apart = corners - one.center
+    height = jnp.sum(apart * one.axis, axis=1)
+    square = jnp.sum((apart - height[:, None] * one.axis) ** 2, axis=1)
+    beyond_wall = _across(square) - one.radius
+    beyond_cap = jnp.abs(height) - one.half
+    outside = jnp.maximum(beyond_wall, 0) ** 2 + jnp.maximum(beyond_cap, 0) ** 2
+    inside = jnp.minimum(jnp.maximum(beyond_wall, beyond_cap), 0)
+    nearest = first_of_largest(-outside - inside).astype(half.dtype)
+    corner = jnp.sum(nearest[:, None] * corners, axis=0)
+    height, beyond_wall, beyond_cap = (
+        jnp.sum(nearest * x) for x in (height, beyond_wall, beyond_cap)
+    )
+    across = corner - one.center - height * one.axis
+    square = jnp.sum(across**2)
+    is_off = square > 0
+    outwards = across / jnp.sqrt(jnp.where(is_off, square, 1))
+    passes_rim = (beyond_wall > 0) & (beyond_cap > 0)
+    length = jnp.sqrt(jnp.where(passes_rim, beyond_wall**2 + beyond_cap**2, 1))
+    upwards = sign(height) * one.axis
+    way = jnp.where(
+        passes_rim, -(beyond_wall * outwards + beyond_cap * upwards) / length, -outwards
+    )
+    # The way to a cap is the axis, another direction.
+    passes_wall = is_off & (beyond_cap <= 0)
+    never = -jnp.sum(half) - one.half - one.radius
+    separation = jnp.where(passes_rim | passes_wall, _along(one, half, way), never)
+    return _Directions(separation[None], way[None]), corner, passes_wall
+
+
+def _of_edge(one: _Cylinder, half: Array, edge: Array) -> _Directions:
+    """The way from the nearest edge along an axis of the box to a wall that is parallel to it."""
+    apart = (1 - edge) * (one.center - sign(one.center) * half)
+    across = apart - jnp.sum(apart * one.axis) * one.axis
+    square = jnp.sum(across**2)
+    way = across / jnp.sqrt(jnp.where(square > 0, square, 1))
+    never = -jnp.sum(half) - one.half - one.radius
+    return _Directions(jnp.where(square > 0, _along(one, half, way), never)[None], way[None])
+
+
+def _of_rims(one: _Cylinder, half: Array, faces: _Directions, walls: _Directions) -> _Directions:
+    """For each edge, the direction across it along which a rim is farthest apart."""
+    zero = jnp.zeros_like(one.half)
+    separations, normals = [], []
+    for k in range(3):
+        first, second = (k + 1) % 3, (k + 2) % 3
+        center, axis, halves, wall = (
+            jnp.stack([x[first], x[second]]) for x in (one.center, one.axis, half, walls.normal[k])
+        )
+        # The best of the other directions across the edge, beside which the rim's is.
+        values = [faces.separation[first], faces.separation[second], walls.separation[k]]
+        starts = [
+            jnp.stack([faces.normal[first, first], zero]),
+            jnp.stack([zero, faces.normal[second, second]]),
+            wall,
+        ]
+        best = first_of_largest(jnp.stack(values)).astype(half.dtype)
+        start = jnp.sum(best[:, None] * jnp.stack(starts), axis=0)
+        shadow = _Shadow(center, axis, one.axis[k] ** 2, halves, one.half, one.radius)
+        normal = _towards_rim(shadow, start)
+        normal = jnp.roll(jnp.stack([zero, normal[0], normal[1]]), k)
+        separations.append(_along(one, half, normal))
+        normals.append(normal)
+    return _Directions(jnp.stack(separations), jnp.stack(normals))
+
+
+class _Shadow(NamedTuple):
+    """A cylinder and a box, seen along an edge of the box: a segment with an ellipse at each end,
+    and a rectangle.
+    """
+
+    center: Array
+    """Of the cylinder, [2]."""
+    axis: Array
+    """The two components of the cylinder's axis, [2]."""
+    hidden: Array
+    """The square of its third component."""
+    halves: Array
+    """Half edges of the box, [2]."""
+    half: Array
+    radius: Array
+
+
+def _towards_rim(shadow: _Shadow, start: Array) -> Array:
+    """The direction from a corner of the box to the nearest point of an ellipse, [2].
+
+    The corner and the ellipse are those that are nearest along ``start``, turned a little to the
+    side where the separation rises. With the ellipse's short half axis along x and the point
+    ``(x, y)``, ``x`` and ``y`` positive, from its centre, the tangent t of the parameter of the
+    nearest point solves ``a t + c t / sqrt(1 + t^2) = y``. The left side is increasing and
+    concave, so Newton's method from a smaller t converges from everywhere.
+    """
+    turned = _quarter(start)
+    up, beside = jnp.sum(start * shadow.axis), jnp.sum(turned * shadow.axis)
+
+    def apart(way: float) -> Array:
+        """From the corner to the centre of the ellipse, if the direction turns this way."""
+        normal = start + way * turned
+        tip = sign(up + way * beside) * shadow.half * shadow.axis
+        return shadow.center - sign(normal) * shadow.halves - tip
+
+    def slope(way: float) -> Array:
+        length = _across(shadow.hidden + beside**2)
+        bent = shadow.radius * up * beside / jnp.where(length > 0, length, 1)
+        return way * (jnp.sum(turned * apart(way)) + bent)
+
+    corner = jnp.where(slope(_TURN) > slope(-_TURN), apart(_TURN), apart(-_TURN))
+    flat = _across(jnp.sum(shadow.axis**2))
+    short = jnp.where(flat > 0, shadow.axis / jnp.where(flat > 0, flat, 1), start)
+    long = _quarter(short)
+    x, y = jnp.sum(short * corner), jnp.sum(long * corner)
+    narrow = _across(shadow.hidden)
+    a, b, c = narrow * jnp.abs(x), jnp.abs(y), shadow.radius * flat**2
+    a = jnp.maximum(a, jnp.finfo(a.dtype).tiny)
+    t = jnp.maximum(b / (a + c), (b - c) / a)
+    for _ in range(_STEPS):
+        stretch = jax.lax.rsqrt(1 + t**2)
+        t = t + (b - a * t - c * t * stretch) / (a + c * stretch**3)
+    normal = sign(x) * short + sign(y) * narrow * t * long
+    return normal / jnp.sqrt(jnp.sum(normal**2))
+
+
+def _quarter(direction: Array) -> Array:
+    """A direction [2], turned by a quarter."""
+    return jnp.stack([-direction[1], direction[0]])
+
+
+# --- points -------------------------------------------------------------------------------------
+
+
+def _at_rim(one: _Cylinder, normal: Array, gap: Array) -> Meeting:
+    """Two equal points where a rim touches, halfway between both surfaces."""
+    up = jnp.sum(normal * one.axis)
+    across = up * one.axis - normal
+    length = _across(jnp.sum(across**2))
+    lowest = one.radius * across / jnp.where(length > 0, length, 1)
+    point = one.center - sign(up) * one.half * one.axis + lowest - 0.5 * gap * normal
+    far = jnp.stack([jnp.zeros_like(gap), one.half + one.radius])
+    return Meeting(gap + far, jnp.stack([normal, normal]), jnp.stack([point, point]))
+
+
+def _on_cap(cylinder: Core, box: Core) -> Meeting:
+    """The corners of a box's face, moved into a cap; in the frame of the box."""
+    gap, outward, point = on_face(
+        cylinder, box, jnp.asarray(_CAP, cylinder.half.dtype), is_round=True
+    )
+
+    def seen(vector: Array) -> Array:
+        return jnp.sum(box.rotation * vector[..., None], axis=-2)
+
+    return Meeting(gap, jnp.broadcast_to(-seen(outward), (4, 3)), seen(point - box.center))
+
+
+def _on_rectangle(one: _Cylinder, half: Array, face: Array, far: Array) -> Meeting:
+    """Four points of a cylinder over a face of the box; ``face`` is one at its axis, [3]."""
+    normal = face * sign(one.center)
+    up = jnp.sum(normal * one.axis)
+    below = sign(up)  # The lower rim is that of -below.
+    across = up * one.axis - normal
+    square = jnp.sum(across**2)
+    is_upright = square < jnp.finfo(square.dtype).eps
+    steep = across / jnp.sqrt(jnp.where(is_upright, 1, square))
+    steep = jnp.where(is_upright, one.side, steep)
+    beside = jnp.cross(one.axis, steep)
+    cap = one.center - below * one.half * one.axis
+    stands = one.radius * jnp.sqrt(jnp.where(is_upright, 0, square)) < one.half * jnp.abs(up)
+
+    def above_box(place: Array) -> Array:
+        """Moves a point into the face, then along its normal onto the cap."""
+        place = jnp.where(face > 0, place, jnp.clip(place, -half, half))
+        rise = jnp.sum((cap - place) * one.axis) / jnp.where(stands, up, 1)
+        return place + rise * normal
+
+    def within_cap(place: Array) -> Array:
+        square = jnp.sum((place - cap) ** 2)
+        is_out = square > one.radius**2
+        length = jnp.sqrt(jnp.where(is_out, square, 1))
+        return cap + (place - cap) * jnp.where(is_out, one.radius / length, 1)
+
+    def on_cap(place: Array) -> Array:
+        for _ in range(_ROUNDS - 1):
+            place = within_cap(above_box(place))
+        return above_box(place)
+
+    # The first two are those of the lower and the upper rim, whichever of them is nearer.
+    around = jnp.stack([below * steep, -below * steep, beside, -beside])
+    on_caps = jax.vmap(on_cap)(cap + one.radius * around)
+    on_walls = _lowest_line(one, half, face, steep)
+    place = jnp.where(stands, on_caps, jnp.concatenate([on_walls, on_walls]))
+    gap = jnp.sum(normal * place, axis=1) - jnp.sum(face * half)
+    point = place - 0.5 * gap[:, None] * normal
+    unused = jnp.where(stands, 0, far * np.array([0.0, 0.0, 1.0, 1.0], far.dtype))
+    return Meeting(gap + unused, jnp.broadcast_to(normal, (4, 3)), point)
+
+
+def _lowest_line(one: _Cylinder, half: Array, face: Array, steep: Array) -> Array:
+    """The two ends of the wall's lowest line, or of its part over a face, [2, 3]."""
+    middle, along = one.center + one.radius * steep, one.half * one.axis
+    # Along an edge, rounding must not decide how much of the line is over the face.
+    rounding = _CLEARLY * jnp.finfo(half.dtype).eps * (jnp.sum(half) + one.half + one.radius)
+    limits = (face == 0) & (jnp.abs(along) > rounding)
+    ends = (jnp.stack([-half, half]) - middle) / jnp.where(limits, along, 1)
+    low = jnp.max(jnp.where(limits, jnp.min(ends, axis=0), -1), initial=-1)
+    high = jnp.min(jnp.where(limits, jnp.max(ends, axis=0), 1), initial=1)
+    shares = low <= high
+    places = jnp.stack([jnp.where(shares, low, -1), jnp.where(shares, high, 1)])
+    return middle + places[:, None] * along

@@ -1,0 +1,177 @@
+"""Points between cylinders and other shapes: against MuJoCo, finite differences and closed forms."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+import artix
+from artix import Geometry
+from tests.contact.test_link_contacts import lying, paired, placed
+from tests.contact.test_pairs import SHAPES
+from tests.support.marks import slow_besides
+
+CYLINDERS = {
+    "cylinder": SHAPES["cylinder"],
+    "coin": (Geometry.cylinder(0.2, 0.01), 'type="cylinder" size="0.2 0.01"'),
+    "pole": (Geometry.cylinder(0.02, 0.4), 'type="cylinder" size="0.02 0.4"'),
+}
+OTHERS = ("sphere", "box")
+PAIRS = [(cylinder, other) for cylinder in CYLINDERS for other in OTHERS]
+
+
+@pytest.mark.parametrize(
+    "kinds", slow_besides([("cylinder", "sphere"), ("cylinder", "box")], PAIRS), ids="-".join
+)
+def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
+    """Of 1,000 pairs: where they are apart also the normal; where they overlap by up to 1 cm, none
+    is deeper than MuJoCo says but by the preference of faces, a ten-thousandth of a metre."""
+    every = CYLINDERS | SHAPES
+    robot, count = paired(*(every[kind][0] for kind in kinds)), 1000
+    bodies = "".join(f'<body mocap="true"><geom {every[kind][1]}/></body>' for kind in kinds)
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><option ccd_tolerance="1e-10" ccd_iterations="200"/>'
+        f"<worldbody>{bodies}</worldbody></mujoco>"
+    )
+    data, states = mujoco.MjData(model), placed(robot, count)
+    found = jax.jit(jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),))))(
+        states
+    )
+    poses = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))[:, [0, -1]]
+    distances, ends = np.zeros(count), np.zeros((count, 6))
+    for k in range(count):
+        data.mocap_pos[:], data.mocap_quat[:] = poses[k, :, :3], poses[k][:, [6, 3, 4, 5]]
+        mujoco.mj_forward(model, data)
+        distances[k] = mujoco.mj_geomDistance(model, data, 0, 1, 10.0, ends[k])
+    errors = np.asarray(found.distance[:, 0]) - distances
+    apart, overlap = distances > 1e-6, (distances < -1e-6) & (distances > -1e-2)
+    assert np.sum(apart) > 500
+    np.testing.assert_allclose(errors[apart], 0, atol=1e-7)
+    far = distances > 1e-2
+    normals = (ends[far, :3] - ends[far, 3:]) / distances[far, None]
+    np.testing.assert_allclose(found.normal[far, 0], normals, atol=1e-3)
+    if kinds == ("cylinder", "box"):
+        assert np.sum(overlap) > 10
+        np.testing.assert_allclose(errors[overlap], 0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    slow_besides([("cylinder", "box")], [("cylinder", kind) for kind in OTHERS]),
+    ids="-".join,
+)
+def test_derivatives_where_they_touch(kinds: tuple[str, str]) -> None:
+    """First ones of all points, against differences, and second ones of the nearest gap."""
+    robot, count = paired(*(SHAPES[kind][0] for kind in kinds)), 12
+
+    def everything(q, state):
+        found = artix.link_contacts(robot, state.replace(joint_position=q))
+        used = found.gap < 0.3
+        return (
+            jnp.concatenate(
+                [
+                    jnp.where(used, found.gap, 0),
+                    jnp.where(used[:, None], found.normal, 0).ravel(),
+                    jnp.where(used[:, None], found.point, 0).ravel(),
+                ]
+            ),
+            found,
+        )
+
+    def least(q, state):
+        return jnp.min(everything(q, state)[1].gap)
+
+    def values(q, state):
+        return everything(q, state)[0]
+
+    slopes, bend = jax.jit(jax.jacrev(values)), jax.jit(jax.hessian(least))
+    slope = jax.jit(jax.grad(least))
+    states = placed(robot, count)
+    # Until they touch, along the normal.
+    found = jax.vmap(lambda s: artix.link_contacts(robot, s))(states)
+    nearest = np.argmin(found.gap, axis=1)
+    way = np.asarray(found.gap[np.arange(count), nearest, None] + 1e-4) * np.asarray(
+        found.normal[np.arange(count), nearest]
+    )
+    turn = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))[:, 0, 3:]
+    local = np.stack([Rotation.from_quat(q).inv().apply(w) for q, w in zip(turn, way, strict=True)])
+    states = states.replace(joint_position=states.joint_position.at[:, :3].add(local))
+    step = 1e-6 * jnp.eye(6)
+    touching = 0
+    for k in range(count):
+        state = jax.tree.map(lambda x, k=k: x[k], states)
+        q = state.joint_position
+        touching += bool(abs(least(q, state) + 1e-4) < 1e-5)
+        near = jax.vmap(lambda d, q=q, s=state: values(q + d, s))(jnp.concatenate([step, -step]))
+        np.testing.assert_allclose(slopes(q, state), (near[:6] - near[6:]).T / 2e-6, atol=1e-6)
+        near = jax.vmap(lambda d, q=q, s=state: slope(q + d, s))(jnp.concatenate([step, -step]))
+        np.testing.assert_allclose(bend(q, state), (near[:6] - near[6:]).T / 2e-6, atol=1e-4)
+    assert touching > 6
+
+
+UPRIGHT = (0.0, 0.0, 0.0)
+SIDEWAYS = (0.0, np.pi / 2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("place", "turn", "points"),
+    [
+        # Inside the face: a quarter turn apart.
+        ((0.1, 0.02, 0.2), UPRIGHT, [(0.05, 0.02), (0.1, -0.03), (0.1, 0.07), (0.15, 0.02)]),
+        # Over the edge at x = 0.3, as far as both are.
+        ((0.28, 0.0, 0.2), UPRIGHT, [(0.23, 0.0), (0.28, -0.05), (0.28, 0.05), (0.3, 0.0)]),
+        # On its wall, and over the edge.
+        ((0.0, 0.0, 0.15), SIDEWAYS, [(-0.1, 0.0), (0.1, 0.0)]),
+        ((0.25, 0.0, 0.15), SIDEWAYS, [(0.15, 0.0), (0.3, 0.0)]),
+    ],
+)
+def test_a_can_on_a_box(place, turn, points) -> None:
+    robot, state = lying(Geometry.box((0.3, 0.2, 0.1)), Geometry.cylinder(0.05, 0.1), place, turn)
+    found = artix.link_contacts(robot, state)
+    used = np.asarray(found.gap) < 0.01
+    np.testing.assert_allclose(found.gap[used], 0, atol=1e-12)
+    np.testing.assert_allclose(found.normal[used], [[0.0, 0.0, -1.0]] * len(points), atol=1e-12)
+    places = np.asarray(found.point[used] - state.root_pose[:3])
+    order = np.lexsort(places.round(9).T[::-1])
+    np.testing.assert_allclose(places[order], [(*point, 0.1) for point in points], atol=1e-12)
+
+
+def test_corners_of_a_small_box_on_a_cap() -> None:
+    """All of a small one's, and of a beam those within the circle, not drawn to its middle."""
+    for half, wanted in (((0.1, 0.05, 0.02), (0.1, 0.05)), ((0.6, 0.05, 0.02), (0.3, 0.05))):
+        robot, state = lying(Geometry.cylinder(0.3, 0.1), Geometry.box(half), (0.0, 0.0, 0.12))
+        found = artix.link_contacts(robot, state)
+        np.testing.assert_allclose(found.gap, 0, atol=1e-12)
+        places = np.abs(np.asarray(found.point - state.root_pose[:3]))
+        np.testing.assert_allclose(places[:, :2], [wanted] * 4, atol=5e-3)
+
+
+def test_a_rolling_cylinder_never_jumps() -> None:
+    """Over a face and down its edge: the smallest gap is what geometry says, at every angle."""
+    radius = 0.05
+    robot = paired(
+        Geometry.box((0.3, 0.2, 0.1)),
+        Geometry.cylinder(radius, 0.1, pose=(0.0, 0.0, 0.0, -(0.5**0.5), 0.0, 0.0, 0.5**0.5)),
+    )
+    start = artix.neutral_state(robot)
+    x = jnp.concatenate([jnp.linspace(0.2, 0.3, 41), 0.3 + 0.05 * jnp.sin(jnp.linspace(0, 1, 41))])
+    z = jnp.concatenate([jnp.full(41, 0.15), 0.1 + 0.05 * jnp.cos(jnp.linspace(0, 1, 41))])
+    zero = jnp.zeros_like(x)
+    turns = jnp.stack([zero, jnp.linspace(0, 3, 82), zero], axis=1)
+    q = jnp.concatenate([jnp.stack([x, zero, z], axis=1), turns], axis=1)
+    found = jax.vmap(lambda q: artix.link_contacts(robot, start.replace(joint_position=q)))(q)
+    order = np.argsort(found.gap, axis=1)[:, :2]
+    gaps = np.take_along_axis(np.asarray(found.gap), order, axis=1)
+    np.testing.assert_allclose(gaps, 0, atol=1e-12)
+    normals = np.take_along_axis(np.asarray(found.normal), order[:, :, None], axis=1)
+    slopes = np.clip((x - 0.3) / radius, 0, 1)
+    wanted = np.stack([-slopes, zero, -np.sqrt(1 - slopes**2)], axis=1)
+    np.testing.assert_allclose(normals[:, 0], wanted, atol=1e-6)
+    across = np.asarray(found.point)[..., 1] - np.asarray(start.root_pose)[1]
+    np.testing.assert_allclose(
+        np.sort(np.take_along_axis(across, order, axis=1)), [[-0.1, 0.1]] * 82, atol=1e-12
+    )

@@ -1,0 +1,171 @@
+"""Cylinders on, under and between other shapes, against closed forms."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+import artix
+from artix import Axis, Control, Geometry, Ground, Joint, Scene
+
+GRAVITY, DT = 9.81, 0.005
+RADIUS, HALF, MASS = 0.05, 0.1, 1.0
+
+
+def can(name: str, dtype: str, friction: float = 0.6) -> artix.Articulation:
+    """A homogeneous cylinder, a sensor for the ground."""
+    builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name=name)
+    across = MASS * (RADIUS**2 / 4 + HALF**2 / 3)
+    inertia = (across, across, MASS * RADIUS**2 / 2)
+    builder.add_link(mass=MASS, inertia=inertia, name=name, angular_damping=0.0)
+    shape = Geometry.cylinder(RADIUS, HALF, friction=friction, sensor=True)
+    builder.add_geometry(name, shape, name="shape")
+    return builder.build(dtype)
+
+
+def fixed(shapes: dict[str, Geometry], dtype: str) -> artix.Articulation:
+    """Shapes of a body that does not move."""
+    builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0, 0, -GRAVITY), name="base")
+    builder.add_link(name="base")
+    for name, shape in shapes.items():
+        builder.add_geometry("base", shape, name=name)
+    return builder.build(dtype)
+
+
+def at(state: artix.State, place, turn=(0.0, 0.0, 0.0, 1.0)) -> artix.State:
+    return state.replace(root_pose=jnp.array([*place, *turn], state.root_pose.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_can_stands_on_a_free_box(dtype: str) -> None:
+    """On four equal forces, and stays where it is."""
+    builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name="table")
+    builder.add_link(mass=5.0, inertia=(0.1, 0.1, 0.1), name="table", angular_damping=0.0)
+    builder.add_geometry("table", Geometry.box((0.3, 0.3, 0.1), friction=0.6), name="top")
+    members = {"table": builder.build(dtype), "can": can("can", dtype)}
+    ground = Ground.flat(friction=0.6).astype(dtype)
+    scene = Scene(members, ground=ground, pairs=[("can/shape", "table/top")])
+    states = scene.neutral_state()
+    states["table"] = at(states["table"], (0, 0, 0.1))
+    states["can"] = at(states["can"], (0.02, 0.01, 0.3))
+    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)
+    moved = np.abs(path["can"].root_pose[-1] - states["can"].root_pose)
+    assert np.max(moved) < {"float32": 1e-8, "float64": 1e-15}[dtype]
+    end = jax.tree.map(lambda x: x[-1], path)
+    _, report = artix.step_and_report(scene, end, None, DT)
+    wanted = np.tile([0.0, 0.0, MASS * GRAVITY / 4], (4, 1))
+    np.testing.assert_allclose(
+        report.link_contacts.force, wanted, atol={"float32": 2e-2, "float64": 1e-9}[dtype]
+    )
+
+
+@pytest.mark.parametrize(("shift", "falls"), [(-0.01, False), (0.01, True)])
+def test_a_can_tips_over_an_edge(shift: float, falls: bool) -> None:
+    """When its centre is beyond the edge, at whatever angle its points are."""
+    members = {
+        "base": fixed({"top": Geometry.box((0.3, 0.3, 0.1), friction=0.6)}, "float64"),
+        "can": can("can", "float64"),
+    }
+    scene = Scene(members, pairs=[("can/shape", "base/top")])
+    states = scene.neutral_state()
+
+    def run(angle):
+        turn = jnp.stack([0 * angle, 0 * angle, jnp.sin(angle / 2), jnp.cos(angle / 2)])
+        start = jnp.concatenate([jnp.array([0.3 + shift, 0.0, 0.2]), turn])
+        every = states | {"can": states["can"].replace(root_pose=start)}
+        path = artix.rollout(scene, every, None, DT, num_steps=100)
+        return path["can"].root_pose[-1] - start
+
+    moved = jax.jit(jax.vmap(run))(jnp.linspace(0, np.pi / 4, 4))
+    if falls:
+        assert np.all(moved[:, 2] < -0.01)
+    else:
+        assert np.max(np.abs(moved)) < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("degrees", [0.0, 10.0])
+def test_a_cylinder_rolls_down_a_box(degrees: float) -> None:
+    """With 2/3 of the acceleration of a sliding one, without slip, over 1 s; also if it is thrown
+    across the box, along its axis, which friction stops: it moves as a plane says."""
+    slope = np.deg2rad(5.0)
+    tilt = np.array([0.0, np.sin(slope / 2), 0.0, np.cos(slope / 2)])
+    top = Geometry.box((3.0, 0.5, 0.1), pose=(0, 0, 0, *tilt), friction=0.6)
+    members = {"base": fixed({"top": top}, "float64"), "can": can("can", "float64")}
+    scene = Scene(members, pairs=[("can/shape", "base/top")])
+    yaw = np.deg2rad(degrees)
+    # Its axis lies in the face, at this angle from y.
+    down, up = (
+        np.array([np.cos(slope), 0, -np.sin(slope)]),
+        np.array([np.sin(slope), 0, np.cos(slope)]),
+    )
+    axis = np.cos(yaw) * np.array([0.0, 1.0, 0.0]) + np.sin(yaw) * down
+    frame = np.stack([up, np.cross(axis, up), axis], axis=1)
+
+    quaternion = Rotation.from_matrix(frame).as_quat()
+    states = scene.neutral_state()
+    states["can"] = at(states["can"], 0.1 * up + RADIUS * up, quaternion)
+    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)["can"]
+    rolling = np.cos(yaw) * down - np.sin(yaw) * np.array([0.0, 1.0, 0.0])
+    speed = 2 / 3 * GRAVITY * np.sin(slope) * np.cos(yaw) * DT * np.arange(1, 201)
+    np.testing.assert_allclose(
+        path.root_velocity[:, :3], speed[:, None] * rolling, atol=1e-6 * GRAVITY
+    )
+    spin = np.cross(up, rolling)
+    np.testing.assert_allclose(path.root_velocity[:, 3:], speed[:, None] / RADIUS * spin, atol=1e-4)
+
+
+def gripper(dtype: str) -> artix.Articulation:
+    """Two pads that slide along y."""
+    builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0, 0, -GRAVITY), name="hand")
+    builder.add_link(name="palm")
+    for side, name in ((-1, "left"), (1, "right")):
+        place = (0, (RADIUS + 0.01) * side, 0, 0, 0, 0, 1)
+        slide = Joint.prismatic(Axis.Y, parent_pose=place)
+        builder.add_link("palm", slide, mass=0.1, inertia=(1e-4,) * 3, name=name)
+        builder.add_geometry(name, Geometry.box((0.03, 0.01, 0.03), friction=0.8), name=name)
+    return builder.build(dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_two_pads_hold_a_can(dtype: str) -> None:
+    """By its wall, from 1.05 times the force that its weight needs; at 0.95 times it slides as the
+    closed form says."""
+    members = {"hand": gripper(dtype), "can": can("can", dtype, friction=0.8)}
+    pairs = [("can/shape", "hand/left"), ("can/shape", "hand/right")]
+    scene = Scene(members, pairs=pairs)
+    states, needed = scene.neutral_state(), MASS * GRAVITY / (2 * 0.8)
+
+    def run(factor):
+        control = {"hand": Control(joint_force=factor * needed * jnp.array([1.0, -1.0], dtype))}
+        return artix.rollout(scene, states, control, DT, num_steps=200)["can"]
+
+    path = jax.jit(jax.vmap(run))(jnp.array([0.95, 1.05, 3.0], dtype))
+    moved = np.abs(path.root_pose[1:] - states["can"].root_pose)
+    assert np.max(moved) < {"float32": 1e-6, "float64": 1e-12}[dtype]
+    speed = -0.05 * GRAVITY * 20 * DT
+    np.testing.assert_allclose(path.root_velocity[0, 19, 2], speed, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [Geometry.box((0.2, 0.04, 0.02), friction=0.6), Geometry.sphere(0.03, friction=0.6)],
+    ids=["beam", "ball"],
+)
+def test_what_lies_on_a_drum_stays(shape: Geometry) -> None:
+    """A beam that is longer than the drum is wide, off its centre, and a ball."""
+    builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name="load")
+    builder.add_link(mass=1.0, inertia=(1e-3, 1e-2, 1e-2), name="load", angular_damping=0.0)
+    builder.add_geometry("load", shape, name="shape")
+    drum = fixed({"drum": Geometry.cylinder(0.1, 0.2, friction=0.6)}, "float64")
+    members = {"base": drum, "load": builder.build("float64")}
+    scene = Scene(members, pairs=[("load/shape", "base/drum")])
+    states = scene.neutral_state()
+    height = 0.2 + shape.size[-1]
+    states["load"] = at(states["load"], (0.05, 0.02, height))
+    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)["load"]
+    assert np.max(np.abs(path.root_pose[-1] - states["load"].root_pose)) < 1e-12
