@@ -46,7 +46,7 @@ from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import LoopClosures
 from artix.simulation.common.momentum_end import mass_and_momentum
 from artix.simulation.common.step_start import evaluate_step_start, link_motion
-from artix.simulation.implicit.solution import RowImpulses
+from artix.simulation.implicit.rows import RowImpulses
 from artix.simulation.implicit.system import (
     Acting,
     ImplicitSystem,

@@ -31,7 +31,7 @@ from artix.simulation.implicit.joint_rows import all_bound_rows, distance_rows
 from artix.simulation.implicit.nearest_first import Solution, solve_nearest_first
 from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
-from artix.simulation.implicit.rows import Impulses, StepRows
+from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.system import (
     Acting,
@@ -101,31 +101,6 @@ class Relations(NamedTuple):
     """[E, its nv]."""
     lower: Array
     upper: Array
-
-
-class RowImpulses(NamedTuple):
-    """The impulses of all rows on one articulation."""
-
-    dofs: Array
-    """Of drives with limits, dry friction and limits, [n]."""
-    bounds: tuple[Array, Array] | None
-    """Of hard relations and loop joints, [E], and the velocities that they bound by the generalised
-    velocity, [E, nv]."""
-    contacts: tuple[Array, Array, Array] | None
-    """Of contacts, [3 K], their velocities by the motions of links, [3 K, S], and these by the
-    generalised velocity, [S, nv]."""
-
-    def work(self, velocity: Array) -> Array:
-        """The work [J] along a mean velocity [nv] of the articulation."""
-        joints = velocity[len(velocity) - len(self.dofs) :]
-        work = jnp.sum(self.dofs * joints)
-        if self.bounds is not None:
-            impulse, direction = self.bounds
-            work = work + jnp.sum(impulse * matmul(direction, velocity))
-        if self.contacts is not None:
-            impulse, reach, motions = self.contacts
-            work = work + jnp.sum(impulse * matmul(reach, matmul(motions, velocity)))
-        return work
 
 
 class StepInputs(NamedTuple):
