@@ -95,6 +95,7 @@ class Explanation:
       first_call: estimated processor time of artix's part of a first call [s]: to trace and count,
         as measured, and to compile each operation, as a short program takes on this machine. What
         this process has traced before takes nothing again, and what is on disk is not compiled.
+        What XLA compiles is not in it: minutes for large programs.
 
     Examples:
       >>> explanation = artix.explain(artix.mass_matrix, artix.robots.load("arm7"))
@@ -108,9 +109,11 @@ class Explanation:
     def __str__(self) -> str:
         if not self.operations:
             return "no operation of artix"
+        by_xla = any(operation.refusal is not None for operation in self.operations)
+        rest = ", and what XLA takes to compile the rest" if by_xla else ""
         first_call = (
-            f"first call: about {self.first_call:.1g} s of processor time, unless its kernels are "
-            "on disk"
+            f"first call: about {self.first_call:.1g} s of processor time{rest}, unless its "
+            "kernels are on disk"
         )
         return "\n".join([*map(str, self.operations), first_call])
 

@@ -1,11 +1,12 @@
 """``load``, ``load_world``, ``check`` and ``save``: the reader or writer follows from the file's
-suffix.
+suffix or, of text, from its root element.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -46,9 +47,9 @@ class Format:
     """A file format.
 
     Attributes:
-      read: reads an articulation from a path.
-      read_world: reads a scene and its state from a path.
-      check: lists the issues of the file at a path.
+      read: reads an articulation from a path or, in URDF, MJCF and USD, from text.
+      read_world: reads a scene and its state from the same.
+      check: lists the issues of the same.
       write: writes an articulation to a path; ``None`` for a format that is only read.
       visuals: reads what the file at a path draws. This does not need the rest of the file to be
         without errors.
@@ -103,8 +104,8 @@ SUFFIXES = tuple(FORMATS)
 BINARY_SUFFIXES = (".usd", ".usdc", ".usdz", ".npz")
 
 
-def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
-    """Reads a robot description with the reader for its suffix.
+def load(path: Any, **options: Any) -> Articulation:
+    """Reads a robot description with the reader for its suffix, or that of its text.
 
     :func:`artix.load_urdf` reads ``.urdf``, :func:`artix.load_xacro` ``.xacro``,
     :func:`artix.load_mjcf` ``.xml`` and ``.mjcf``, :func:`artix.load_usd` ``.usd``, ``.usda``,
@@ -115,7 +116,7 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
     otherwise than it is written; :func:`artix.check` lists the same before loading.
 
     Args:
-      path: the file.
+      path: the file, or the text of a URDF, MJCF or ``#usda``.
       **options: keywords of the reader, among them these.
 
         - ``fixed_base`` (URDF, MJCF, USD): whether the root is fixed to the world; ``None`` follows
@@ -148,7 +149,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
       The articulation.
 
     Raises:
-      ValueError: there is no reader for this suffix; the message lists the known ones.
+      ValueError: there is no reader for this suffix; the message lists the known ones. Or text is
+        neither a URDF, MJCF nor USD.
       OSError: the file cannot be read.
       DescriptionError: its content is refused; see the reader.
 
@@ -157,7 +159,8 @@ def load(path: str | os.PathLike[str], **options: Any) -> Articulation:
       >>> print(arm.topology.num_dofs)
       7
     """
-    return _function(path, "read", "reader")(Path(path), **options)
+    read, source = _reader(path, "read", "reader")
+    return read(source, **options)
 
 
 def load_world(path: Any, **options: Any) -> World:
@@ -181,7 +184,7 @@ def load_world(path: Any, **options: Any) -> World:
     Other formats have one robot, without a ground, in its neutral state.
 
     Args:
-      path: the file. MJCF and USD may also be text, and USD an open ``pxr.Usd.Stage``.
+      path: the file or its text, as for :func:`load`; USD may also be an open ``pxr.Usd.Stage``.
       **options: keywords of :func:`load`.
 
     Returns:
@@ -210,32 +213,31 @@ def load_world(path: Any, **options: Any) -> World:
       >>> print(end["ball"].root_velocity[2])
       -0.04905
     """  # noqa: E501
-    if not isinstance(path, str | os.PathLike) or is_usd_text(path):
-        return load_usd_world(path, **options)
-    if isinstance(path, str) and path.lstrip().startswith("<"):
-        return load_mjcf_world(path, **options)
-    return _function(path, "read_world", "reader")(Path(path), **options)
+    read_world, source = _reader(path, "read_world", "reader")
+    return read_world(source, **options)
 
 
-def check(path: str | os.PathLike[str], **options: Any) -> list[Issue]:
-    """Lists all issues of a robot description; the suffix selects the checker, as for :func:`load`.
+def check(path: Any, **options: Any) -> list[Issue]:
+    """Lists all issues of a robot description; the suffix or the text selects the checker, as for
+    :func:`load`.
 
     Args:
-      path: the file.
+      path: the file or its text, as for :func:`load`.
       **options: passed to the checker.
 
     Returns:
       The issues, none for a description without errors and warnings.
 
     Raises:
-      ValueError: there is no checker for this suffix.
+      ValueError: there is no checker for this suffix or text.
       OSError: the file cannot be read.
 
     Examples:
       >>> print(artix.check(artix.robots.path("quadruped")))  # no issues
       []
     """
-    return _function(path, "check", "checker")(Path(path), **options)
+    check_source, source = _reader(path, "check", "checker")
+    return check_source(source, **options)
 
 
 def save(
@@ -287,6 +289,26 @@ def save(
             Issue("warning", os.fspath(path), 1, "ground", "the format has no ground", fix),
         ]
     return issues
+
+
+def _reader(
+    path: Any, action: Literal["read", "read_world", "check"], name: str
+) -> tuple[Callable[..., Any], Any]:
+    """What reads or checks a source, and the source as it takes it: a path, text, or a stage."""
+    if not isinstance(path, str | os.PathLike) or is_usd_text(path):
+        return getattr(USD, action), path
+    if not isinstance(path, str) or not path.lstrip().startswith("<"):
+        return _function(path, action, name), Path(path)
+    # The first element; declarations and comments come before.
+    root = re.search(r"<([A-Za-z_][\w:.-]*)", re.sub(r"<!--.*?-->", "", path, flags=re.DOTALL))
+    formats = {"mujoco": MJCF, "robot": URDF}
+    kind = root[1] if root else ""
+    if kind not in formats:
+        raise ValueError(
+            f"the text is neither a URDF (<robot>), an MJCF (<mujoco>) nor USD (#usda): found "
+            f"<{kind}>"
+        )
+    return getattr(formats[kind], action), path
 
 
 def _function(

@@ -78,6 +78,37 @@ def lu_factorize(matrix: Array) -> LuFactors:
     return LuFactors(lower_columns, upper_rows, inverse_pivots)
 
 
+def lu_solver(matrix: Array) -> Callable[[Array], Array]:
+    """The function that gives the solution x of ``matrix x = right``, [n], by the same factors, as
+    loops over the columns for XLA, whose program does not grow with n.
+
+    LAPACK's are faster in batches, but JAX 0.10 loses how to call them in programs with many arrays
+    without elements, such as the joints of free bodies.
+    """
+    size = len(matrix)
+    index = jnp.arange(size)
+
+    def eliminate(k: Array, x: Array) -> Array:
+        column = jnp.where(index > k, x[:, k] / x[k, k], 0)
+        x = x - column[:, None] * jnp.where(index > k, x[k], 0)[None]
+        return x.at[:, k].set(jnp.where(index > k, column, x[:, k]))
+
+    factors = jax.lax.fori_loop(0, size, eliminate, matrix)
+
+    def solve(right: Array) -> Array:
+        def forwards(k: Array, x: Array) -> Array:
+            return x - jnp.where(index > k, factors[:, k], 0) * x[k]
+
+        def backwards(i: Array, x: Array) -> Array:
+            k = size - 1 - i
+            x = x.at[k].set(x[k] / factors[k, k])
+            return x - jnp.where(index < k, factors[:, k], 0) * x[k]
+
+        return jax.lax.fori_loop(0, size, backwards, jax.lax.fori_loop(0, size, forwards, right))
+
+    return solve
+
+
 def refined(
     apply: Callable[[_X], _X], solve: Callable[[_X], _X], right: _X, iterations: int = 3
 ) -> _X:

@@ -82,6 +82,25 @@ def test_an_unknown_suffix_names_the_known_ones(function, missing):
         function("robot.sdf")
 
 
+def test_text_is_read_by_its_root_element(tmp_path):
+    """With declarations and comments before it, by `load`, `load_world` and `check`."""
+    mjcf = """<?xml version="1.0"?>\n<!-- <robot> -->
+    <mujoco><worldbody><body name="ball"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>"""
+    urdf = """<robot name="ball"><link name="ball"><inertial><mass value="1"/>
+    <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial></link></robot>"""
+    path = tmp_path / "ball.usda"
+    artix.save(artix.load(urdf, fixed_base=False), path)
+    for text in (mjcf, urdf, path.read_text()):
+        robot = artix.load(text, fixed_base=False)
+        assert robot.topology.link_names == ("ball",)
+        assert artix.load_world(text, fixed_base=False)[0].link_names == ("ball",)
+        assert artix.check(text, fixed_base=False) == []
+    for text in ("<sdf version='1.7'/>", "<!-- nothing -->"):
+        for function in (artix.load, artix.load_world, artix.check):
+            with pytest.raises(ValueError, match="the text is neither a URDF"):
+                function(text)
+
+
 def test_xacro_is_only_read(tmp_path):
     known = [suffix for suffix in SUFFIXES if suffix != ".xacro"]
     message = f"no writer for the suffix '.xacro'; choose from: {', '.join(known)}"

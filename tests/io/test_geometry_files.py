@@ -104,6 +104,32 @@ def test_heights_of_mjcf_are_mujocos() -> None:
             assert 5 - above[0] == pytest.approx(height, abs=1e-7)
 
 
+@pytest.mark.parametrize(("meshes", "inside"), [("hull", True), ("capsule", False)])
+def test_ellipsoids_are_read_as_meshes_are(meshes, inside: bool) -> None:
+    """A hull lies within the ellipsoid and a capsule around it; their distances from a plane differ
+    from MuJoCo's by no more than the note says."""
+    text = """<mujoco><worldbody><geom name="floor" type="plane" size="0 0 1" pos="0 0 -1"/>
+    <body name="egg"><freejoint/><geom name="egg" type="ellipsoid" size="0.1 0.2 0.15" pos="0.1 0 0"
+    euler="10 20 30"/></body></worldbody></mujoco>"""
+    (note,) = (each.message for each in artix.check(text, meshes=meshes) if "up to" in each.message)
+    most = float(note.split("up to ")[1].split(" mm")[0]) * 1e-3
+    robot = artix.load(text, meshes=meshes).astype("float64")
+    model = mujoco.MjModel.from_xml_string(text)
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    coordinates = artix.MujocoCoordinates(robot, model)
+    scene = artix.Scene(robot, ground=artix.Ground.flat(-1.0))
+    differences = []
+    for _ in range(50):
+        data.qpos[:] = random_qpos(model, rng)
+        data.qpos[:3] *= 0.1
+        mujoco.mj_kinematics(model, data)
+        state = coordinates.state(data.qpos, np.zeros(model.nv))
+        expected = mujoco.mj_geomDistance(model, data, 0, 1, 10.0, None)
+        differences.append(float(artix.geometry_distances(scene, state)[0]) - expected)
+    assert (min(differences) if inside else -max(differences)) > -1e-6
+    assert 0.1 * most < np.max(np.abs(differences)) < 1.06 * most  # The note has two digits.
+
+
 def test_what_is_left_out_is_said() -> None:
     messages = [
         issue.message for issue in artix.check_mjcf(FEET) if "no actuator" not in issue.message

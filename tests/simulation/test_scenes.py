@@ -335,6 +335,26 @@ def test_stacked_cubes_do_not_creep(dtype, place: float, most: float) -> None:
 
 
 @pytest.mark.slow
+def test_a_row_of_thirteen_balls() -> None:
+    """More bodies than the step eliminates column by column: one runs into a row of twelve, all go
+    on as one, and each contact passes on what those behind it need."""
+    ball, count, speed = body(Geometry.sphere(0.05), gravity=(0.0, 0.0, 0.0)), 13, 0.26
+    names = [f"ball{k}" for k in range(count)]
+    pairs = [(f"{a}/shape", f"{b}/shape") for k, a in enumerate(names) for b in names[k + 1 :]]
+    scene = Scene(dict.fromkeys(names, ball), pairs=pairs)
+    states = {name: at(ball, 0.1 * k, 0.0, 0.0) for k, name in enumerate(names)}
+    states[names[0]] = at(ball, 0.0, 0.0, 0.0, velocity=(speed, *(0.0,) * 5))
+    after, report = jax.jit(lambda states: artix.step_and_report(scene, states, None, 0.01))(states)
+    speeds = np.array([after[name].root_velocity for name in names])
+    np.testing.assert_allclose(speeds, [[speed / count, *(0.0,) * 5]] * count, atol=1e-12)
+    touching = np.array([abs(b - a) == 1 for a in range(count) for b in range(a + 1, count)])
+    forces = np.abs(report.link_contacts.force[:, 0])
+    passed_on = speed / 0.01 * np.arange(count - 1, 0, -1) / count
+    np.testing.assert_allclose(forces[touching], passed_on, atol=1e-9)
+    assert np.all(forces[~touching] == 0)
+
+
+@pytest.mark.slow
 def test_a_hand_pushes_a_cube() -> None:
     """Along the floor by the closed form: both accelerate as one, less the friction of the cube."""
     builder = artix.ArticulationBuilder(fixed_base=True, name="pusher")

@@ -247,10 +247,22 @@ class SceneReport(struct.PyTreeNode):
       >>> # one weight, then two [N]
       >>> print(report.link_contacts.force, report.members["lower"].contacts.force)
       [[0.   0.   9.81]] [[ 0.    0.   19.62]]
+      >>> print(report.is_solved, report.is_finite)
+      True True
     """
 
     members: dict[str, StepReport]
     link_contacts: LinkContactReport | None
+
+    @property
+    def is_finite(self) -> Array:
+        """Whether all numbers of the states after the step are finite, [], bool."""
+        return jnp.all(jnp.stack([member.is_finite for member in self.members.values()]))
+
+    @property
+    def is_solved(self) -> Array:
+        """Whether all laws of the scene hold to ``SolverOptions.tolerance``, [], bool."""
+        return jnp.all(jnp.stack([member.is_solved for member in self.members.values()]))
 
 
 class RolloutReport(struct.PyTreeNode):

@@ -55,9 +55,9 @@ Array = jax.Array
 #: rounding error.
 _LOCKED = 100
 
-#: Systems that need more products, those of a dense one of 64 velocities, are solved by LAPACK,
-#: which XLA calls.
-_MAX_PRODUCTS = 64**3 // 3
+#: Systems that need more products are eliminated by loops, and so their steps are XLA's. The bound
+#: is twelve free bodies that all touch: with thirteen boxes a step is too much for one kernel.
+_MAX_PRODUCTS = 72**3 // 3
 
 
 class Bounded(NamedTuple):

@@ -49,7 +49,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import chosen, if_needed, matmul
-from artix.math.gaussian_elimination import lu_factorize
+from artix.math.gaussian_elimination import lu_factorize, lu_solver
 from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.rows import Impulses, Lagged, Rates, Slopes, StepRows
 from artix.simulation.implicit.system import Response
@@ -130,8 +130,8 @@ class StepSystem(NamedTuple):
     """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the
     trees; ``None`` if M does not have their pattern."""
     order: np.ndarray | None
-    """The entries of the velocity from the leaves to the root; ``None`` for LAPACK instead of an
-    elimination."""
+    """The entries of the velocity from the leaves to the root; ``None`` for a loop over them in any
+    order, which is XLA's."""
     groups: Sequence[np.ndarray] | None
     """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the
     order of rows."""
@@ -142,8 +142,7 @@ class StepSystem(NamedTuple):
             return self.along_trees(self.rows.diagonal(slopes))
         matrix = self.matrix + self.rows.stiffness(slopes)
         if self.order is None:
-            factors = jax.scipy.linalg.lu_factor(matrix)
-            return lambda right: jax.scipy.linalg.lu_solve(factors, right)
+            return lu_solver(matrix)
         order, back = self.order, np.argsort(self.order)
         solve = lu_factorize(matrix[np.ix_(order, order)]).solve
         return lambda right: solve(right[order])[back]
