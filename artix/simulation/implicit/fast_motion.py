@@ -11,9 +11,11 @@ without them:
   with the angular velocity of the midpoint rule of its rigid whole, which conserves energy and
   angular momentum exactly.
 * At the end, velocities are scaled so that the kinetic energy is what it was at the start plus the
-  work of all forces. With a floating base, the motion of the joints is scaled and both momenta
-  stay. Angular momentum is lost only where links turn by tenths of a radian and the rotation of the
-  whole alone would have too much energy at the new poses.
+  work of all forces. The work of each is summed by itself: a difference of energies of large
+  velocities would be rounded by more than chains of light links can bear. With a floating base, the
+  motion of the joints is scaled and both momenta stay. Angular momentum is lost only where links
+  turn by tenths of a radian and the rotation of the whole alone would have too much energy at the
+  new poses.
 
 Where the damping of every joint takes more than Coriolis forces can add, a floating base may turn
 by a hundredth of a radian, and other links by a tenth, before that counts as fast.
@@ -44,12 +46,15 @@ from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import LoopClosures
 from artix.simulation.common.momentum_end import mass_and_momentum
 from artix.simulation.common.step_start import evaluate_step_start, link_motion
+from artix.simulation.implicit.rows import RowImpulses
 from artix.simulation.implicit.system import (
     Acting,
     ImplicitSystem,
     SlowStep,
     implicit_system,
     joint_gains,
+    joint_impulse,
+    spring_impulse,
 )
 
 Array = jax.Array
@@ -73,8 +78,13 @@ _FAST_RATIO = 1.5
 #: From the first to the second angle [rad], the bound on the energy becomes strict.
 _BOUNDED, _STRICT = 0.1, 0.2
 
-#: The same for the share of the internal motion in the energy of a floating articulation.
+#: From the first to the second share of the internal motion in the energy of a floating
+#: articulation, it may be slowed as much as the bound needs.
 _STIFF, _LOOSE = 0.1, 0.3
+
+#: The same for what a step would add, as a share of the energy. Where joints hardly move, a whole
+#: that turns by less than a tenth of a radian errs by less.
+_TINY_GAIN, _GAIN = 1e-6, 1e-5
 
 #: A joint is at its limit, not beyond, up to this distance in units of the rounding error.
 _AT_LIMIT = 64
@@ -94,15 +104,17 @@ class CoriolisChange(NamedTuple):
     """Added to the velocity without bounds, [nv]."""
 
 
-class EndChange(NamedTuple):
-    """What the bound on the energy changes at the end of a step."""
+class EndVelocity(NamedTuple):
+    """The velocity at the end of a step. A change of it would not do: where velocities have to
+    become hundreds of times smaller, it would be rounded as they are.
+    """
 
-    root: Array
-    """Added to the velocity of the root, [6]."""
+    root: Array | None
+    """Of the root, [6]; ``None`` if it is fixed."""
     joints: Array
-    """Added to the velocities of the joints, [n]."""
+    """Of the joints, [n]."""
     energy: Array
-    """Added to the kinetic energy [J], []."""
+    """What was added to the kinetic energy [J], []."""
 
 
 def slow_step(
@@ -142,7 +154,9 @@ def with_centered_forces(
     inputs = articulation, state, acting, loops
     # The rule of the solution and that of measures have all derivatives of the system.
     slow = slow_step(*without_derivatives(inputs))
-    system, change = slow.system, _if_fast(_coriolis_change, slow, inputs, ())
+    system = slow.system
+    nothing = CoriolisChange(*(jnp.zeros_like(system.velocity) for _ in CoriolisChange._fields))
+    change = _if_fast(_coriolis_change, slow, inputs, (), nothing)
     start, velocity = system.start + change.start, system.velocity + change.velocity
     acting = acting.replace(fast_impulse=change.impulse)
     return acting, slow, system._replace(start=start, velocity=velocity)
@@ -156,6 +170,7 @@ def with_bounded_energy(
     slow: SlowStep,
     velocity: Array,
     end: State,
+    rows: RowImpulses,
 ) -> tuple[State, Array]:
     """The end of a step whose kinetic energy is bounded if the motion is fast, and the change of
     the energy [J].
@@ -168,33 +183,37 @@ def with_bounded_energy(
       slow: the step before measures for fast motion.
       velocity: the generalised velocity that solves the step, at the poses at its start, [nv].
       end: the end of the step.
+      rows: the impulses of all rows during the step.
     """
     inputs = articulation, state, acting, loops
-    change = _if_fast(_end_change, slow, inputs, (velocity, end))
-    root, joints = end.root_velocity + change.root, end.joint_velocity + change.joints
-    return end.replace(root_velocity=root, joint_velocity=joints), change.energy
+    root = end.root_velocity if articulation.topology.num_base_dofs else None
+    unbounded = EndVelocity(root, end.joint_velocity, jnp.zeros_like(acting.dt))
+    bounded = _if_fast(_bounded_end, slow, inputs, (velocity, end, rows), unbounded)
+    root = end.root_velocity if bounded.root is None else bounded.root
+    return end.replace(root_velocity=root, joint_velocity=bounded.joints), bounded.energy
 
 
 # --- evaluation only where it is needed ---------------------------------------------------------
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _if_fast(function: Callable[..., Any], slow: SlowStep, inputs: Any, rest: Any) -> Any:
-    """``share function(1, slow, articulation, state, acting, *rest)``, evaluated only if the share
-    is positive; ``slow`` is the slow step of the inputs.
+def _if_fast(
+    function: Callable[..., Any], slow: SlowStep, inputs: Any, rest: Any, otherwise: Any
+) -> Any:
+    """``function(1, slow, articulation, state, acting, *rest)`` if motion is fast, and what is
+    ``otherwise`` if it is slow; a mean of both between. ``slow`` is the slow step of the inputs.
 
     Functions multiply by the number one what a kernel should not compute before the loop.
     """
     articulation, state, acting, _ = inputs
     arguments = slow, articulation, state, acting, *rest
     share = slow.share
-    one = jnp.ones_like(share)
 
-    def scaled(one: Array) -> Any:
-        return jax.tree.map(lambda leaf: share * leaf, function(one, *arguments))
+    def blended(one: Array) -> Any:
+        fast = function(one, *arguments)
+        return jax.tree.map(lambda new, old: (1 - share) * old + share * new, fast, otherwise)
 
-    nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(scaled, one))
-    return if_needed(share > 0, scaled, one, nothing)
+    return if_needed(share > 0, blended, jnp.ones_like(share), otherwise)
 
 
 @functools.partial(_if_fast.defjvp, symbolic_zeros=True)
@@ -202,14 +221,13 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
     """Tangents of the slow step are not used: its derivatives are needed only where motion is fast,
     so they follow from the inputs, within what is masked.
     """
-    slow, inputs, rest = primals
+    slow, inputs, rest, otherwise = primals
 
-    def scaled(moving: tuple[Any, Any]) -> Any:
-        (articulation, state, acting, loops), rest = moving
+    def added(moving: tuple[Any, Any, Any]) -> Any:
+        (articulation, state, acting, loops), rest, otherwise = moving
         slow = slow_step(articulation, state, acting, loops)
-        one = jnp.ones_like(slow.share)
-        change = function(one, slow, articulation, state, acting, *rest)
-        return jax.tree.map(lambda leaf: slow.share * leaf, change)
+        fast = function(jnp.ones_like(slow.share), slow, articulation, state, acting, *rest)
+        return jax.tree.map(lambda new, old: slow.share * (new - old), fast, otherwise)
 
     is_fast = slow.share > 0
 
@@ -219,11 +237,14 @@ def _if_fast_jvp(function: Callable[..., Any], primals, tangents):
     # Quotients of tiny velocities have infinite derivatives. Forward mode drops them where the
     # result is masked, and reverse mode, which multiplies them by zero, where the tangents are.
     moving = jax.tree.map(where_fast, tangents[1:], is_leaf=is_zero)
-    value = _if_fast(function, slow, inputs, rest)
-    change = directional_derivative(scaled, (inputs, rest), tuple(moving))
+    value = _if_fast(function, slow, inputs, rest, otherwise)
+    slowly = jax.tree.map(
+        lambda x, dx: jnp.zeros_like(x) if is_zero(dx) else dx, value, tangents[3]
+    )
+    change = directional_derivative(added, (inputs, rest, otherwise), tuple(moving))
     if change is None:
-        return value, jax.tree.map(jnp.zeros_like, value)
-    return value, jax.tree.map(where_fast, change)
+        return value, slowly
+    return value, jax.tree.map(lambda slow, more: slow + where_fast(more), slowly, change)
 
 
 # --- Coriolis forces at the middle of the step --------------------------------------------------
@@ -369,7 +390,7 @@ def _with_velocity(state: State, velocity: Array, base: int) -> State:
 
 
 @shared
-def _end_change(
+def _bounded_end(
     one: Array,
     slow: SlowStep,
     articulation: Articulation,
@@ -377,17 +398,12 @@ def _end_change(
     acting: Acting,
     velocity: Array,
     end: State,
-) -> EndChange:
-    motion, mass_matrix = slow.motion, slow.mass_matrix
-    dt, base = acting.dt, articulation.topology.num_base_dofs
-    before, velocity = one * generalized_velocity(articulation, state), one * velocity
-    mean, _ = _relative_motion(articulation, mass_matrix, 0.5 * (before + velocity))
-    _, twice = _relative_motion(articulation, mass_matrix, velocity)
-    # The energy at the start and the work of all impulses but those of inertia, which do none.
+    rows: RowImpulses,
+) -> EndVelocity:
+    dt, base, velocity = acting.dt, articulation.topology.num_base_dofs, one * velocity
+    mean, allowed = _allowed_energy(one, slow, articulation, state, acting, velocity, rows)
     weight = gravity_compensation(articulation, state)
-    inertial = rigid_body_forces(articulation, state, None, gravity=True) - weight
-    allowed = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
-    angle = one * _angle(motion, dt)
+    angle = one * _angle(slow.motion, dt)
     strict = _ramp(angle, _BOUNDED, _STRICT)
     joints = one * end.joint_velocity
     # Nothing is added where that would exceed a speed limit.
@@ -411,9 +427,7 @@ def _end_change(
         allowed = allowed + strict * jnp.minimum(work + dt * jnp.sum(weight * mean), curved)
         energy = kinetic_energy(articulation, end, armature=True)
         scale = square_root(_ratio(allowed, energy, jnp.where(returns, 1 - strict, 0), most))
-        return EndChange(
-            jnp.zeros_like(end.root_velocity), (scale - 1) * joints, (scale**2 - 1) * energy
-        )
+        return EndVelocity(None, scale * joints, (scale**2 - 1) * energy)
     still = end.replace(root_velocity=end.root_velocity.at[:3].set(0))
     moments, momentum = mass_and_momentum(articulation, still)
     center, mass = moments.first / moments.mass, moments.mass[0]
@@ -425,19 +439,67 @@ def _end_change(
     total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
     inner = jnp.maximum(total - rigid, 0)
     # Where the whole turns and joints hardly move, what it errs by must not change their motion
-    # much.
-    loose = _ramp(jnp.where(total > 0, inner / jnp.where(total > 0, total, 1), 0), _STIFF, _LOOSE)
+    # much, unless it is much itself.
+    unit = jnp.where(total > 0, total, 1)
+    loose = _ramp(jnp.where(total > 0, inner / unit, 0), _STIFF, _LOOSE)
+    loose = jnp.maximum(loose, _ramp((total - allowed) / unit, _TINY_GAIN, _GAIN))
     least = 1 - jnp.maximum(jnp.minimum(angle, 1), jnp.maximum(strict, loose))
     least = jnp.where(returns, 1 - strict, least)
     scale = square_root(_ratio(allowed - rigid, inner, least, most))
     slower = square_root(_ratio(allowed, rigid, 1 - strict, 1))
-    # Velocities relative to the centre of mass: of the rigid whole, and what the joints add.
+    # Velocities of the centre of mass, and relative to it: of the rigid whole, and what the joints
+    # add.
     drift = linear / mass
-    whole = jnp.concatenate([spatial.cross(center, omega), omega])
-    rest = jnp.concatenate([-drift, still.root_velocity[3:, None]]) - whole
-    root = ((slower - 1) * whole + (scale - 1) * rest)[:, 0]
+    moves = jnp.concatenate([end.root_velocity[:3, None] + drift, jnp.zeros_like(omega)])
+    turns = jnp.concatenate([spatial.cross(center, omega), omega])
+    rest = jnp.concatenate([-drift, still.root_velocity[3:, None]]) - turns
+    root = (moves + slower * turns + scale * rest)[:, 0]
     energy = (scale**2 - 1) * inner + (slower**2 - 1) * rigid
-    return EndChange(root, (scale - 1) * joints, energy)
+    return EndVelocity(root, scale * joints, energy)
+
+
+def _allowed_energy(
+    one: Array,
+    slow: SlowStep,
+    articulation: Articulation,
+    state: State,
+    acting: Acting,
+    velocity: Array,
+    rows: RowImpulses,
+) -> tuple[Array, Array]:
+    """The mean velocity [nv] relative to the centre of mass, and the kinetic energy [J] of the
+    motion relative to it that a step may end with: that at its start plus the work of all forces.
+    """
+    mass_matrix, dt, base = slow.mass_matrix, acting.dt, articulation.topology.num_base_dofs
+    before = one * generalized_velocity(articulation, state)
+    moving, _ = _relative_motion(articulation, mass_matrix, before)
+    ending, twice = _relative_motion(articulation, mass_matrix, velocity)
+    mean = 0.5 * (moving + ending)
+    start = kinetic_energy(articulation, _with_velocity(state, moving, base), armature=True)
+    weight = gravity_compensation(articulation, state)
+    at_rest = _with_velocity(state, jnp.zeros_like(velocity), base)
+    loads = rigid_body_forces(articulation, at_rest, None, one * acting.wrench, gravity=False)
+    joints = joint_impulse(articulation, state, acting, velocity)
+    taken = dt * jnp.sum((weight + loads) * mean) + jnp.sum(joints * mean[base:])
+    springs = spring_impulse(acting, velocity)
+    if springs is not None:
+        taken = taken + jnp.sum(springs * mean)
+    by_forces = start + rows.work(mean) - taken
+    # The same, but for rounding, without impulses of rows, whose derivatives would cost more.
+    inertial = rigid_body_forces(articulation, state, None, gravity=True) - weight
+    by_inertia = 0.5 * twice + jnp.sum((dt * inertial + acting.fast_impulse) * mean)
+    return mean, _with_derivative_of(by_inertia, by_forces)
+
+
+@jax.custom_jvp
+def _with_derivative_of(other: Array, value: Array) -> Array:
+    """A value, with the derivative of another number that is the same but for rounding."""
+    return value
+
+
+@_with_derivative_of.defjvp
+def _with_derivative_of_jvp(primals, tangents):
+    return primals[1], tangents[0]
 
 
 def _ramp(x: Array, low: float, high: float) -> Array:

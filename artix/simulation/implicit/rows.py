@@ -43,6 +43,31 @@ class Impulses(NamedTuple):
     """Impulses of contacts, two tangential ones and then the normal one, [K, 3]."""
 
 
+class RowImpulses(NamedTuple):
+    """The impulses of all rows on one articulation."""
+
+    dofs: Array
+    """Of drives with limits, dry friction and limits, [n]."""
+    bounds: tuple[Array, Array] | None
+    """Of hard relations and loop joints, [E], and the velocities that they bound by the generalised
+    velocity, [E, nv]."""
+    contacts: tuple[Array, Array, Array] | None
+    """Of contacts, [3 K], their velocities by the motions of links, [3 K, S], and these by the
+    generalised velocity, [S, nv]."""
+
+    def work(self, velocity: Array) -> Array:
+        """The work [J] along a mean velocity [nv] of the articulation."""
+        joints = velocity[len(velocity) - len(self.dofs) :]
+        work = jnp.sum(self.dofs * joints)
+        if self.bounds is not None:
+            impulse, direction = self.bounds
+            work = work + jnp.sum(impulse * matmul(direction, velocity))
+        if self.contacts is not None:
+            impulse, reach, motions = self.contacts
+            work = work + jnp.sum(impulse * matmul(reach, matmul(motions, velocity)))
+        return work
+
+
 class Rates(NamedTuple):
     """Velocities of all rows."""
 

@@ -19,19 +19,19 @@ from artix.dynamics.factorization import MassProduct, factorize_product, solve
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math.arrays import joined, matmul
-from artix.math.tangents import value_and_change
+from artix.math.tangents import value_and_change, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_motions import Touches
+from artix.simulation.implicit.contact_motions import Touches, contact_reaches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
 from artix.simulation.implicit.joint_rows import all_bound_rows, distance_rows
 from artix.simulation.implicit.nearest_first import Solution, solve_nearest_first
 from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
-from artix.simulation.implicit.rows import Impulses, StepRows
+from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
 from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.system import (
     Acting,
@@ -395,6 +395,28 @@ def _relations(part: Prepared, target: str) -> Relations | None:
         rows = distance_rows(part.articulation, loops, part.acting.dt)
         parts.append(Relations(rows.direction, rows.lower_velocity, rows.upper_velocity))
     return joined(parts) if parts else None
+
+
+def row_impulses(
+    parts: Sequence[Prepared], touching: Touching | None, impulses: Impulses
+) -> list[RowImpulses]:
+    """The impulses of all rows on each articulation, without derivatives."""
+    sizes = [len(part.system.velocity) for part in parts]
+    relations = [_relations(part, "target") for part in parts]
+    bounds = parted(impulses.distances, [0 if one is None else len(one.lower) for one in relations])
+    dofs = parted(impulses.dofs.total, [len(part.state.joint_velocity) for part in parts])
+    contacts: list[tuple[Array, Array, Array] | None] = [None] * len(parts)
+    if touching is not None:
+        members = [part.articulation for part in parts], [part.state for part in parts]
+        motions, reach, _ = contact_reaches(*without_derivatives((*members, touching.touches)))
+        flat = impulses.contacts.reshape(-1)
+        reach = reach.reshape(len(flat), -1)
+        contacts = [(flat, reach, columns.T) for columns in parted(motions.T, sizes)]
+    each = [
+        RowImpulses(dofs[k], None if one is None else (bounds[k], one.direction), contacts[k])
+        for k, one in enumerate(relations)
+    ]
+    return without_derivatives(each)
 
 
 def _loop_impulses(parts: Sequence[Prepared], impulses: Array) -> list[Array]:

@@ -31,7 +31,7 @@ from artix.simulation.common.step_start import (
 from artix.simulation.implicit.contact_rows import Touching
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
 from artix.simulation.implicit.joint_rows import is_unlimited
-from artix.simulation.implicit.solution import AllBounded, Bounded, solved_bounds
+from artix.simulation.implicit.solution import AllBounded, Bounded, row_impulses, solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
 Array = jax.Array
@@ -107,11 +107,12 @@ def _prepared(
 
 def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounded) -> Solved:
     ends, corrections = [], []
+    pushes = row_impulses(parts, touching, solution.impulses)
     for k, (part, bounded_part) in enumerate(zip(parts, solution.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
         start = part.articulation, part.state, part.acting, part.loops, part.slow
         end = _end(part, bounded_part, is_touched)
-        end, correction = with_bounded_energy(*start, bounded_part.velocity, end)
+        end, correction = with_bounded_energy(*start, bounded_part.velocity, end, pushes[k])
         ends.append(end)
         corrections.append(correction)
     return Solved(parts, touching, solution, ends, corrections)

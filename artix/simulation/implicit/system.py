@@ -233,14 +233,24 @@ def missing_impulse(
     velocity = generalized_velocity(articulation, state)
     velocity = velocity if change is None else velocity + change
     taken = rigid_body_forces(articulation, state, acceleration, acting.wrench, gravity=True)
-    drives = drive_impulses(articulation, state, acting)
-    joints = joint_gains(articulation, state, acting) * velocity[base:]
-    joints = joints - acting.in_matrix * drives.push - dt * acting.commands.joint_force
+    joints = joint_impulse(articulation, state, acting, velocity)
     if change is not None:
         joints = joints + articulation.armature * change[base:]
     missing = dt * taken + jnp.pad(joints, (base, 0)) + acting.fast_impulse
     springs = spring_impulse(acting, velocity)
     return missing if springs is None else missing + springs
+
+
+def joint_impulse(
+    articulation: Articulation, state: State, acting: Acting, velocity: Array
+) -> Array:
+    """The impulse [n] that drives in the linear system, friction and joint forces take at a
+    velocity [nv] at the end of the step.
+    """
+    base = articulation.topology.num_base_dofs
+    drives = drive_impulses(articulation, state, acting)
+    joints = joint_gains(articulation, state, acting) * velocity[base:]
+    return joints - acting.in_matrix * drives.push - acting.dt * acting.commands.joint_force
 
 
 def spring_impulse(acting: Acting, velocity: Array) -> Array | None:
