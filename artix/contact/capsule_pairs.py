@@ -3,7 +3,9 @@
 A capsule that lies along another capsule or on a box needs both ends of the shared stretch; a
 crossing one needs the nearest point. Both cases have two points, which follow the ends of the other
 shape. They move continuously where the nearest point would jump, as it does from end to end of
-nearly parallel capsules. If the nearest point is nearer than both, it replaces the farther one.
+nearly parallel capsules. If the nearest point is nearer than both, it replaces the end beside it: a
+capsule that lies across a box and leans a little is lowest just past the edge, and must keep the
+other end.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ def segments(a: Segment, b: Segment) -> Meeting:
         t = jnp.clip(jnp.sum((point - b.center) * along_b) / bb, -1, 1)
         return between_points(point, b.center + t * along_b, a.radius, b.radius)
 
-    return _two_of(jax.vmap(at)(places), a.half + b.half)
+    return _two_of(jax.vmap(at)(places), places, a.half + b.half)
 
 
 def capsule_and_box(a: Core, box: Core) -> Meeting:
@@ -85,14 +87,17 @@ def capsule_and_box(a: Core, box: Core) -> Meeting:
     shares = (low <= high) & ~jnp.any(beside & ~face)
     places = jnp.stack([jnp.where(shares, low, nearest), jnp.where(shares, high, nearest), nearest])
     closest = jax.vmap(lambda t: point_with_box(center + t * along, a.radius, box))(places)
-    return _two_of(closest, jnp.sum(box.half) + a.half[2])
+    return _two_of(closest, places, jnp.sum(box.half) + a.half[2])
 
 
-def _two_of(meeting: Meeting, length: Array) -> Meeting:
-    """Selects two of three points. The last one only counts if it is nearer than both others."""
+def _two_of(meeting: Meeting, places: Array, length: Array) -> Meeting:
+    """Selects two of three points, which are at these places along the segment. The last one only
+    counts if it is nearer than both others, and replaces that beside it.
+    """
     gap, tolerance = meeting.gap, _CLEARLY * jnp.finfo(length.dtype).eps * length
     nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
-    replaced = jnp.stack([nearer & (gap[0] > gap[1]), nearer & (gap[0] <= gap[1])])
+    beside = jnp.abs(places[2] - places[0]) < jnp.abs(places[2] - places[1])
+    replaced = jnp.stack([nearer & beside, nearer & ~beside])
 
     def chosen(x: Array) -> Array:
         return jnp.where(replaced.reshape(2, *(1,) * (x.ndim - 1)), x[2], x[:2])

@@ -132,7 +132,10 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     )
     which = first_of_largest(separations - bias).astype(far.dtype)
     separation, normal = (jnp.sum(which * x, axis=-1) for x in (separations, normals.T))
-    is_curved = separation > jnp.maximum(by_face, cap) + clearly
+    # A wall that lies across a face and leans a little is lowest just past the edge, but rests on
+    # the face.
+    is_wall = jnp.sum(which[:3]) > 0
+    is_curved = separation > jnp.maximum(by_face, cap) + jnp.where(is_wall, margin, clearly)
     by_corner = which[3] > 0
     edge = jnp.where(by_corner | (which[4] > 0), lengthwise, which[:3])
     middle = (1 - edge) * jnp.where(by_corner, at_corner, sign(normal) * half)

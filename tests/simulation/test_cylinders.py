@@ -169,3 +169,32 @@ def test_what_lies_on_a_drum_stays(shape: Geometry) -> None:
     states["load"] = at(states["load"], (0.05, 0.02, height))
     path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)["load"]
     assert np.max(np.abs(path.root_pose[-1] - states["load"].root_pose)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["capsule", "cylinder"])
+def test_a_plank_rests_across_a_roller(kind: str) -> None:
+    """A weight holds one end of the plank on the ground. The roller is longer than the plank is
+    wide, and whichever way the plank leans, the roller's lowest point is just past one of the
+    plank's edges; if the other edge did not touch as well, the plank would rattle from edge to edge
+    and creep."""
+
+    def free(name: str, geom: str, place: str) -> str:
+        return f'<body name="{name}" pos="{place}"><freejoint/><geom {geom}/></body>'
+
+    bodies = (
+        f'<body name="roller" pos="0 0 0.05" quat="1 1 0 0"><freejoint/>'
+        f'<geom type="{kind}" size="0.05 0.2" mass="2"/></body>'
+        + free("plank", 'type="box" size="0.5 0.1 0.01" mass="1"', "0 0 0.111")
+        + free("weight", 'type="box" size="0.04 0.04 0.04" mass="0.5"', "-0.4 0 0.162")
+    )
+    scene, state = artix.load_world(
+        f'<mujoco><default><geom friction="0.6"/></default><worldbody>'
+        f'<geom type="plane" size="1 1 1"/>{bodies}</worldbody></mujoco>',
+        dtype="float64",
+    )
+    path, report = artix.rollout(scene, state, None, 0.005, num_steps=400, with_report=True)
+    assert report.is_solved[-200:].all()
+    for name in scene.names:
+        moved = path[name].root_pose[-1] - path[name].root_pose[-200]
+        assert np.abs(moved).max() < 1e-9, name
+    assert path["weight"].root_pose[-1, 2] < 0.08  # It has lowered its end.
