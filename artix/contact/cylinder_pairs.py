@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.box_pairs import on_face
+from artix.contact.box_pairs import on_face, within_circle
 from artix.contact.capsule_pairs import Segment, segments
 from artix.contact.cores import Core, Meeting, first_of_largest, sign
 from artix.math.arrays import chosen
@@ -34,13 +34,13 @@ from artix.math.arrays import chosen
 Array = jax.Array
 
 #: How much farther apart the larger of two flush features must be, in units of the smallest half.
-_PREFERENCE = 1e-3
+PREFERENCE = 1e-3
 #: The same of a direction that belongs to no flat feature, in rounding errors of a length.
-_CLEARLY = 100
+CLEARLY = 100
 #: Squared sine of the angle below which an edge counts as parallel to the axis.
-_PARALLEL = 1e-6
+PARALLEL = 1e-6
 #: The same below which the wall touches an edge in two points rather than at a rim.
-_NEARLY_PARALLEL = 1e-4
+NEARLY_PARALLEL = 1e-4
 #: Newton steps towards the direction between a rim and an edge, and the angle that chooses a side.
 _STEPS, _TURN = 4, 1e-3
 #: How many times a point is moved into one feature and then into the other.
@@ -49,7 +49,7 @@ _CAP = np.array([0.0, 0.0, 1.0])
 _CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 
 
-class _Cylinder(NamedTuple):
+class Cylinder(NamedTuple):
     """A cylinder in the frame of the other shape."""
 
     center: Array
@@ -61,7 +61,7 @@ class _Cylinder(NamedTuple):
     radius: Array
 
 
-class _Directions(NamedTuple):
+class Directions(NamedTuple):
     """D directions from the other shape towards a cylinder, and how far apart both are along
     them.
     """
@@ -105,7 +105,7 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     """The four points of a cylinder and a box: gaps [4], normals and points [4, 3]. Unused ones
     have large gaps.
     """
-    one, half = _in_frame(cylinder, box), box.half
+    one, half = in_frame(cylinder, box), box.half
     far = jnp.sum(half) + one.half + one.radius
     faces, walls, cap = _of_faces(one, half), _of_walls(one, half), _of_cap(one, half)
     corner, at_corner, passes_wall = _of_corner(one, half)
@@ -116,26 +116,26 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     face = first_of_largest(faces.separation).astype(far.dtype)
     by_face = jnp.sum(face * faces.separation)
     narrow = jnp.min(jnp.where(face > 0, jnp.inf, half))
-    margin = _PREFERENCE * jnp.minimum(jnp.min(half), jnp.minimum(one.half, one.radius))
+    margin = PREFERENCE * jnp.minimum(jnp.min(half), jnp.minimum(one.half, one.radius))
     by_cap = cap > by_face + jnp.where(one.radius > narrow, -margin, margin)
-    flat = chosen(by_cap, _on_cap(cylinder, box), _on_rectangle(one, half, face, far))
+    flat = chosen(by_cap, _on_cap(cylinder, box), on_flat(one, half, face, far))
     # A point that is still outside the other feature may seem to be lower than all of it.
-    by_flat = jnp.where(by_cap, cap, by_face)
-    flat = flat._replace(gap=jnp.where(flat.gap < by_flat, by_flat, flat.gap))
+    by_flat = jnp.maximum(by_face, cap)
+    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    flat = flat._replace(gap=jnp.where(flat.gap < by_flat - clearly, by_flat, flat.gap))
 
-    clearly = _CLEARLY * jnp.finfo(far.dtype).eps * far
     # A wall along an edge has two points; it does not yield to either of its rims too soon.
-    lies_along = jnp.min(_others(one.axis**2)) < _NEARLY_PARALLEL
+    lies_along = jnp.min(_others(one.axis**2)) < NEARLY_PARALLEL
     bias = jnp.where(lies_along, margin, clearly) * np.array([0, 0, 0, 0, 0, 1, 1, 1], far.dtype)
     separations, normals = (
         jnp.concatenate(parts) for parts in zip(walls, corner, beside, rims, strict=True)
     )
     which = first_of_largest(separations - bias).astype(far.dtype)
     separation, normal = (jnp.sum(which * x, axis=-1) for x in (separations, normals.T))
-    # A wall that lies across a face and leans a little is lowest just past the edge, but rests on
-    # the face.
-    is_wall = jnp.sum(which[:3]) > 0
-    is_curved = separation > jnp.maximum(by_face, cap) + jnp.where(is_wall, margin, clearly)
+    # Nor does a wall across several edges yield to one of them.
+    is_level = jnp.sum(normal * flat.normal[0]) > 1 - 0.5 * NEARLY_PARALLEL
+    is_level = is_level & (jnp.sum(which[:3]) > 0)
+    is_curved = separation > by_flat + jnp.where(is_level, margin, clearly)
     by_corner = which[3] > 0
     edge = jnp.where(by_corner | (which[4] > 0), lengthwise, which[:3])
     middle = (1 - edge) * jnp.where(by_corner, at_corner, sign(normal) * half)
@@ -152,7 +152,7 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
         on_wall.point + jnp.where(is_past, one.radius, 0)[:, None] * on_wall.normal,
     )
     by_wall = (jnp.sum(edge) > 0) & (passes_wall | ~by_corner)
-    curved = chosen(by_wall, on_wall, _at_rim(one, normal, separation))
+    curved = chosen(by_wall, on_wall, at_rim(one, normal, separation))
     unused = jnp.stack([far, far])
     curved = Meeting(
         jnp.concatenate([curved.gap, curved.gap + unused]),
@@ -162,23 +162,23 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     meeting = chosen(is_curved, curved, flat)
     return Meeting(
         meeting.gap,
-        _to_world(box.rotation, meeting.normal),
-        box.center + _to_world(box.rotation, meeting.point),
+        to_world(box.rotation, meeting.normal),
+        box.center + to_world(box.rotation, meeting.point),
     )
 
 
-def _to_world(rotation: Array, vectors: Array) -> Array:
+def to_world(rotation: Array, vectors: Array) -> Array:
     """Turns vectors [K, 3]."""
     return jnp.sum(rotation * vectors[:, None], axis=2)
 
 
-def _in_frame(cylinder: Core, other: Core) -> _Cylinder:
+def in_frame(cylinder: Core, other: Core) -> Cylinder:
     """The cylinder in the frame of the other shape."""
 
     def seen(vector: Array) -> Array:
         return jnp.sum(other.rotation * vector[:, None], axis=0)
 
-    return _Cylinder(
+    return Cylinder(
         seen(cylinder.center - other.center),
         seen(cylinder.rotation[:, 2]),
         seen(cylinder.rotation[:, 0]),
@@ -190,7 +190,7 @@ def _in_frame(cylinder: Core, other: Core) -> _Cylinder:
 # --- directions ---------------------------------------------------------------------------------
 
 
-def _across(square: Array) -> Array:
+def root(square: Array) -> Array:
     """The root of a square; where it is 0, its derivative is 0."""
     is_zero = square <= jnp.finfo(square.dtype).tiny
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)))
@@ -201,30 +201,30 @@ def _others(x: Array) -> Array:
     return jnp.roll(x, -1) + jnp.roll(x, -2)
 
 
-def _along(one: _Cylinder, half: Array, normal: Array) -> Array:
+def _along(one: Cylinder, half: Array, normal: Array) -> Array:
     """How far a cylinder and a box are apart along a direction [3] that is not its axis."""
     up = jnp.sum(normal * one.axis)
-    reach = one.half * jnp.abs(up) + one.radius * _across(jnp.sum((normal - up * one.axis) ** 2))
+    reach = one.half * jnp.abs(up) + one.radius * root(jnp.sum((normal - up * one.axis) ** 2))
     return jnp.sum(normal * one.center) - jnp.sum(half * jnp.abs(normal)) - reach
 
 
-def _of_faces(one: _Cylinder, half: Array) -> _Directions:
+def _of_faces(one: Cylinder, half: Array) -> Directions:
     """The three normals of the box."""
-    reach = one.half * jnp.abs(one.axis) + one.radius * _across(_others(one.axis**2))
+    reach = one.half * jnp.abs(one.axis) + one.radius * root(_others(one.axis**2))
     separation = jnp.abs(one.center) - half - reach
-    return _Directions(separation, sign(one.center)[:, None] * jnp.eye(3, dtype=half.dtype))
+    return Directions(separation, sign(one.center)[:, None] * jnp.eye(3, dtype=half.dtype))
 
 
-def _of_cap(one: _Cylinder, half: Array) -> Array:
+def _of_cap(one: Cylinder, half: Array) -> Array:
     """How far both are apart along the cylinder's axis."""
     away = jnp.abs(jnp.sum(one.center * one.axis))
     return away - one.half - jnp.sum(half * jnp.abs(one.axis))
 
 
-def _of_walls(one: _Cylinder, half: Array) -> _Directions:
+def _of_walls(one: Cylinder, half: Array) -> Directions:
     """The cross products of the axis and the three edges."""
     square = _others(one.axis**2)
-    crosses = square > _PARALLEL
+    crosses = square > PARALLEL
     x, y, z = one.axis
     zero = jnp.zeros_like(x)
     across = jnp.stack(
@@ -234,10 +234,10 @@ def _of_walls(one: _Cylinder, half: Array) -> _Directions:
     away = jnp.sum(across * one.center, axis=1)
     separation = jnp.abs(away) - jnp.sum(half * jnp.abs(across), axis=1) - one.radius
     never = -jnp.sum(half) - one.half - one.radius
-    return _Directions(jnp.where(crosses, separation, never), sign(away)[:, None] * across)
+    return Directions(jnp.where(crosses, separation, never), sign(away)[:, None] * across)
 
 
-def _of_corner(one: _Cylinder, half: Array) -> tuple[_Directions, Array, Array]:
+def _of_corner(one: Cylinder, half: Array) -> tuple[Directions, Array, Array]:
     """The way from the nearest corner to the cylinder, this corner, and whether it ends at the
     wall.
     """
@@ -245,7 +245,7 @@ def _of_corner(one: _Cylinder, half: Array) -> tuple[_Directions, Array, Array]:
     apart = corners - one.center
     height = jnp.sum(apart * one.axis, axis=1)
     square = jnp.sum((apart - height[:, None] * one.axis) ** 2, axis=1)
-    beyond_wall = _across(square) - one.radius
+    beyond_wall = root(square) - one.radius
     beyond_cap = jnp.abs(height) - one.half
     outside = jnp.maximum(beyond_wall, 0) ** 2 + jnp.maximum(beyond_cap, 0) ** 2
     inside = jnp.minimum(jnp.maximum(beyond_wall, beyond_cap), 0)
@@ -268,20 +268,20 @@ def _of_corner(one: _Cylinder, half: Array) -> tuple[_Directions, Array, Array]:
     passes_wall = is_off & (beyond_cap <= 0)
     never = -jnp.sum(half) - one.half - one.radius
     separation = jnp.where(passes_rim | passes_wall, _along(one, half, way), never)
-    return _Directions(separation[None], way[None]), corner, passes_wall
+    return Directions(separation[None], way[None]), corner, passes_wall
 
 
-def _of_edge(one: _Cylinder, half: Array, edge: Array) -> _Directions:
+def _of_edge(one: Cylinder, half: Array, edge: Array) -> Directions:
     """The way from the nearest edge along an axis of the box to a wall that is parallel to it."""
     apart = (1 - edge) * (one.center - sign(one.center) * half)
     across = apart - jnp.sum(apart * one.axis) * one.axis
     square = jnp.sum(across**2)
     way = across / jnp.sqrt(jnp.where(square > 0, square, 1))
     never = -jnp.sum(half) - one.half - one.radius
-    return _Directions(jnp.where(square > 0, _along(one, half, way), never)[None], way[None])
+    return Directions(jnp.where(square > 0, _along(one, half, way), never)[None], way[None])
 
 
-def _of_rims(one: _Cylinder, half: Array, faces: _Directions, walls: _Directions) -> _Directions:
+def _of_rims(one: Cylinder, half: Array, faces: Directions, walls: Directions) -> Directions:
     """For each edge, the direction across it along which a rim is farthest apart."""
     zero = jnp.zeros_like(one.half)
     separations, normals = [], []
@@ -299,15 +299,15 @@ def _of_rims(one: _Cylinder, half: Array, faces: _Directions, walls: _Directions
         ]
         best = first_of_largest(jnp.stack(values)).astype(half.dtype)
         start = jnp.sum(best[:, None] * jnp.stack(starts), axis=0)
-        shadow = _Shadow(center, axis, one.axis[k] ** 2, halves, one.half, one.radius)
-        normal = _towards_rim(shadow, start)
+        shadow = Shadow(center, axis, one.axis[k] ** 2, halves, one.half, one.radius)
+        normal = towards_rim(shadow, start)
         normal = jnp.roll(jnp.stack([zero, normal[0], normal[1]]), k)
         separations.append(_along(one, half, normal))
         normals.append(normal)
-    return _Directions(jnp.stack(separations), jnp.stack(normals))
+    return Directions(jnp.stack(separations), jnp.stack(normals))
 
 
-class _Shadow(NamedTuple):
+class Shadow(NamedTuple):
     """A cylinder and a box, seen along an edge of the box: a segment with an ellipse at each end,
     and a rectangle.
     """
@@ -324,7 +324,7 @@ class _Shadow(NamedTuple):
     radius: Array
 
 
-def _towards_rim(shadow: _Shadow, start: Array) -> Array:
+def towards_rim(shadow: Shadow, start: Array) -> Array:
     """The direction from a corner of the box to the nearest point of an ellipse, [2].
 
     The corner and the ellipse are those that are nearest along ``start``, turned a little to the
@@ -343,16 +343,16 @@ def _towards_rim(shadow: _Shadow, start: Array) -> Array:
         return shadow.center - sign(normal) * shadow.halves - tip
 
     def slope(way: float) -> Array:
-        length = _across(shadow.hidden + beside**2)
+        length = root(shadow.hidden + beside**2)
         bent = shadow.radius * up * beside / jnp.where(length > 0, length, 1)
         return way * (jnp.sum(turned * apart(way)) + bent)
 
     corner = jnp.where(slope(_TURN) > slope(-_TURN), apart(_TURN), apart(-_TURN))
-    flat = _across(jnp.sum(shadow.axis**2))
+    flat = root(jnp.sum(shadow.axis**2))
     short = jnp.where(flat > 0, shadow.axis / jnp.where(flat > 0, flat, 1), start)
     long = _quarter(short)
     x, y = jnp.sum(short * corner), jnp.sum(long * corner)
-    narrow = _across(shadow.hidden)
+    narrow = jnp.maximum(root(shadow.hidden), jnp.finfo(flat.dtype).eps)
     a, b, c = narrow * jnp.abs(x), jnp.abs(y), shadow.radius * flat**2
     a = jnp.maximum(a, jnp.finfo(a.dtype).tiny)
     t = jnp.maximum(b / (a + c), (b - c) / a)
@@ -371,11 +371,11 @@ def _quarter(direction: Array) -> Array:
 # --- points -------------------------------------------------------------------------------------
 
 
-def _at_rim(one: _Cylinder, normal: Array, gap: Array) -> Meeting:
+def at_rim(one: Cylinder, normal: Array, gap: Array) -> Meeting:
     """Two equal points where a rim touches, halfway between both surfaces."""
     up = jnp.sum(normal * one.axis)
     across = up * one.axis - normal
-    length = _across(jnp.sum(across**2))
+    length = root(jnp.sum(across**2))
     lowest = one.radius * across / jnp.where(length > 0, length, 1)
     point = one.center - sign(up) * one.half * one.axis + lowest - 0.5 * gap * normal
     far = jnp.stack([jnp.zeros_like(gap), one.half + one.radius])
@@ -394,8 +394,25 @@ def _on_cap(cylinder: Core, box: Core) -> Meeting:
     return Meeting(gap, jnp.broadcast_to(-seen(outward), (4, 3)), seen(point - box.center))
 
 
-def _on_rectangle(one: _Cylinder, half: Array, face: Array, far: Array) -> Meeting:
-    """Four points of a cylinder over a face of the box; ``face`` is one at its axis, [3]."""
+def on_flat(
+    one: Cylinder,
+    half: Array,
+    face: Array,
+    far: Array,
+    cap_radius: Array | None = None,
+    *,
+    is_segment: bool = False,
+) -> Meeting:
+    """Four points of a cylinder over a flat feature of another shape, in the frame of the latter.
+
+    Args:
+      one: the cylinder.
+      half: half edges of a box; of a cylinder, those up to its caps, [3].
+      face: one at the axis of the flat feature, zeros elsewhere, [3].
+      far: the gap of points that are not used.
+      cap_radius: the radius of a cylinder, whose caps are the feature; else a face of a box is.
+      is_segment: whether ``one`` has no radius, so that it never stands on a cap.
+    """
     normal = face * sign(one.center)
     up = jnp.sum(normal * one.axis)
     below = sign(up)  # The lower rim is that of -below.
@@ -407,10 +424,14 @@ def _on_rectangle(one: _Cylinder, half: Array, face: Array, far: Array) -> Meeti
     beside = jnp.cross(one.axis, steep)
     cap = one.center - below * one.half * one.axis
     stands = one.radius * jnp.sqrt(jnp.where(is_upright, 0, square)) < one.half * jnp.abs(up)
+    stands = jnp.zeros_like(stands) if is_segment else stands
 
-    def above_box(place: Array) -> Array:
-        """Moves a point into the face, then along its normal onto the cap."""
-        place = jnp.where(face > 0, place, jnp.clip(place, -half, half))
+    def above_feature(place: Array) -> Array:
+        """Moves a point into the feature, then along its normal onto the cap."""
+        if cap_radius is None:
+            place = jnp.where(face > 0, place, jnp.clip(place, -half, half))
+        else:
+            place = within_circle(place, cap_radius)
         rise = jnp.sum((cap - place) * one.axis) / jnp.where(stands, up, 1)
         return place + rise * normal
 
@@ -422,13 +443,19 @@ def _on_rectangle(one: _Cylinder, half: Array, face: Array, far: Array) -> Meeti
 
     def on_cap(place: Array) -> Array:
         for _ in range(_ROUNDS - 1):
-            place = within_cap(above_box(place))
-        return above_box(place)
+            place = within_cap(above_feature(place))
+        return above_feature(place)
 
     # The first two are those of the lower and the upper rim, whichever of them is nearer.
     around = jnp.stack([below * steep, -below * steep, beside, -beside])
     on_caps = jax.vmap(on_cap)(cap + one.radius * around)
-    on_walls = _lowest_line(one, half, face, steep)
+    middle, along = one.center + one.radius * steep, one.half * one.axis
+    if cap_radius is None:
+        low, high = _over_rectangle(middle, along, half, face, far)
+    else:
+        low, high = _over_circle(middle, along, cap_radius)
+    places = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
+    on_walls = middle + places[:, None] * along
     place = jnp.where(stands, on_caps, jnp.concatenate([on_walls, on_walls]))
     gap = jnp.sum(normal * place, axis=1) - jnp.sum(face * half)
     point = place - 0.5 * gap[:, None] * normal
@@ -436,15 +463,25 @@ def _on_rectangle(one: _Cylinder, half: Array, face: Array, far: Array) -> Meeti
     return Meeting(gap + unused, jnp.broadcast_to(normal, (4, 3)), point)
 
 
-def _lowest_line(one: _Cylinder, half: Array, face: Array, steep: Array) -> Array:
-    """The two ends of the wall's lowest line, or of its part over a face, [2, 3]."""
-    middle, along = one.center + one.radius * steep, one.half * one.axis
+def _over_rectangle(
+    middle: Array, along: Array, half: Array, face: Array, length: Array
+) -> tuple[Array, Array]:
+    """The part of a line, within -1 and 1, that is over a face of a box."""
     # Along an edge, rounding must not decide how much of the line is over the face.
-    rounding = _CLEARLY * jnp.finfo(half.dtype).eps * (jnp.sum(half) + one.half + one.radius)
+    rounding = CLEARLY * jnp.finfo(half.dtype).eps * length
     limits = (face == 0) & (jnp.abs(along) > rounding)
     ends = (jnp.stack([-half, half]) - middle) / jnp.where(limits, along, 1)
     low = jnp.max(jnp.where(limits, jnp.min(ends, axis=0), -1), initial=-1)
     high = jnp.min(jnp.where(limits, jnp.max(ends, axis=0), 1), initial=1)
-    shares = low <= high
-    places = jnp.stack([jnp.where(shares, low, -1), jnp.where(shares, high, 1)])
-    return middle + places[:, None] * along
+    return low, high
+
+
+def _over_circle(middle: Array, along: Array, radius: Array) -> tuple[Array, Array]:
+    """The part of a line, within -1 and 1, whose distance from z is at most a radius."""
+    square, mixed = (jnp.sum(along[:2] * x[:2]) for x in (along, middle))
+    rest = mixed**2 + square * (radius**2 - jnp.sum(middle[:2] ** 2))
+    crosses = (rest > 0) & (square > 0)
+    root = jnp.sqrt(jnp.where(crosses, rest, 1))
+    ends = jnp.stack([-mixed - root, -mixed + root]) / jnp.where(crosses, square, 1)
+    low, high = jnp.clip(jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype)), -1, 1)
+    return low, high

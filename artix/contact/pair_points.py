@@ -13,6 +13,7 @@ from artix.contact.capsule_pairs import capsule_and_box, capsules
 from artix.contact.cores import Core, Meeting, between_points, in_box_frame, point_with_box
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
 from artix.contact.shape_pairs import num_points
+from artix.contact.two_cylinders import capsule_and_cylinder, cylinder_and_cylinder
 from artix.math.arrays import joined
 from artix.model.geometry import GeometryType
 
@@ -60,8 +61,11 @@ def points_between(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType)
     if kind_a is GeometryType.BOX:
         return box_meetings(a, b)
     if kind_a is GeometryType.CYLINDER:
-        return cylinder_and_box(a, b)
+        is_box = kind_b is GeometryType.BOX
+        return cylinder_and_box(a, b) if is_box else cylinder_and_cylinder(a, b)
     if kind_a is GeometryType.CAPSULE:
+        if kind_b is GeometryType.CYLINDER:
+            return capsule_and_cylinder(a, b)
         return capsule_and_box(a, b) if kind_b is GeometryType.BOX else capsules(a, b)
     if kind_b is GeometryType.BOX:
         meeting = point_with_box(in_box_frame(a, b)[0], a.radius, b)

@@ -26,7 +26,7 @@ from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.geometry import Geometry, GeometryType
-from artix.model.topology import Topology, can_touch
+from artix.model.topology import PAIRED_TYPES, Topology
 
 Array = jax.Array
 
@@ -64,10 +64,10 @@ def geometry_pair_distances(
     """Computes distances between pairs of shapes, sensors included, for terminations, costs and
     self-collisions.
 
-    Shapes can be spheres, capsules and boxes, with at most one box per pair, and cylinders with
-    spheres and boxes. The distance is exact unless the axis of a capsule enters a box. Inside a box
-    it is the distance to the nearest face; of a cylinder and a box that overlap it is a way out,
-    mostly the shortest.
+    Shapes can be spheres, capsules, cylinders and boxes, with at most one box per pair. The
+    distance is exact unless the axis of a capsule enters the other shape. Inside a box it is the
+    distance to the nearest face; of a cylinder that overlaps with something else than a sphere, it
+    is a way out, mostly the shortest.
     These pairs do not collide in steps; for those that do, see :func:`artix.link_contacts`.
     Pinocchio's counterpart is ``computeDistances``.
 
@@ -151,12 +151,12 @@ def _numbers(
                 f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other"
             )
         kinds = types[a], types[b]
-        if not can_touch(*kinds) or kinds.count(GeometryType.BOX) == 2:
+        if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
                 f"geometry_pairs: there is no distance between {pair[0]!r}, {kinds[0].noun}, "
-                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, one box "
-                "with either, and cylinders with spheres and boxes: add a capsule to the link, as "
-                "a sensor if it must not touch the ground"
+                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, cylinders, "
+                "and one box with any of them: add a capsule to the link, as a sensor if it must "
+                "not touch the ground"
             )
         touching.append((a, b))
     return touching

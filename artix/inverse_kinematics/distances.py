@@ -22,8 +22,8 @@ class Distances(struct.PyTreeNode):
     """Least distances between shapes: mink's ``CollisionAvoidanceLimit``, pink's
     ``SelfCollisionBarrier``.
 
-    Distances d are those of :func:`artix.geometry_pair_distances`: of spheres, capsules, one box
-    with either, and cylinders with spheres and boxes.
+    Distances d are those of :func:`artix.geometry_pair_distances`: of spheres, capsules,
+    cylinders, and one box with any of them.
 
     Attributes:
       pairs: names of the two shapes of each of P pairs, the robot's shapes or obstacles, static.

@@ -523,24 +523,13 @@ register_content(Topology, lambda topology: topology._content)
 # --- pairs of shapes ----------------------------------------------------------------------------
 
 
-#: The kinds of shapes of which some pairs can touch each other.
+#: The kinds of shapes that can touch each other.
 PAIRED_TYPES = (
     GeometryType.SPHERE,
     GeometryType.CAPSULE,
     GeometryType.BOX,
     GeometryType.CYLINDER,
 )
-
-
-#: What messages say about it.
-WHAT_TOUCHES = "spheres, capsules and boxes touch each other, cylinders touch spheres and boxes"
-
-
-def can_touch(a: GeometryType, b: GeometryType) -> bool:
-    """Whether shapes of these kinds can touch each other as a pair."""
-    if GeometryType.CYLINDER in (a, b):
-        return bool({GeometryType.SPHERE, GeometryType.BOX} & {a, b})
-    return a in PAIRED_TYPES and b in PAIRED_TYPES
 
 
 def checked_pairs(
@@ -585,13 +574,13 @@ def checked_shapes(
             raise ValueError(
                 f"geometry_pairs: no geometry called {name!r}; choose from: {', '.join(names)}"
             )
-    kinds = [shapes[list(names).index(name)].type for name in pair]
-    if not can_touch(*kinds):
-        raise ValueError(
-            f"geometry_pairs: {pair[0]!r}, {kinds[0].noun}, and {pair[1]!r}, "
-            f"{kinds[1].noun}, cannot touch each other; {WHAT_TOUCHES}: add one of these to the "
-            "link, as a sensor if it must not touch the ground"
-        )
+        shape = shapes[list(names).index(name)]
+        if shape.type not in PAIRED_TYPES:
+            raise ValueError(
+                f"geometry_pairs: {name!r} is {shape.type.noun}; spheres, capsules, boxes and "
+                "cylinders touch each other: add one of these to the link, as a sensor if it must "
+                "not touch the ground"
+            )
     return pair[0], pair[1]
 
 
@@ -610,8 +599,7 @@ def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
     return tuple(
         (shapes[j].name, shapes[k].name)
         for j, k in itertools.combinations(range(len(shapes)), 2)
-        if can_touch(shapes[j].type, shapes[k].type)
-        and bodies[j] != bodies[k]
+        if bodies[j] != bodies[k]
         and above[bodies[j]] != bodies[k]
         and above[bodies[k]] != bodies[j]
     )

@@ -20,12 +20,14 @@ CYLINDERS = {
     "coin": (Geometry.cylinder(0.2, 0.01), 'type="cylinder" size="0.2 0.01"'),
     "pole": (Geometry.cylinder(0.02, 0.4), 'type="cylinder" size="0.02 0.4"'),
 }
-OTHERS = ("sphere", "box")
+OTHERS = ("sphere", "capsule", "cylinder", "box")
 PAIRS = [(cylinder, other) for cylinder in CYLINDERS for other in OTHERS]
 
 
 @pytest.mark.parametrize(
-    "kinds", slow_besides([("cylinder", "sphere"), ("cylinder", "box")], PAIRS), ids="-".join
+    "kinds",
+    slow_besides([("cylinder", "sphere"), ("coin", "cylinder"), ("cylinder", "box")], PAIRS),
+    ids="-".join,
 )
 def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     """Of 1,000 pairs: where they are apart also the normal; where they overlap by up to 1 cm, none

@@ -22,6 +22,8 @@ KINDS = [
     ("sphere", "box"),
     ("box", "capsule"),
     ("sphere", "cylinder"),
+    ("capsule", "cylinder"),
+    ("cylinder", "cylinder"),
     ("cylinder", "box"),
     ("box", "box"),
 ]
@@ -266,7 +268,7 @@ def test_structure() -> None:
     for pairs, message in [
         ([("a", "c")], "no geometry called 'c'"),
         ([("a", "a")], "do not move against each other"),
-        ([("a", "b")], "'b', a hull, cannot touch each other"),
+        ([("a", "b")], "'b' is a hull"),
         (["ab", ("a",)], "a pair has two names"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -304,6 +306,8 @@ def test_structure() -> None:
         (("sphere", "cylinder"), 300),
         (("sphere", "box"), 350),
         (("capsule", "box"), 1000),
+        (("capsule", "cylinder"), 2450),
+        (("cylinder", "cylinder"), 3650),
         (("cylinder", "box"), 3400),
         (("box", "box"), 1700),
     ],

@@ -198,3 +198,85 @@ def test_a_plank_rests_across_a_roller(kind: str) -> None:
         moved = path[name].root_pose[-1] - path[name].root_pose[-200]
         assert np.abs(moved).max() < 1e-9, name
     assert path["weight"].root_pose[-1, 2] < 0.08  # It has lowered its end.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cans_are_stacked(dtype: str) -> None:
+    """Three of them, off centre."""
+    members = {"base": fixed({"top": Geometry.box((0.3, 0.3, 0.1), friction=0.6)}, dtype)}
+    members |= {f"can{k}": can(f"can{k}", dtype) for k in range(3)}
+    pairs = [("can0/shape", "base/top"), ("can1/shape", "can0/shape"), ("can2/shape", "can1/shape")]
+    scene = Scene(members, pairs=pairs)
+    states = scene.neutral_state()
+    for k in range(3):
+        place = (0.01 * (-1) ** k, 0.007 * k, 0.1 + HALF * (2 * k + 1))
+        states[f"can{k}"] = at(states[f"can{k}"], place)
+    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)
+    for k in range(3):
+        moved = path[f"can{k}"].root_pose[-1] - states[f"can{k}"].root_pose
+        assert np.max(np.abs(moved)) < {"float32": 1e-6, "float64": 1e-12}[dtype]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Geometry.cylinder(0.02, 0.3, friction=0.6),
+        Geometry.capsule(0.02, 0.3, friction=0.6),
+    ],
+    ids=["pole", "capsule"],
+)
+@pytest.mark.parametrize("base", ["can", "box"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_pole_lies_across(shape: Geometry, base: str, dtype: str) -> None:
+    """Both ends are in the air, and its centre is not above that of the base, so the two points
+    carry different loads."""
+    under = {
+        "can": Geometry.cylinder(RADIUS, HALF, friction=0.6),
+        "box": Geometry.box((RADIUS, 0.2, HALF), friction=0.6),
+    }[base]
+    builder = artix.ArticulationBuilder(gravity=(0, 0, -GRAVITY), name="load")
+    builder.add_link(mass=1.0, inertia=(3e-2, 3e-2, 2e-4), name="load", angular_damping=0.0)
+    builder.add_geometry("load", shape, name="shape")
+    members = {"base": fixed({"under": under}, dtype), "load": builder.build(dtype)}
+    scene = Scene(members, pairs=[("load/shape", "base/under")])
+    states = scene.neutral_state()
+    along_x = (0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5))
+    states["load"] = at(states["load"], (0.02, 0.0, HALF + 0.02), along_x)
+    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)
+    moved = path["load"].root_pose[-1] - states["load"].root_pose
+    assert np.max(np.abs(moved)) < {"float32": 3e-6, "float64": 1e-12}[dtype]
+    end = jax.tree.map(lambda x: x[-1], path)
+    _, report = artix.step_and_report(scene, end, None, DT)
+    carried = np.sort(np.asarray(report.link_contacts.force)[:, 2])
+    wanted = GRAVITY * np.array([0.5 - 0.01 / RADIUS, 0.5 + 0.01 / RADIUS])
+    np.testing.assert_allclose(carried[-2:], wanted, rtol={"float32": 1e-2, "float64": 1e-9}[dtype])
+
+
+@pytest.mark.slow
+def test_a_can_lies_between_two_cylinders() -> None:
+    """Without friction, each pushes with ``W / (2 cos a)``, along the line between the axes."""
+    angle = np.deg2rad(30.0)
+    apart = 2 * RADIUS * np.sin(angle)
+    shapes = {
+        f"log{k}": Geometry.cylinder(RADIUS, 0.3, pose=(apart * side, 0, 0, 0, 0, 0, 1))
+        for k, side in enumerate((-1, 1))
+    }
+    members = {"base": fixed(shapes, "float64"), "can": can("can", "float64", friction=0.0)}
+    scene = Scene(members, pairs=[("can/shape", "base/log0"), ("can/shape", "base/log1")])
+    # The logs are upright in the frame of their link; gravity is along y instead.
+    down = jnp.array([0.0, -GRAVITY, 0.0])
+    turned = tuple(member.replace(gravity=down) for member in scene.articulations)
+    scene = scene.replace(articulations=turned)
+    states = scene.neutral_state()
+    states["can"] = at(states["can"], (0.0, 2 * RADIUS * np.cos(angle), 0.05))
+    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=100))(states)
+    end = jax.tree.map(lambda x: x[-1], path)
+    assert np.max(np.abs(end["can"].root_pose - states["can"].root_pose)) < 1e-9
+    _, report = artix.step_and_report(scene, end, None, DT)
+    force = np.asarray(report.link_contacts.force)
+    for k, side in enumerate((-1, 1)):
+        total = np.sum(force[4 * k : 4 * k + 4], axis=0)
+        wanted = np.array([-side * np.tan(angle), 1.0, 0.0]) * MASS * GRAVITY / 2
+        np.testing.assert_allclose(total, wanted, atol=1e-6)

@@ -17,7 +17,7 @@ from artix.io.common.diagnostics import Location, Report, counted, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
-from artix.model.topology import WHAT_TOUCHES, can_touch
+from artix.model.topology import PAIRED_TYPES
 
 if TYPE_CHECKING:
     import mujoco
@@ -135,6 +135,7 @@ def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | No
 
 # --- friction and pairs -------------------------------------------------------------------------
 
+_PAIRED_TYPES = {kind.name for kind in PAIRED_TYPES}
 Combination: TypeAlias = Literal["max", "ground", "robot"]
 
 
@@ -423,30 +424,21 @@ def _supported(
     """The pairs of shapes that artix can pair; reports how many others there are, and of which
     types.
     """
-    kinds = {(a, b): (geom_type(source.model, a), geom_type(source.model, b)) for a, b in pairs}
-    supported = [pair for pair in pairs if _can_touch(*kinds[pair])]
+    kinds = {pair: {geom_type(source.model, geom) for geom in pair} for pair in pairs}
+    supported = [pair for pair in pairs if kinds[pair] <= _PAIRED_TYPES]
     if len(supported) < len(pairs):
         message = counted(
             len(pairs) - len(supported),
             f"pair of geoms of {owners} is left out",
             f"pairs of geoms of {owners} are left out",
         )
-        others = {_both(kinds[pair]) for pair in pairs if not _can_touch(*kinds[pair])}
-        message += f" ({', '.join(sorted(others))})"
-        fix = f"where they matter, use other shapes: {WHAT_TOUCHES}"
+        others = sorted(kind.lower() for kind in set().union(*kinds.values()) - _PAIRED_TYPES)
+        message += f" (types {', '.join(others)})"
+        fix = (
+            "where they matter, use spheres, capsules, boxes and cylinders, which touch each other"
+        )
         source.report.warning(Location("<contact>"), message, fix)
     return supported
-
-
-def _both(kinds: tuple[str, str]) -> str:
-    """Two types of geoms, such as ``"box and mesh"``."""
-    return " and ".join(sorted(kind.lower() for kind in kinds))
-
-
-def _can_touch(a: str, b: str) -> bool:
-    """Whether artix can pair geoms of these types."""
-    readable = a in _READABLE_TYPES and b in _READABLE_TYPES
-    return readable and can_touch(GeometryType[a], GeometryType[b])
 
 
 def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:

@@ -50,8 +50,6 @@ from artix.io.usd.stage import (
 )
 from artix.io.usd.tree import is_between, roots_of
 from artix.model.articulation import Articulation, State
-from artix.model.geometry import GeometryType
-from artix.model.topology import can_touch
 
 
 @takes(UsdOptions)
@@ -238,17 +236,8 @@ def _describe(
 
 # --- pairs of shapes, by the filters of PhysX ---------------------------------------------------
 
-#: Types of prims whose shapes can touch each other.
-_KINDS = {
-    "Sphere": GeometryType.SPHERE,
-    "Capsule": GeometryType.CAPSULE,
-    "Cube": GeometryType.BOX,
-    "Cylinder": GeometryType.CYLINDER,
-}
-
-
-def _type_name(prim: UsdPrim) -> str:
-    return str(prim.prim.GetTypeName()).removesuffix("_1")
+#: Types of prims whose shapes support contact with each other.
+_KINDS = ("Sphere", "Capsule", "Cube", "Cylinder")
 
 
 def self_contact_pairs(
@@ -267,7 +256,8 @@ def self_contact_pairs(
         (body, prim, name)
         for body, prims in description.shapes.items()
         for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
-        if _type_name(prim) in _KINDS and not prim.has(TRIGGER_SCHEMA)
+        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS
+        and not prim.has(TRIGGER_SCHEMA)
     ]
     joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
     filtered = _filtered_pairs(description)
@@ -275,8 +265,7 @@ def self_contact_pairs(
     pairs = [
         (first[2], second[2])
         for first, second in itertools.combinations(named, 2)
-        if can_touch(_KINDS[_type_name(first[1])], _KINDS[_type_name(second[1])])
-        and places[description.names[first[0]]].link != places[description.names[second[0]]].link
+        if places[description.names[first[0]]].link != places[description.names[second[0]]].link
         and frozenset((first[0], second[0])) not in joined
         and not any(
             frozenset(pair) in filtered
