@@ -4,7 +4,7 @@ A shape's candidates are points of its link, each with a radius: the sphere arou
 touches. For spheres, capsules, boxes and hulls the candidates are exact against a plane, and the
 same for every surface. A cylinder has four points on each rim: the first where the rim is nearest
 to the surface, the others at quarter turns. It is exact against a plane, rolls smoothly, and stands
-on four points.
+on four points. An ellipsoid has its lowest point towards the surface.
 
 A hull of more than eight points has eight candidates: its lowest point towards the surface, and
 those that would be the lowest if it were tilted a little in seven directions. They are the corners
@@ -40,7 +40,7 @@ Array = jax.Array
 
 
 #: Shapes whose candidates have no radius.
-_POINTED = (GeometryType.BOX, GeometryType.CYLINDER)
+_POINTED = (GeometryType.BOX, GeometryType.CYLINDER, GeometryType.ELLIPSOID)
 
 
 class Shapes(NamedTuple):
@@ -151,6 +151,10 @@ def _offsets(shapes: Shapes, normal: Array) -> tuple[Array, Array]:
                 offsets.append(shapes.points[every].T)
             radii.append(jnp.broadcast_to(size[0], (shape.num_candidates,)))
             continue
+        if shape.type is GeometryType.ELLIPSOID:
+            offsets.append(_lowest_of_ellipsoid(size, local[:, k])[:, None])
+            radii.append(jnp.zeros_like(size[:1]))
+            continue
         points, extent, have_radius = CANDIDATE_PATTERNS[shape.type]
         pattern = jnp.asarray(points.T, size.dtype)
         if shape.type is GeometryType.CYLINDER:
@@ -215,6 +219,15 @@ def _support(points: Array, every: slice, normal: Array) -> Array:
     lowest, topmost = end.number[:-1], end.number[-1]
     same = (lowest[:, None] == lowest) & np.tri(SUPPORT_POINTS, k=-1, dtype=bool)
     return at(flat, jnp.where(jnp.any(same, axis=1), topmost, lowest))
+
+
+def _lowest_of_ellipsoid(semi_axes: Array, normal: Array) -> Array:
+    """The point ``-A^2 n / |A n|`` [3], ``A = diag(semi_axes)``, of an ellipsoid that is farthest
+    against a normal [3].
+    """
+    stretched = semi_axes * normal
+    square = jnp.sum(stretched**2)
+    return -semi_axes * stretched * jax.lax.rsqrt(jnp.where(square > 0, square, 1))
 
 
 def _steepest(normal: Array) -> Array:

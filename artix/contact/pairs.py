@@ -153,8 +153,8 @@ def _numbers(
         kinds = types[a], types[b]
         if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
-                f"geometry_pairs: there is no distance between {pair[0]!r}, a {kinds[0].value}, "
-                f"and {pair[1]!r}, a {kinds[1].value}; it is for spheres, capsules, cylinders, "
+                f"geometry_pairs: there is no distance between {pair[0]!r}, {kinds[0].noun}, "
+                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, cylinders, "
                 "and one box with any of them: add a capsule to the link, as a sensor if it must "
                 "not touch the ground"
             )

@@ -339,8 +339,8 @@ def _described(shape: artix.Geometry) -> str:
     kind, size = shape.type.value, shape.size
     if kind in ("sphere", "capsule"):
         return f"{kind} of radius {size[0]:.3g} m"
-    if kind == "box":
-        return f"box of {' x '.join(f'{2 * edge:.3g}' for edge in size)} m"
+    if kind in ("box", "ellipsoid"):
+        return f"{kind} of {' x '.join(f'{2 * edge:.3g}' for edge in size)} m"
     if kind != "hull":
         return f"{kind} of radius {size[0]:.3g} m and length {2 * size[1]:.3g} m"
     points, radius = shape_points(shape)

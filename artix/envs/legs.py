@@ -234,6 +234,8 @@ def shape_points(shape: artix.Geometry) -> tuple[np.ndarray, float]:
     """
     if shape.points is not None:
         points, radius = np.asarray(shape.points, float), shape.size[0]
+    elif shape.type is artix.GeometryType.ELLIPSOID:
+        points, radius = np.concatenate([np.diag(shape.size), -np.diag(shape.size)]), 0.0
     else:
         pattern = CANDIDATE_PATTERNS[shape.type]
         extent = [(*shape.size, 0.0, 0.0)[k] for k in pattern.extent]

@@ -2,8 +2,8 @@
 arrays.
 
 Every shape makes contact through *candidates*: points fixed to its link, each with a radius. A
-sphere has one, a capsule two, a box eight, a cylinder eight, a hull one per point, but at most
-eight; see :mod:`artix.contact.candidates`.
+sphere or an ellipsoid has one, a capsule two, a box or a cylinder eight, a hull one per point, but
+at most eight; see :mod:`artix.contact.candidates`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,15 @@ class GeometryType(enum.Enum):
     """Size: half the edge lengths along x, y and z."""
     CYLINDER = "cylinder"
     """Size: radius, half the length."""
+    ELLIPSOID = "ellipsoid"
+    """Size: the semi-axes along x, y and z."""
     HULL = "hull"
     """The convex hull of points, each a sphere. Size: the radius of the spheres."""
+
+    @property
+    def noun(self) -> str:
+        """Its name in a sentence, with an article."""
+        return f"{'an' if self is GeometryType.ELLIPSOID else 'a'} {self.value}"
 
 
 #: Number of size parameters of each type.
@@ -66,6 +73,7 @@ SIZE_NUMBERS = {
     GeometryType.CAPSULE: 2,
     GeometryType.BOX: 3,
     GeometryType.CYLINDER: 2,
+    GeometryType.ELLIPSOID: 3,
     GeometryType.HULL: 1,
 }
 
@@ -83,7 +91,8 @@ class CandidatePattern(NamedTuple):
     """Whether the first number of the size is their radius, rather than zero."""
 
 
-#: Those of each type but hulls. A sphere has no extent; a cylinder's points turn about z.
+#: Those of each type but hulls. A sphere has no extent; a cylinder's points turn about z, and an
+#: ellipsoid's moves all over its surface.
 CANDIDATE_PATTERNS = {
     GeometryType.SPHERE: CandidatePattern(np.zeros((1, 3), int), (1, 1, 1), True),
     GeometryType.CAPSULE: CandidatePattern(np.array([[0, 0, -1], [0, 0, 1]]), (1, 1, 1), True),
@@ -93,6 +102,7 @@ CANDIDATE_PATTERNS = {
     GeometryType.CYLINDER: CandidatePattern(
         np.array([(x, y, end) for end in (-1, 1) for x, y in _QUARTERS]), (0, 0, 1), False
     ),
+    GeometryType.ELLIPSOID: CandidatePattern(np.zeros((1, 3), int), (0, 1, 2), False),
 }
 
 
@@ -100,8 +110,8 @@ CANDIDATE_PATTERNS = {
 class Geometry:
     """A collision shape fixed to a link, and the material of its surface.
 
-    The class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder` and
-    :meth:`hull` create each kind.
+    The class methods :meth:`sphere`, :meth:`capsule`, :meth:`box`, :meth:`cylinder`,
+    :meth:`ellipsoid` and :meth:`hull` create each kind.
 
     Attributes:
       type: the kind of shape.
@@ -199,6 +209,11 @@ class Geometry:
     def cylinder(cls, radius: float, half_length: float, **options) -> Geometry:
         """A cylinder along z of its ``pose``; ``half_length`` [m] is half its length."""
         return cls(type=GeometryType.CYLINDER, size=(radius, half_length), **options)
+
+    @classmethod
+    def ellipsoid(cls, semi_axes: Sequence[float], **options) -> Geometry:
+        """An ellipsoid with these semi-axes along x, y and z of its ``pose`` [m], shape [3]."""
+        return cls(type=GeometryType.ELLIPSOID, size=tuple(np.atleast_1d(semi_axes)), **options)
 
     @classmethod
     def hull(cls, points: npt.ArrayLike, *, radius: float = 0.0, **options) -> Geometry:

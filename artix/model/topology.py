@@ -577,7 +577,7 @@ def checked_shapes(
         shape = shapes[list(names).index(name)]
         if shape.type not in PAIRED_TYPES:
             raise ValueError(
-                f"geometry_pairs: {name!r} is a {shape.type.value}; spheres, capsules, boxes and "
+                f"geometry_pairs: {name!r} is {shape.type.noun}; spheres, capsules, boxes and "
                 "cylinders touch each other: add one of these to the link, as a sensor if it must "
                 "not touch the ground"
             )

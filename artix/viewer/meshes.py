@@ -158,6 +158,8 @@ def geometry_mesh(geometry: Geometry) -> TriangleMesh:
         return hull_mesh(np.asarray(geometry.points), *geometry.size)
     if geometry.type is GeometryType.BOX:
         return box_mesh(geometry.size)
+    if geometry.type is GeometryType.ELLIPSOID:
+        return sphere_mesh(1.0).scaled(geometry.size)
     makers: dict[GeometryType, Callable[..., TriangleMesh]] = {
         GeometryType.SPHERE: sphere_mesh,
         GeometryType.CAPSULE: capsule_mesh,

@@ -27,6 +27,7 @@ SHAPES = {
     "capsule": G.capsule(0.05, 0.12, pose=TURNED),
     "box": G.box((0.1, 0.2, 0.3), pose=TURNED),
     "cylinder": G.cylinder(0.08, 0.11, pose=TURNED),
+    "ellipsoid": G.ellipsoid((0.1, 0.06, 0.15), pose=TURNED),
     "hull": G.hull(
         [(0.1, 0, 0), (-0.1, 0.05, 0), (0, -0.1, 0.02), (0, 0, 0.2)], radius=0.0, pose=TURNED
     ),
@@ -123,6 +124,33 @@ def test_a_cylinder_standing_upright_has_finite_derivatives() -> None:
     np.testing.assert_allclose(slopes[1].root_pose[:3], [0, 0, 1], atol=1e-15)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_ellipsoid_rocks_at_the_frequency_of_its_curvature(dtype: str) -> None:
+    """Rolling about its shortest axis c, which is upright: it rises by half of ``(a^2/c - c)``
+    times the square of the angle, so ``omega^2 = m g (a^2/c - c) / (I + m c^2)``."""
+    a, c, mass, dt, steps = 0.1, 0.04, 1.0, 1e-3, 400
+    inertia = 0.2 * mass * (a**2 + c**2)
+    builder = artix.ArticulationBuilder()
+    builder.add_link(mass=mass, inertia=(inertia, inertia, 0.4 * mass * a**2), name="egg")
+    builder.add_geometry("egg", G.ellipsoid((a, a, c)))
+    egg = builder.build(dtype)
+    scene = artix.Scene(egg, ground=artix.Ground.flat(friction=1.0).astype(dtype))
+    angle = 0.02
+    turned = [0, 0, 0, 0, np.sin(angle / 2), 0, np.cos(angle / 2)]
+    state = artix.neutral_state(egg).replace(root_pose=jnp.array(turned, dtype))
+    low = artix.geometry_distances(scene, state)[0]
+    state = state.replace(root_pose=state.root_pose.at[2].add(-low))
+    path = artix.rollout(scene, state, None, dt, num_steps=steps)
+    times = dt * np.arange(1, steps + 1)
+    omega = np.sqrt(mass * 9.81 * (a**2 / c - c) / (inertia + mass * c**2))
+    # One and a half periods; what is left is the damping of steps of the first order.
+    angles = 2 * np.asarray(path.root_pose[:, 4])
+    assert omega * times[-1] > 2 * np.pi
+    np.testing.assert_allclose(angles, angle * np.cos(omega * times), atol=0.05 * angle)
+    # The point that touches does not slide: the centre moves by the angle times its height.
+    np.testing.assert_allclose(path.root_pose[:, 0], c * (angles - angle), atol=2e-3 * c * angle)
+
+
 def test_distances_keep_their_digits_far_from_the_origin() -> None:
     robot = one_body(SHAPES["box"], dtype=jnp.float32)
     state = artix.neutral_state(robot)
@@ -146,6 +174,7 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
         ("root", "box"),
         ("leg", "sphere"),
         ("root", "cylinder"),
+        ("root", "ellipsoid"),
         ("leg", "capsule"),
         ("leg", "hull"),
     ):
@@ -162,8 +191,8 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
             surfaces=(artix.HeightField.of(heights, spacing=spacing, origin=(-40.0, -40.0, 0.0)),)
         )
     contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
-    assert contacts.links == (0,) * 16 + (1,) * 7
-    np.testing.assert_allclose(contacts.normal, np.tile(normal, (23, 1)), atol=1e-14)
+    assert contacts.links == (0,) * 17 + (1,) * 7
+    np.testing.assert_allclose(contacts.normal, np.tile(normal, (24, 1)), atol=1e-14)
     for k, link in enumerate(contacts.links):
         at = jnp.concatenate([contacts.point[k], jnp.array([0.0, 0.0, 0.0, 1.0])])
         place = np.asarray(artix.frame_pose(robot, state, link, at)[:3])
@@ -296,6 +325,7 @@ def test_gradients_by_everything_are_those_of_differences() -> None:
         ("root", "box"),
         ("leg", "sphere"),
         ("root", "cylinder"),
+        ("root", "ellipsoid"),
         ("leg", "capsule"),
         ("leg", "hull"),
     ):
@@ -306,7 +336,7 @@ def test_gradients_by_everything_are_those_of_differences() -> None:
     field = artix.HeightField.of(
         heights, spacing=(2.1, 2.3), origin=(-8.0, -8.0, 0.0), stiffness=1e3, damping=10.0
     )
-    weights = jax.random.normal(jax.random.key(1), (7, 23))
+    weights = jax.random.normal(jax.random.key(1), (7, 24))
 
     def value(geometry, position, ground):
         body = robot.replace(geometry=geometry)
@@ -323,7 +353,7 @@ def test_gradients_by_everything_are_those_of_differences() -> None:
         return jnp.sum(weights * jnp.stack(parts))
 
     arguments = (
-        robot.geometry.replace(stiffness=jnp.full(5, 2e3)),
+        robot.geometry.replace(stiffness=jnp.full(6, 2e3)),
         state.joint_position,
         artix.Ground((field,)),
     )
@@ -520,7 +550,9 @@ def test_shapes_survive_surgery(tmp_path) -> None:
         np.testing.assert_allclose(found[index], expected, atol=1e-14)
     artix.save(both, tmp_path / "both.npz")
     same(artix.load(tmp_path / "both.npz"), both)
-    with pytest.raises(ValueError, match="both have box, capsule, cylinder, hull, leg:0, sphere"):
+    with pytest.raises(
+        ValueError, match="both have box, capsule, cylinder, ellipsoid, hull, leg:0, sphere"
+    ):
         artix.attach_articulation(robot, "root", robot)
 
 
@@ -550,7 +582,7 @@ def test_some_shapes_are_selected() -> None:
     ]
     np.testing.assert_array_equal(
         artix.geometry_distances(artix.Scene(some, ground=ground), state),
-        distances[np.array([0, 4, 5])],
+        distances[np.array([0, 4, 6])],
     )
     assert artix.ground_contacts(artix.Scene(some, ground=ground), state).geometries == (0, 2, 2)
     batch = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), robot)

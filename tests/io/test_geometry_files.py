@@ -71,12 +71,13 @@ def test_shapes_of_mjcf_are_mujocos() -> None:
     robot = artix.load_mjcf(FEET)
     assert [one.name for one in robot.topology.geometries] == [
         "trunk",
+        "egg",
         "shin",
         "heel",
         "toe",
         "wedge",
     ]
-    np.testing.assert_allclose(robot.geometry.friction, [0.3, 0.9, 1, 1, 1])
+    np.testing.assert_allclose(robot.geometry.friction, [0.3, 1, 0.9, 1, 1, 1])
     ground = artix.load_world(FEET)[0].ground
     plane, hills = ground.surfaces
     distances_agree(robot, mujoco.MjModel.from_xml_string(FEET), {"floor": plane}, 1e-12)
@@ -104,30 +105,21 @@ def test_heights_of_mjcf_are_mujocos() -> None:
             assert 5 - above[0] == pytest.approx(height, abs=1e-7)
 
 
-@pytest.mark.parametrize(("meshes", "inside"), [("hull", True), ("capsule", False)])
-def test_ellipsoids_are_read_as_meshes_are(meshes, inside: bool) -> None:
-    """A hull lies within the ellipsoid and a capsule around it; their distances from a plane differ
-    from MuJoCo's by no more than the note says."""
-    text = """<mujoco><worldbody><geom name="floor" type="plane" size="0 0 1" pos="0 0 -1"/>
-    <body name="egg"><freejoint/><geom name="egg" type="ellipsoid" size="0.1 0.2 0.15" pos="0.1 0 0"
-    euler="10 20 30"/></body></worldbody></mujoco>"""
-    (note,) = (each.message for each in artix.check(text, meshes=meshes) if "up to" in each.message)
-    most = float(note.split("up to ")[1].split(" mm")[0]) * 1e-3
-    robot = artix.load(text, meshes=meshes).astype("float64")
-    model = mujoco.MjModel.from_xml_string(text)
-    data, rng = mujoco.MjData(model), np.random.default_rng(0)
-    coordinates = artix.MujocoCoordinates(robot, model)
-    scene = artix.Scene(robot, ground=artix.Ground.flat(-1.0))
-    differences = []
-    for _ in range(50):
-        data.qpos[:] = random_qpos(model, rng)
-        data.qpos[:3] *= 0.1
-        mujoco.mj_kinematics(model, data)
-        state = coordinates.state(data.qpos, np.zeros(model.nv))
-        expected = mujoco.mj_geomDistance(model, data, 0, 1, 10.0, None)
-        differences.append(float(artix.geometry_distances(scene, state)[0]) - expected)
-    assert (min(differences) if inside else -max(differences)) > -1e-6
-    assert 0.1 * most < np.max(np.abs(differences)) < 1.06 * most  # The note has two digits.
+def test_ellipsoids_survive_mjcf_and_are_said_to_be_lost_elsewhere(tmp_path) -> None:
+    builder = artix.ArticulationBuilder(name="egg")
+    builder.add_link(mass=1.0, inertia=(0.1, 0.2, 0.15), name="body")
+    shape = artix.Geometry.ellipsoid((0.1, 0.2, 0.15), pose=(0, 0, 0.1, 0.6, 0, 0, 0.8))
+    builder.add_geometry("body", shape, name="egg")
+    robot = builder.build("float64")
+    assert artix.save(robot, tmp_path / "egg.xml") == []
+    again = artix.load(tmp_path / "egg.xml", dtype="float64")
+    assert again.topology.geometries == robot.topology.geometries
+    np.testing.assert_allclose(again.geometry.size, robot.geometry.size, rtol=1e-12)
+    np.testing.assert_allclose(again.geometry.pose, robot.geometry.pose, atol=1e-12)
+    for suffix, said in (("urdf", "an ellipsoid"), ("usda", "USD has no ellipsoids: 'egg' is")):
+        issues = artix.save(robot, tmp_path / f"egg.{suffix}")
+        assert any(said in issue.message for issue in issues), suffix
+        assert artix.load(tmp_path / f"egg.{suffix}").topology.geometries == ()
 
 
 def test_what_is_left_out_is_said() -> None:
@@ -136,7 +128,6 @@ def test_what_is_left_out_is_said() -> None:
     ]
     assert messages == [
         "1 geom of type mesh is left out and touches nothing (body trunk)",
-        "1 geom of type ellipsoid is left out and touches nothing (body trunk)",
         "floating articulations do not touch the 1 static geom of type box",
     ]
     crate = 'name="crate" type="box" size="1 1 1" pos="9 9 0"'
@@ -349,6 +340,8 @@ def test_malformed_shapes_of_urdf_are_left_out_with_a_warning(shape, message) ->
 @pytest.mark.parametrize("suffix", [".usda", ".usdc"])
 def test_shapes_survive_usd(suffix, tmp_path) -> None:
     robot = with_shapes()
+    kept = [one.name for one in robot.topology.geometries if one.name != "ellipsoid"]
+    robot = artix.select_geometry(robot, kept[:-1], sensors=kept[-1:])
     robot = robot.replace(
         geometry=robot.geometry.replace(friction=jnp.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.1]))
     )

@@ -863,13 +863,14 @@ def test_dampers_beside_a_servo_pull_as_in_mujoco() -> None:
 @pytest.mark.parametrize(
     ("geoms", "said"),
     [
-        (1, "1 geom of type ellipsoid is left out and touches nothing (body ball)"),
-        (2, "2 geoms of type ellipsoid are left out and touch nothing (body ball)"),
+        (1, "1 geom of type mesh is left out and touches nothing (body ball)"),
+        (2, "2 geoms of type mesh are left out and touch nothing (body ball)"),
     ],
 )
 def test_messages_count_one_thing_as_one(geoms: int, said: str):
-    text = f"""<mujoco><worldbody><geom type="plane" size="1 1 1"/>
-      <body name="ball"><freejoint/>{geoms * '<geom type="ellipsoid" size="0.1 0.2 0.1"/>'}</body>
+    text = f"""<mujoco><asset><mesh name="round" builtin="sphere" params="2"/></asset>
+      <worldbody><geom type="plane" size="1 1 1"/>
+      <body name="ball"><freejoint/>{geoms * '<geom type="mesh" mesh="round"/>'}</body>
     </worldbody><keyframe><key/></keyframe></mujoco>"""
     messages = [issue.message for issue in artix.io.check_mjcf(text)]
     assert said in messages

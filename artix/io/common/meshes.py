@@ -53,7 +53,7 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
     """
     if not np.isfinite(points).all():
         raise ValueError("some vertices of the mesh are not finite")
-    directions = even_directions()
+    directions = _directions()
     farthest = np.concatenate(
         [np.argmax(part @ points.T, axis=1) for part in np.split(directions, 40)]
     )
@@ -81,7 +81,7 @@ def mesh_shape(points: np.ndarray, meshes: Meshes, pose: np.ndarray, **material:
 def summarize_errors(
     report: Report, place: Place, meshes: Meshes, errors: dict[str, float]
 ) -> None:
-    """Summarizes in one warning how far shapes are from the meshes or ellipsoids that they replace.
+    """Summarizes in one warning how far the shapes are from the meshes that they replace.
 
     Args:
       report: receives the warning.
@@ -97,7 +97,7 @@ def summarize_errors(
         if meshes == "hull"
         else "the capsules around them"
     )
-    message = f"collision shapes are replaced by {kind} (links {listed(list(errors))})"
+    message = f"collision meshes are replaced by {kind} (links {listed(list(errors))})"
     difference = f"their surfaces differ by up to {1e3 * errors[worst]:.2g} mm, on {worst!r}"
     report.note(
         place, f"{message}; {difference}", "if that matters, describe the shape by primitives"
@@ -124,7 +124,7 @@ def report_missing_meshes(
     report.warning(place, message, "read the meshes with meshes='hull' or meshes='capsule'")
 
 
-def even_directions() -> np.ndarray:
+def _directions() -> np.ndarray:
     """Unit vectors spread evenly over the sphere, on a Fibonacci spiral, [D, 3]."""
     turn = np.pi * (1 + np.sqrt(5)) * np.arange(_DIRECTIONS)
     z = 1 - (2 * np.arange(_DIRECTIONS) + 1) / _DIRECTIONS

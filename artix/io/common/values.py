@@ -235,6 +235,10 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
             yield kind, f"{kind.replace('_', ' ')} {coupling.name!r}", f"a {kind.replace('_', ' ')}"
 
 
+#: Shapes that not all formats have, and what reports call them.
+_OF_SOME_FORMATS = {GeometryType.HULL: "a hull of points", GeometryType.ELLIPSOID: "an ellipsoid"}
+
+
 def _geometry_features(
     articulation: Articulation, topology: Topology
 ) -> Iterator[tuple[str, str, str]]:
@@ -252,17 +256,14 @@ def _geometry_features(
         yield "geometry_pair", f"geometry {a!r}", f"its contact with {b!r}"
     for k, shape in enumerate(topology.geometries):
         where = f"geometry {shape.name!r}"
-        if shape.sensor or shape.type is GeometryType.HULL:
-            kind = (
-                ("paired_sensor" if shape.name in paired else "sensor") if shape.sensor else "hull"
-            )
-            yield (
-                f"geometry_{kind}",
-                where,
-                "a sensor shape" if shape.sensor else "a hull of points",
-            )
+        if shape.sensor:
+            kind = "paired_sensor" if shape.name in paired else "sensor"
+            yield f"geometry_{kind}", where, "a sensor shape"
             continue
-        yield "geometry", where, f"a {shape.type.value}"
+        if shape.type in _OF_SOME_FORMATS:
+            yield f"geometry_{shape.type.value}", where, _OF_SOME_FORMATS[shape.type]
+            continue
+        yield "geometry", where, shape.type.noun
         for feature, (used, what) in materials.items():
             if used[k]:
                 yield f"geometry_{feature}", where, what

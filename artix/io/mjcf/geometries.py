@@ -14,13 +14,7 @@ import numpy as np
 
 from artix.io.common.description import Names, Surface
 from artix.io.common.diagnostics import Location, Report, counted, listed
-from artix.io.common.meshes import (
-    MeshShape,
-    even_directions,
-    mesh_shape,
-    report_missing_meshes,
-    summarize_errors,
-)
+from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
 from artix.model.topology import PAIRED_TYPES
@@ -29,7 +23,7 @@ if TYPE_CHECKING:
     import mujoco
 
 #: MuJoCo's types, except meshes, that artix has by the same names.
-_READABLE_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER")
+_READABLE_TYPES = ("SPHERE", "CAPSULE", "BOX", "CYLINDER", "ELLIPSOID")
 
 
 def describe_geoms(
@@ -101,11 +95,7 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
         )
         message += f" ({'body' if len(links) == 1 else 'bodies'} {listed(links)})"
         fix = f"where contact matters, use a primitive, or a mesh of at most {SMALL_MESH} vertices"
-        fix += (
-            ", or read them with meshes='hull' or 'capsule'"
-            if kind in ("mesh", "ellipsoid")
-            else ""
-        )
+        fix += ", or read them with meshes='hull' or 'capsule'" if kind == "mesh" else ""
         source.report.warning(place, message, fix)
 
 
@@ -118,20 +108,18 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     shape = primitive(model, geom, pose=pose, friction=friction)
     if shape is not None:
         return MeshShape(shape, 0.0)
-    kind, meshes = geom_type(model, geom), source.options.meshes
-    if kind == "ELLIPSOID" and meshes is not None:
-        directions, size = even_directions(), model.geom_size[geom]
-        # Where each direction's plane touches the ellipsoid.
-        points = size**2 * directions / np.linalg.norm(size * directions, axis=1, keepdims=True)
-        return mesh_shape(points, meshes, pose, friction=friction)
-    if kind != "MESH":
+    if geom_type(model, geom) != "MESH":
         return None
     mesh = int(model.geom_dataid[geom])
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
     points = np.array(model.mesh_vert[first : first + count], float)
     if count <= SMALL_MESH:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
-    return None if meshes is None else mesh_shape(points, meshes, pose, friction=friction)
+    return (
+        None
+        if source.options.meshes is None
+        else mesh_shape(points, source.options.meshes, pose, friction=friction)
+    )
 
 
 def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | None:
@@ -569,19 +557,15 @@ def mjcf_visuals(path_or_text: str | Path) -> list[Surface]:
         ]
         for geom in shown or geoms:
             kind = geom_type(model, geom)
-            scale: tuple[float, ...] = (1.0, 1.0, 1.0)
             shape: Any = (
                 meshes[int(model.geom_dataid[geom])] if kind == "MESH" else primitive(model, geom)
             )
-            if kind == "ELLIPSOID":
-                shape = Geometry.sphere(1.0)
-                scale = tuple(map(float, model.geom_size[geom]))
             if shape is not None:
                 pose = pose_from_wxyz(model.geom_pos[geom], model.geom_quat[geom])
                 red, green, blue, opacity = _rgba(model, geom)
                 opacity = opacity if shown else 1.0
                 surfaces.append(
-                    Surface(names.bodies[body], shape, pose, (red, green, blue), opacity, scale)
+                    Surface(names.bodies[body], shape, pose, (red, green, blue), opacity)
                 )
     return surfaces
 

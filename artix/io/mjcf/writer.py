@@ -84,6 +84,7 @@ _SUPPORTED = (
         "loop_joint",
         "geometry",
         "geometry_hull",
+        "geometry_ellipsoid",
         "geometry_friction",
     ),
     *("geometry_pair", "geometry_paired_sensor"),

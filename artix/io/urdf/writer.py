@@ -156,7 +156,7 @@ class _Writer(XmlWriter):
         """A ``<collision>``; nothing if URDF has no such shape."""
         shape = self.topology.geometries[index]
         arrays = self.articulation.geometry
-        if shape.sensor or shape.type is GeometryType.HULL:
+        if shape.sensor or shape.type in (GeometryType.HULL, GeometryType.ELLIPSOID):
             return []
         size = np.asarray(arrays.size[index], float)
         if shape.type is GeometryType.BOX:

@@ -281,6 +281,10 @@ def write_colliders(out: Author) -> None:
     materials: dict[tuple[float, ...], Usd.Prim] = {}
     prims: dict[str, Usd.Prim] = {}
     for k, shape in enumerate(out.topology.geometries):
+        if shape.type not in _KINDS:
+            message = f"USD has no {shape.type.value}s: {shape.name!r} is left out"
+            out.report_unsupported(out.bodies[shape.link], message)
+            continue
         prims[shape.name] = prim = out.define(
             _KINDS[shape.type], shape.name, out.bodies[shape.link]
         )
@@ -319,15 +323,12 @@ def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
         if shape.sensor and shape.name in paired:
             message = "a sensor is written as a trigger, which does not touch other links either"
             out.report_unsupported(prims[shape.name], message)
-    for k, a in enumerate(topology.geometries):
-        apart = [
-            b.name
-            for b in topology.geometries[k + 1 :]
-            if frozenset((a.name, b.name)) not in touching
-        ]
+    names = list(prims)
+    for k, a in enumerate(names):
+        apart = [b for b in names[k + 1 :] if frozenset((a, b)) not in touching]
         if apart:
-            prims[a.name].AddAppliedSchema("PhysicsFilteredPairsAPI")
-            relation = prims[a.name].CreateRelationship("physics:filteredPairs", False)
+            prims[a].AddAppliedSchema("PhysicsFilteredPairsAPI")
+            relation = prims[a].CreateRelationship("physics:filteredPairs", False)
             relation.SetTargets([prims[name].GetPath() for name in apart])
 
 

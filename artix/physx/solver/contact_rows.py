@@ -493,8 +493,8 @@ def check_solvable(
         shape = topology.geometries[k]
         if shape.type not in _SHAPES:
             raise ValueError(
-                f"solver='pgs' and 'tgs' support spheres, capsules and boxes; {shape.name!r} is a "
-                f"{shape.type.value}: use solver='implicit', or make it a sensor"
+                f"solver='pgs' and 'tgs' support spheres, capsules and boxes; {shape.name!r} is "
+                f"{shape.type.noun}: use solver='implicit', or make it a sensor"
             )
     if anchors is not None:
         pairs = len(patches_of(topology, contacts.geometries, len(ground.surfaces)))
