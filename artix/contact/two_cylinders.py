@@ -85,6 +85,10 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
 
     normals = jnp.stack([*_walls(one), _of_rim(one), -jnp.sum(turn * _of_rim(other), axis=1)])
     separations = _along(one, other, normals)
+    # The way between the walls is only that of parallel ones; rims may touch along the same way.
+    lies_along = jnp.sum(one.axis[:2] ** 2) < NEARLY_PARALLEL
+    is_other = np.array([False, True, False, False])
+    separations = jnp.where(is_other & ~lies_along, -far, separations)
     best = jnp.concatenate([separations, by_b[None]])
     starts = jnp.concatenate([normals, (sign(one.center[2]) * up)[None]])
     if not is_segment:
@@ -96,7 +100,6 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
     normals = jnp.concatenate([normals, between])
     separations = jnp.concatenate([separations, _along(one, other, between)])
     # Walls along each other have two points; they do not yield to a rim too soon.
-    lies_along = jnp.sum(one.axis[:2] ** 2) < NEARLY_PARALLEL
     bias = jnp.where(lies_along, margin, clearly) * np.array([0, 0, 1, 1, 1], far.dtype)
     which = first_of_largest(separations - bias).astype(far.dtype)
     separation, normal = (jnp.sum(which * x, axis=-1) for x in (separations, normals.T))
