@@ -192,7 +192,7 @@ def in_frame(cylinder: Core, other: Core) -> Cylinder:
 
 def root(square: Array) -> Array:
     """The root of a square; where it is 0, its derivative is 0."""
-    is_zero = square <= jnp.finfo(square.dtype).tiny
+    is_zero = square <= jnp.finfo(square.dtype).eps ** 2
     return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)))
 
 
@@ -256,7 +256,7 @@ def _of_corner(one: Cylinder, half: Array) -> tuple[Directions, Array, Array]:
     )
     across = corner - one.center - height * one.axis
     square = jnp.sum(across**2)
-    is_off = square > 0
+    is_off = square > jnp.finfo(square.dtype).eps ** 2
     outwards = across / jnp.sqrt(jnp.where(is_off, square, 1))
     passes_rim = (beyond_wall > 0) & (beyond_cap > 0)
     length = jnp.sqrt(jnp.where(passes_rim, beyond_wall**2 + beyond_cap**2, 1))
@@ -276,9 +276,10 @@ def _of_edge(one: Cylinder, half: Array, edge: Array) -> Directions:
     apart = (1 - edge) * (one.center - sign(one.center) * half)
     across = apart - jnp.sum(apart * one.axis) * one.axis
     square = jnp.sum(across**2)
-    way = across / jnp.sqrt(jnp.where(square > 0, square, 1))
+    is_off = square > jnp.finfo(square.dtype).eps ** 2
+    way = across / jnp.sqrt(jnp.where(is_off, square, 1))
     never = -jnp.sum(half) - one.half - one.radius
-    return Directions(jnp.where(square > 0, _along(one, half, way), never)[None], way[None])
+    return Directions(jnp.where(is_off, _along(one, half, way), never)[None], way[None])
 
 
 def _of_rims(one: Cylinder, half: Array, faces: Directions, walls: Directions) -> Directions:
@@ -352,9 +353,11 @@ def towards_rim(shadow: Shadow, start: Array) -> Array:
     short = jnp.where(flat > 0, shadow.axis / jnp.where(flat > 0, flat, 1), start)
     long = _quarter(short)
     x, y = jnp.sum(short * corner), jnp.sum(long * corner)
-    narrow = jnp.maximum(root(shadow.hidden), jnp.finfo(flat.dtype).eps)
+    # An ellipse without width, or a corner on its long axis, has no derivative.
+    least = jnp.finfo(flat.dtype).eps ** 0.5
+    narrow = jnp.maximum(root(shadow.hidden), least)
     a, b, c = narrow * jnp.abs(x), jnp.abs(y), shadow.radius * flat**2
-    a = jnp.maximum(a, jnp.finfo(a.dtype).tiny)
+    a = jnp.maximum(a, least * (shadow.half + shadow.radius))
     t = jnp.maximum(b / (a + c), (b - c) / a)
     for _ in range(_STEPS):
         stretch = jax.lax.rsqrt(1 + t**2)
@@ -480,7 +483,7 @@ def _over_circle(middle: Array, along: Array, radius: Array) -> tuple[Array, Arr
     """The part of a line, within -1 and 1, whose distance from z is at most a radius."""
     square, mixed = (jnp.sum(along[:2] * x[:2]) for x in (along, middle))
     rest = mixed**2 + square * (radius**2 - jnp.sum(middle[:2] ** 2))
-    crosses = (rest > 0) & (square > 0)
+    crosses = (rest > 0) & (square > jnp.finfo(square.dtype).eps * radius**2)
     root = jnp.sqrt(jnp.where(crosses, rest, 1))
     ends = jnp.stack([-mixed - root, -mixed + root]) / jnp.where(crosses, square, 1)
     low, high = jnp.clip(jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype)), -1, 1)

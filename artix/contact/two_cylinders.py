@@ -41,8 +41,6 @@ Array = jax.Array
 #: Newton steps towards the direction between two rims, the angle beside the best of the others at
 #: which they start, and the longest turn.
 _STEPS, _TURN, _LONGEST_TURN = 6, 3e-3, 0.3
-#: The sine below which a direction counts as that of an axis, or across it.
-_KINK = 1e-6
 #: The least curvature of the separation, in radii.
 _LEAST = 1e-3
 _Z = np.array([0.0, 0.0, 1.0])
@@ -87,6 +85,10 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
 
     normals = jnp.stack([*_walls(one), _of_rim(one), -jnp.sum(turn * _of_rim(other), axis=1)])
     separations = _along(one, other, normals)
+    # The way between the walls is only that of parallel ones; rims may touch along the same way.
+    lies_along = jnp.sum(one.axis[:2] ** 2) < NEARLY_PARALLEL
+    is_other = np.array([False, True, False, False])
+    separations = jnp.where(is_other & ~lies_along, -far, separations)
     best = jnp.concatenate([separations, by_b[None]])
     starts = jnp.concatenate([normals, (sign(one.center[2]) * up)[None]])
     if not is_segment:
@@ -98,7 +100,6 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
     normals = jnp.concatenate([normals, between])
     separations = jnp.concatenate([separations, _along(one, other, between)])
     # Walls along each other have two points; they do not yield to a rim too soon.
-    lies_along = jnp.sum(one.axis[:2] ** 2) < NEARLY_PARALLEL
     bias = jnp.where(lies_along, margin, clearly) * np.array([0, 0, 1, 1, 1], far.dtype)
     which = first_of_largest(separations - bias).astype(far.dtype)
     separation, normal = (jnp.sum(which * x, axis=-1) for x in (separations, normals.T))
@@ -152,8 +153,9 @@ def _walls(one: Cylinder) -> Array:
     across = jnp.stack([-y, x]) / jnp.sqrt(jnp.where(crosses, square, 1))
     across = across * sign(jnp.sum(across * one.center[:2]))
     apart = jnp.sum(one.center[:2] ** 2)
-    way = one.center[:2] / jnp.sqrt(jnp.where(apart > 0, apart, 1))
-    way = jnp.where(apart > 0, way, np.array([1.0, 0.0], way.dtype))
+    is_off = apart > jnp.finfo(apart.dtype).eps ** 2
+    way = one.center[:2] / jnp.sqrt(jnp.where(is_off, apart, 1))
+    way = jnp.where(is_off, way, np.array([1.0, 0.0], way.dtype))
     both = jnp.stack([jnp.where(crosses, across, way), way])
     return jnp.concatenate([both, jnp.zeros_like(both[:, :1])], axis=1)
 
@@ -197,13 +199,14 @@ def _slope(one: Cylinder, other: Cylinder, normal: Array) -> _Slope:
         beside = up * normal - axis
         length = root(jnp.sum(beside**2))
         # An axis is a kink, and so is what is across it.
-        is_known, is_across = length > _KINK, jnp.abs(up) < _KINK
+        kink = jnp.finfo(up.dtype).eps ** 0.5
+        is_known, is_across = length > kink, jnp.abs(up) < kink
         bend = jnp.where(is_known, shape.radius / jnp.where(is_known, length, 1), 0)
         end = jnp.where(is_across, 0, sign(up)) * shape.half
         rise = rise - end * axis - bend * up * beside
         value = value - end * up - shape.radius * length
         bends.append(bend)
-        ways.append(beside / jnp.where(length > 0, length, 1))
+        ways.append(jnp.where(is_known, beside / jnp.where(is_known, length, 1), 0))
     rise = rise - jnp.sum(rise * normal) * normal
     return _Slope(value, rise, (bends[0], bends[1]), (ways[0], ways[1]))
 
@@ -223,7 +226,8 @@ def _between_rims(one: Cylinder, other: Cylinder, start: Array) -> Array:
 
     rise = _slope(one, other, start).rise
     square = jnp.sum(rise**2)
-    normal = turned(start, _TURN * rise / jnp.sqrt(jnp.where(square > 0, square, 1)))
+    rises = square > jnp.finfo(square.dtype).eps ** 2
+    normal = turned(start, _TURN * rise / jnp.sqrt(jnp.where(rises, square, 1)))
     for _ in range(_STEPS):
         value, rise, (a, b), (first, way) = _slope(one, other, normal)
         second = jnp.cross(normal, first)
@@ -233,7 +237,8 @@ def _between_rims(one: Cylinder, other: Cylinder, start: Array) -> Array:
         xx, xy, yy = b * y**2 + least, -b * x * y, a + b * x**2 + least
         by_first, by_second = jnp.sum(rise * first), jnp.sum(rise * second)
         step = (by_first * yy - by_second * xy) * first + (by_second * xx - by_first * xy) * second
-        step = step / (xx * yy - xy**2)
+        # The determinant, without the difference of large products.
+        step = step / (a * b * y**2 + least * (a + b * (x**2 + y**2) + least))
         square = jnp.sum(step**2)
         is_long = square > _LONGEST_TURN**2
         normal = turned(
