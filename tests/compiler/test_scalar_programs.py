@@ -676,7 +676,7 @@ _OF_ROBOTS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "mass_matrix": (lambda robot, state, _: artix.mass_matrix(robot, state), 2180, 3060),
     "inverse_dynamics": (artix.inverse_dynamics, 2700, 4360),
     "forward_dynamics": (artix.forward_dynamics, 3610, 6490),
-    "step": (lambda robot, state, _: artix.step(robot, state, None, 0.002), 10_570, 28_260),
+    "step": (lambda robot, state, _: artix.step(robot, state, None, 0.002), 11_150, 29_140),
     "gradient": (_gradient, 7350, 13590),
 }
 
