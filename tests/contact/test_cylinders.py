@@ -61,6 +61,53 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
         np.testing.assert_allclose(errors[overlap], 0, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "under",
+    [pytest.param(kind, marks=() if kind == "box" else pytest.mark.slow) for kind in OTHERS],
+)
+def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
+    under: str, dtype: str
+) -> None:
+    """A can that stands on another shape, lies on it along either axis, stands beside it, over its
+    rim or in its middle."""
+    shapes = {
+        "sphere": Geometry.sphere(0.1),
+        "capsule": Geometry.capsule(0.1, 0.1),
+        "cylinder": Geometry.cylinder(0.1, 0.1),
+        "box": Geometry.box((0.3, 0.2, 0.1)),
+    }
+    robot = paired(shapes[under], Geometry.cylinder(0.05, 0.1)).astype(dtype)
+    quarter = np.pi / 2
+    places = [
+        (0, 0, 0.2, 0, 0, 0),
+        (0, 0, 0.15, quarter, 0, 0),
+        (0, 0.1, 0.15, quarter, 0, 0),
+        (0, 0, 0.15, 0, quarter, 0),
+        (0.35, 0, 0, 0, 0, 0),
+        (0.05, 0.05, 0.2, 0, 0, 0.3),
+        (0.2, 0, 0.2, 0, 0, 0),
+        (0, 0, 0, 0, 0, 0),
+    ]
+    rest = artix.neutral_state(robot)
+    count = len(artix.link_contacts(robot, rest).gap)
+    weights, direction = (
+        jnp.asarray(np.random.default_rng(k).normal(size=size), dtype)
+        for k, size in enumerate([(count, 7), 6])
+    )
+
+    def value(place: jax.Array) -> jax.Array:
+        points = artix.link_contacts(robot, rest.replace(joint_position=place))
+        touching = jnp.where(points.gap < 0.5, points.gap, 0)  # Unused points are far away.
+        parts = jnp.concatenate([touching[:, None], points.point, points.normal], axis=1)
+        return jnp.sum(weights * parts)
+
+    first = jax.grad(value)
+    both = jax.jit(jax.vmap(lambda place: jax.jvp(first, (place,), (direction,))))
+    for derivatives in both(jnp.array(places, dtype)):
+        assert np.all(np.isfinite(derivatives))
+
+
 @pytest.mark.parametrize(
     "kinds",
     slow_besides([("cylinder", "box")], [("cylinder", kind) for kind in OTHERS]),
