@@ -29,7 +29,7 @@ import numpy as np
 from artix.contact.box_pairs import on_face, within_circle
 from artix.contact.capsule_pairs import Segment, segments
 from artix.contact.cores import Core, Meeting, first_of_largest, sign
-from artix.math.arrays import chosen
+from artix.math.arrays import chosen, square_root
 
 Array = jax.Array
 
@@ -153,17 +153,25 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     )
     by_wall = (jnp.sum(edge) > 0) & (passes_wall | ~by_corner)
     curved = chosen(by_wall, on_wall, at_rim(one, normal, separation))
-    unused = jnp.stack([far, far])
+    return curved_or_flat(is_curved, curved, flat, far, box)
+
+
+def curved_or_flat(
+    is_curved: Array, curved: Meeting, flat: Meeting, far: Array, other: Core
+) -> Meeting:
+    """Two points of curved features and two unused ones, or four of flat features, which are in the
+    frame of the other shape; the result is in world axes.
+    """
     curved = Meeting(
-        jnp.concatenate([curved.gap, curved.gap + unused]),
+        jnp.concatenate([curved.gap, curved.gap + far]),
         jnp.concatenate([curved.normal, curved.normal]),
         jnp.concatenate([curved.point, curved.point]),
     )
     meeting = chosen(is_curved, curved, flat)
     return Meeting(
         meeting.gap,
-        to_world(box.rotation, meeting.normal),
-        box.center + to_world(box.rotation, meeting.point),
+        to_world(other.rotation, meeting.normal),
+        other.center + to_world(other.rotation, meeting.point),
     )
 
 
@@ -191,9 +199,8 @@ def in_frame(cylinder: Core, other: Core) -> Cylinder:
 
 
 def root(square: Array) -> Array:
-    """The root of a square; where it is 0, its derivative is 0."""
-    is_zero = square <= jnp.finfo(square.dtype).eps ** 2
-    return jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, square)))
+    """The root of a square; where it is rounding, it is 0 and so is its derivative."""
+    return square_root(square, float(jnp.finfo(square.dtype).eps) ** 2)
 
 
 def _others(x: Array) -> Array:
@@ -484,7 +491,7 @@ def _over_circle(middle: Array, along: Array, radius: Array) -> tuple[Array, Arr
     square, mixed = (jnp.sum(along[:2] * x[:2]) for x in (along, middle))
     rest = mixed**2 + square * (radius**2 - jnp.sum(middle[:2] ** 2))
     crosses = (rest > 0) & (square > jnp.finfo(square.dtype).eps * radius**2)
-    root = jnp.sqrt(jnp.where(crosses, rest, 1))
-    ends = jnp.stack([-mixed - root, -mixed + root]) / jnp.where(crosses, square, 1)
+    reach = jnp.sqrt(jnp.where(crosses, rest, 1))
+    ends = jnp.stack([-mixed - reach, -mixed + reach]) / jnp.where(crosses, square, 1)
     low, high = jnp.clip(jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype)), -1, 1)
     return low, high

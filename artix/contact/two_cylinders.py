@@ -28,6 +28,7 @@ from artix.contact.cylinder_pairs import (
     Cylinder,
     Shadow,
     at_rim,
+    curved_or_flat,
     in_frame,
     on_flat,
     root,
@@ -116,17 +117,7 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
     seen = at_rim(other, -jnp.sum(turn * normal[:, None], axis=0), separation)
     rim = chosen(which[3] > 0, rim._replace(point=one.center + to_world(turn, seen.point)), rim)
     curved = chosen(which[0] + which[1] > 0, on_walls, rim)
-    curved = Meeting(
-        jnp.concatenate([curved.gap, curved.gap + far]),
-        jnp.concatenate([curved.normal, curved.normal]),
-        jnp.concatenate([curved.point, curved.point]),
-    )
-    meeting = chosen(is_curved, curved, flat)
-    return Meeting(
-        meeting.gap,
-        to_world(b.rotation, meeting.normal),
-        b.center + to_world(b.rotation, meeting.point),
-    )
+    return curved_or_flat(is_curved, curved, flat, far, b)
 
 
 def _of_cap(one: Cylinder, reference: Cylinder) -> Array:

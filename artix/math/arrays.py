@@ -197,10 +197,10 @@ def if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwi
     return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
 
 
-def square_root(square: Array) -> Array:
-    """The square root; where a number is not positive, zero with zero derivative."""
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+def square_root(square: Array, least: float = 0.0) -> Array:
+    """The square root; where a number is not above the least, zero with zero derivative."""
+    is_above = square > least
+    return jnp.where(is_above, jnp.sqrt(jnp.where(is_above, square, 1)), 0)
 
 
 def smallest(x: Array, most: float) -> Array:

@@ -50,6 +50,7 @@ from artix.io.usd.stage import (
 )
 from artix.io.usd.tree import is_between, roots_of
 from artix.model.articulation import Articulation, State
+from artix.model.topology import PAIRED_TYPES
 
 
 @takes(UsdOptions)
@@ -237,7 +238,10 @@ def _describe(
 # --- pairs of shapes, by the filters of PhysX ---------------------------------------------------
 
 #: Types of prims whose shapes support contact with each other.
-_KINDS = ("Sphere", "Capsule", "Cube", "Cylinder")
+_KINDS = tuple(
+    {"sphere": "Sphere", "capsule": "Capsule", "box": "Cube", "cylinder": "Cylinder"}[kind.value]
+    for kind in PAIRED_TYPES
+)
 
 
 def self_contact_pairs(
