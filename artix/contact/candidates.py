@@ -107,17 +107,22 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
 
 
 def cores_of(shapes: Shapes) -> list[Core]:
-    """The cores of spheres, capsules and boxes; of a cylinder, its axis and radius."""
+    """The cores of spheres, capsules, boxes and hulls; of a cylinder, its axis and radius."""
     cores = []
     for k, shape in enumerate(shapes.structures):
         size = shapes.size[:, k]
         zero = jnp.zeros_like(size[0])
+        points = None
         if shape.type is GeometryType.BOX:
             half, radius = size, zero
+        elif shape.type is GeometryType.HULL:
+            first = shapes.first_points[k]
+            points = shapes.points[first : first + shape.num_points]
+            half, radius = jnp.stack([zero, zero, zero]), size[0]
         else:
             length = zero if shape.type is GeometryType.SPHERE else size[1]
             half, radius = jnp.stack([zero, zero, length]), size[0]
-        cores.append(Core(shapes.position[:, k], shapes.rotation[:, :, k], half, radius))
+        cores.append(Core(shapes.position[:, k], shapes.rotation[:, :, k], half, radius, points))
     return cores
 
 

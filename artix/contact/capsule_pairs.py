@@ -70,7 +70,7 @@ def segments(a: Segment, b: Segment) -> Meeting:
         t = jnp.clip(jnp.sum((point - b.center) * along_b) / bb, -1, 1)
         return between_points(point, b.center + t * along_b, a.radius, b.radius)
 
-    return _two_of(jax.vmap(at)(places), places, a.half + b.half)
+    return two_of(jax.vmap(at)(places), places, a.half + b.half)
 
 
 def capsule_and_box(a: Core, box: Core) -> Meeting:
@@ -87,10 +87,10 @@ def capsule_and_box(a: Core, box: Core) -> Meeting:
     shares = (low <= high) & ~jnp.any(beside & ~face)
     places = jnp.stack([jnp.where(shares, low, nearest), jnp.where(shares, high, nearest), nearest])
     closest = jax.vmap(lambda t: point_with_box(center + t * along, a.radius, box))(places)
-    return _two_of(closest, places, jnp.sum(box.half) + a.half[2])
+    return two_of(closest, places, jnp.sum(box.half) + a.half[2])
 
 
-def _two_of(meeting: Meeting, places: Array, length: Array) -> Meeting:
+def two_of(meeting: Meeting, places: Array, length: Array) -> Meeting:
     """Selects two of three points, which are at these places along the segment. The last one only
     counts if it is nearer than both others, and replaces that beside it.
     """

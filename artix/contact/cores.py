@@ -1,6 +1,7 @@
 """Shapes as cores with a radius, and the nearest points of two cores.
 
-The core of a sphere is a point, that of a capsule a segment, and that of a box the box. The
+The core of a sphere is a point, that of a capsule a segment, and that of a box or a hull the box or
+the hull. The
 distance between two shapes is the distance between their cores minus both radii.
 """
 
@@ -24,6 +25,8 @@ class Core(NamedTuple):
     half: Array
     """Half edges, [3]."""
     radius: Array
+    points: Array | None = None
+    """Those of a hull, in its frame, [P, 3]."""
 
 
 class Meeting(NamedTuple):

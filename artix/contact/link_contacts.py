@@ -145,7 +145,9 @@ def contacts_of_pairs(
                 local = [core._replace(center=core.center + offset) for core in local]
             cores |= dict(zip(used.tolist(), local, strict=True))
         first += count
-    meetings = meetings_of([(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds)
+    meetings = meetings_of(
+        [(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds, pairs.faces
+    )
     owner = pairs.candidate_pairs
     material = {
         name: values[owner] for name, values in _materials(articulations, pairs.numbers).items()

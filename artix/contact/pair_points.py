@@ -12,10 +12,12 @@ from artix.contact.box_pairs import box_meetings
 from artix.contact.capsule_pairs import capsule_and_box, capsules
 from artix.contact.cores import Core, Meeting, between_points, in_box_frame, point_with_box
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
+from artix.contact.hull_pairs import capsule_and_hull, hull_meetings, sphere_and_hull
 from artix.contact.shape_pairs import num_points
 from artix.contact.two_cylinders import capsule_and_cylinder, cylinder_and_cylinder
 from artix.math.arrays import joined
 from artix.model.geometry import GeometryType
+from artix.model.hull_faces import BOX_FACES, HullFaces
 
 Array = jax.Array
 
@@ -24,25 +26,43 @@ _ORDER = (
     GeometryType.CAPSULE,
     GeometryType.CYLINDER,
     GeometryType.BOX,
+    GeometryType.HULL,
 )
 
 
 def meetings_of(
-    pairs: Sequence[tuple[Core, Core]], kinds: Sequence[tuple[GeometryType, GeometryType]]
+    pairs: Sequence[tuple[Core, Core]],
+    kinds: Sequence[tuple[GeometryType, GeometryType]],
+    faces: Sequence[tuple[HullFaces, HullFaces]],
 ) -> Meeting:
-    """The points of all pairs, pair by pair, C in all: gaps [C], normals and points [C, 3]."""
+    """The points of all pairs, pair by pair, C in all: gaps [C], normals and points [C, 3].
+
+    Args:
+      pairs: the two shapes of each pair.
+      kinds: their types.
+      faces: their faces, if they are hulls.
+    """
     meetings: list[Meeting] = []
     places = np.zeros(0, int)
     counts = [num_points(*kind) for kind in kinds]
     first = np.cumsum([0, *counts])
-    # Pairs of the same types share one program under vmap.
-    for kind in dict.fromkeys(kinds):
-        numbers = [k for k, other in enumerate(kinds) if other == kind]
+    # Pairs of the same types share one program under vmap, but those of hulls do not: each searches
+    # for as long as it has to.
+    alike = [
+        (kind, faces[k], k if GeometryType.HULL in kind else -1) for k, kind in enumerate(kinds)
+    ]
+    for one in dict.fromkeys(alike):
+        numbers = [k for k, other in enumerate(alike) if other == one]
+        if GeometryType.HULL in one[0]:
+            meetings.append(points_between(*pairs[numbers[0]], *one[:2]))
+            start, end = first[numbers[0]], first[numbers[0] + 1]
+            places = np.concatenate([places, np.arange(start, end)])
+            continue
         cores = [
             jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers))
             for side in (0, 1)
         ]
-        meet = jax.vmap(lambda a, b, kind=kind: points_between(a, b, *kind))
+        meet = jax.vmap(lambda a, b, one=one: points_between(a, b, *one[:2]))
         meetings.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
         places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
     every, order = joined(meetings), np.argsort(places)
@@ -53,11 +73,23 @@ def meetings_of(
     )
 
 
-def points_between(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:
+def points_between(
+    a: Core,
+    b: Core,
+    kinds: tuple[GeometryType, GeometryType],
+    faces: tuple[HullFaces, HullFaces],
+) -> Meeting:
     """The points of one pair, K in all: gaps [K], normals and points [K, 3]."""
+    kind_a, kind_b = kinds
     if _ORDER.index(kind_a) > _ORDER.index(kind_b):
-        other = points_between(b, a, kind_b, kind_a)
+        other = points_between(b, a, (kind_b, kind_a), (faces[1], faces[0]))
         return Meeting(other.gap, -other.normal, other.point)
+    if kind_b is GeometryType.HULL:
+        if kind_a is GeometryType.SPHERE:
+            return sphere_and_hull(a, b, faces[1])
+        if kind_a is GeometryType.CAPSULE:
+            return capsule_and_hull(a, b, faces[1])
+        return hull_meetings(a, b, BOX_FACES if kind_a is GeometryType.BOX else faces[0], faces[1])
     if kind_a is GeometryType.BOX:
         return box_meetings(a, b)
     if kind_a is GeometryType.CYLINDER:

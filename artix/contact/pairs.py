@@ -25,8 +25,9 @@ from artix.math import struct
 from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
-from artix.model.geometry import Geometry, GeometryType
-from artix.model.topology import PAIRED_TYPES, Topology
+from artix.model.geometry import Geometry, GeometryStructure, GeometryType
+from artix.model.hull_faces import HullFaces
+from artix.model.topology import Topology, is_paired
 
 Array = jax.Array
 
@@ -64,10 +65,12 @@ def geometry_pair_distances(
     """Computes distances between pairs of shapes, sensors included, for terminations, costs and
     self-collisions.
 
-    Shapes can be spheres, capsules, cylinders and boxes, with at most one box per pair. The
-    distance is exact unless the axis of a capsule enters the other shape. Inside a box it is the
-    distance to the nearest face; of a cylinder that overlaps with something else than a sphere, it
-    is a way out, mostly the shortest.
+    Shapes can be spheres, capsules, cylinders, boxes and hulls, but not two boxes, nor a hull and a
+    cylinder. The distance is exact unless the axis of a capsule enters the other shape, and but
+    for a thousandth of the smaller distance between a shape's middle and its faces between hulls
+    and boxes or hulls. Inside a box or a hull it is the distance to the nearest face; of a cylinder
+    that overlaps with something else than a sphere, and of a hull with a box or a hull, it is a way
+    out, mostly the shortest.
     These pairs do not collide in steps; for those that do, see :func:`artix.link_contacts`.
     Pinocchio's counterpart is ``computeDistances``.
 
@@ -110,7 +113,11 @@ def geometry_pair_distances(
     for k, (name, shape) in enumerate(fixed.items()):
         cores[count + k] = _fixed_core(shape, poses[name], kin.reference)
     types = _types(topology, fixed)
-    nearest = [_nearest(cores[a], cores[b], types[a], types[b]) for a, b in pairs]
+    faces = [shape.faces for shape in topology.geometries]
+    faces += [shape.structure(name, 0).faces for name, shape in fixed.items()]
+    nearest = [
+        _nearest(cores[a], cores[b], (types[a], types[b]), (faces[a], faces[b])) for a, b in pairs
+    ]
     gap, normal, point = (jnp.stack(parts) for parts in zip(*nearest, strict=True))
     return PairDistances(gap, normal, point + kin.reference)
 
@@ -136,6 +143,7 @@ def _numbers(
         )
     places = {name: len(names) + k for k, name in enumerate(obstacles)}
     types = _types(topology, obstacles)
+    every: list[GeometryStructure | Geometry] = [*topology.geometries, *obstacles.values()]
     # The world has no body of its own where the root moves.
     world = 0 if topology.fixed_base else -1
     bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(
@@ -151,12 +159,13 @@ def _numbers(
                 f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other"
             )
         kinds = types[a], types[b]
-        if not all(kind in PAIRED_TYPES for kind in kinds) or kinds.count(GeometryType.BOX) == 2:
+        shapes = [every[a], every[b]]
+        if not is_paired(*shapes) or kinds.count(GeometryType.BOX) == 2:
             raise ValueError(
                 f"geometry_pairs: there is no distance between {pair[0]!r}, {kinds[0].noun}, "
-                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, cylinders, "
-                "and one box with any of them: add a capsule to the link, as a sensor if it must "
-                "not touch the ground"
+                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, cylinders and "
+                "hulls of at most 64 points, but not for two boxes, nor a hull and a cylinder: add "
+                "a capsule to the link, as a sensor if it must not touch the ground"
             )
         touching.append((a, b))
     return touching
@@ -183,23 +192,31 @@ def _fixed_core(shape: Geometry, pose: Array, reference: Array) -> Core:
     """The core of a shape with this pose in the world."""
     size, dtype = [*shape.size, 0.0, 0.0], pose.dtype
     half = size[:3] if shape.type is GeometryType.BOX else [0.0, 0.0, size[1]]
+    points = None if shape.points is None else jnp.asarray(shape.points, dtype)
     radius = 0.0 if shape.type is GeometryType.BOX else size[0]
     turn = rotation_matrix(pose[3:, None])[..., 0]
-    return Core(pose[:3] - reference, turn, jnp.asarray(half, dtype), jnp.asarray(radius, dtype))
+    return Core(
+        pose[:3] - reference, turn, jnp.asarray(half, dtype), jnp.asarray(radius, dtype), points
+    )
 
 
-def _nearest(a: Core, b: Core, kind_a: GeometryType, kind_b: GeometryType) -> Meeting:
-    if GeometryType.CYLINDER in (kind_a, kind_b):
-        points = points_between(a, b, kind_a, kind_b)
+def _nearest(
+    a: Core,
+    b: Core,
+    kinds: tuple[GeometryType, GeometryType],
+    faces: tuple[HullFaces, HullFaces],
+) -> Meeting:
+    if GeometryType.CYLINDER in kinds or GeometryType.HULL in kinds:
+        points = points_between(a, b, kinds, faces)
         nearest = first_of_largest(-points.gap)
         return jax.tree.map(
             lambda x: jnp.sum(jnp.where(nearest.reshape(-1, *(1,) * (x.ndim - 1)), x, 0), axis=0),
             points,
         )
-    if kind_a is GeometryType.BOX:
-        other = _nearest(b, a, kind_b, kind_a)
+    if kinds[0] is GeometryType.BOX:
+        other = _nearest(b, a, (kinds[1], kinds[0]), (faces[1], faces[0]))
         return Meeting(other.gap, -other.normal, other.point)
-    if kind_b is GeometryType.BOX:
+    if kinds[1] is GeometryType.BOX:
         center, along = in_box_frame(a, b)
         return point_with_box(center + nearest_to_box(center, along, b.half) * along, a.radius, b)
     along_a, along_b = (core.rotation[:, 2] * core.half[2] for core in (a, b))

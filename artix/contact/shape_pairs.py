@@ -10,6 +10,7 @@ import numpy as np
 
 from artix.kinematics.contact_points import moves_links
 from artix.model.geometry import GeometryType
+from artix.model.hull_faces import HullFaces
 from artix.model.topology import Topology
 
 
@@ -61,6 +62,12 @@ class ShapePairs:
         """The types of the two shapes of each pair."""
         types = [shape.type for tree in self.topologies for shape in tree.geometries]
         return [(types[a], types[b]) for a, b in self.numbers]
+
+    @cached_property
+    def faces(self) -> list[tuple[HullFaces, HullFaces]]:
+        """The faces of the two shapes of each pair, which only hulls have."""
+        faces = [shape.faces for tree in self.topologies for shape in tree.geometries]
+        return [(faces[a], faces[b]) for a, b in self.numbers]
 
     @cached_property
     def candidate_pairs(self) -> np.ndarray:

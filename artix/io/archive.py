@@ -17,7 +17,7 @@ import re
 import unicodedata
 import warnings
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,15 @@ from artix.model.couplings import (
     SpatialTendon,
     TendonJoint,
 )
-from artix.model.geometry import LARGEST_HULL, SIZE_NUMBERS, Geometries, Geometry, GeometryType
+from artix.model.geometry import (
+    LARGEST_HULL,
+    SIZE_NUMBERS,
+    Geometries,
+    Geometry,
+    GeometryStructure,
+    GeometryType,
+)
+from artix.model.hull_faces import HullFaces, hull_faces
 from artix.model.joints import Axis, Joint, JointType
 from artix.model.topology import Topology
 
@@ -255,7 +263,7 @@ def _read(path: Path) -> Articulation:
     for name in optional - set(arrays):
         arrays[name] = np.zeros((*mass.shape[:-1], *expected[name].shape), mass.dtype)
     check_values(arrays)
-    read = articulation.replace(**arrays)
+    read = _with_computed_faces(articulation.replace(**arrays))
     lean = without_zeros(read)
     if absent is None:
         return lean
@@ -341,6 +349,8 @@ def _encode(topology: Topology, name: str, value: Any) -> Any:
     """The value of a field as JSON has it: links and degrees of freedom by name, kinds and axes in
     words.
     """
+    if isinstance(value, HullFaces):
+        return [value.loops, value.corners]
     if isinstance(value, tuple):
         return [_encode(topology, name, entry) for entry in value]
     if name in ("link", "links", "root_link", "link_a", "link_b"):
@@ -413,7 +423,8 @@ def read_header(text: str) -> tuple[Articulation, list[str] | None]:
         ],
     )
     absent = _list(header, "absent", str) if "absent" in header else None
-    return build(description), absent
+    records = _records(header, "geometries") if "geometries" in header else []
+    return _with_faces(build(description), records), absent
 
 
 def _link(record: dict[str, Any], above: Collection[str]) -> LinkDescription:
@@ -486,8 +497,9 @@ def _geometry(record: dict[str, Any]) -> Geometry:
     kind = GeometryType(_get(record, "type", str))
     count = _get(record, "num_points", int)
     # A damaged count must not allocate memory; one point too many is enough for the builder to
-    # refuse it.
-    points = [[0.0, 0.0, 0.0]] * min(count, LARGEST_HULL + 1) if kind is GeometryType.HULL else None
+    # refuse it. Points of a curve are corners of a hull, so that it may touch others.
+    places = np.arange(min(count, LARGEST_HULL + 1))[:, None] / max(count, 1)
+    points = places ** (1, 2, 3) if kind is GeometryType.HULL else None
     if count and points is None:
         raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: only a hull has points")
     return Geometry(
@@ -496,6 +508,54 @@ def _geometry(record: dict[str, Any]) -> Geometry:
         points=points,
         sensor=_get(record, "sensor", bool),
     )
+
+
+def _with_faces(articulation: Articulation, records: Sequence[dict[str, Any]]) -> Articulation:
+    """The articulation with the faces of hulls as a file has them."""
+    faces = {_get(record, "name", str): _faces(record) for record in records}
+    return _replaced_faces(articulation, lambda shape, _: faces[shape.name])
+
+
+def _with_computed_faces(articulation: Articulation) -> Articulation:
+    """The articulation with faces of those hulls of which files of earlier versions have none."""
+    points = np.asarray(articulation.geometry.point, float)
+    points = points.reshape(-1, *points.shape[-2:])[0] if points.size else np.zeros((0, 3))
+    return _replaced_faces(
+        articulation,
+        lambda shape, first: (
+            shape.faces
+            if shape.faces.loops
+            else hull_faces(points[first : first + shape.num_points])
+        ),
+    )
+
+
+def _replaced_faces(
+    articulation: Articulation, faces: Callable[[GeometryStructure, int], HullFaces]
+) -> Articulation:
+    """The articulation with other faces of each shape, given the index of its first point."""
+    topology = articulation.topology
+    first, shapes = 0, []
+    for shape in topology.geometries:
+        shapes.append(dataclasses.replace(shape, faces=faces(shape, first)))
+        first += shape.num_points
+    topology = dataclasses.replace(topology, geometries=tuple(shapes))
+    return articulation.replace(topology=topology)
+
+
+def _faces(record: dict[str, Any]) -> HullFaces:
+    value, count = record.get("faces", [[], []]), _get(record, "num_points", int)
+    try:
+        loops, corners = ([tuple(one) for one in part] for part in value)
+        numbers = [number for one in (*loops, *corners) for number in one]
+        is_good = len(loops) == len(corners) and all(len(one) == 4 for one in corners)
+        is_good &= all(len(loop) > 2 for loop in loops)
+        is_good &= all(type(number) is int and 0 <= number < count for number in numbers)
+    except (TypeError, ValueError):
+        is_good = False
+    if not is_good:
+        raise MalformedHeaderError(f"geometry {record.get('name')!r:.60}: its faces are malformed")
+    return HullFaces(tuple(loops), tuple(corners))
 
 
 # --- typed access -------------------------------------------------------------------------------

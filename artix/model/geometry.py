@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from artix.math import struct
 from artix.math.arrays import entries
+from artix.model.hull_faces import NO_FACES, HullFaces, hull_faces
 from artix.model.joints import IDENTITY_POSE
 from artix.model.validation import check_fields, finite_array, number, unit_pose
 
@@ -178,8 +179,11 @@ class Geometry:
 
     def structure(self, name: str, link: int) -> GeometryStructure:
         """The static structure of the shape under this name on this link."""
-        num_points = 0 if self.points is None else len(np.asarray(self.points))
-        return GeometryStructure(name, self.type, link, num_points, self.sensor)
+        if self.points is None:
+            return GeometryStructure(name, self.type, link, 0, self.sensor)
+        points = np.asarray(self.points)
+        faces = hull_faces(points)
+        return GeometryStructure(name, self.type, link, len(points), self.sensor, faces)
 
     @classmethod
     def sphere(
@@ -270,6 +274,7 @@ class GeometryStructure:
       link: the link to which it is fixed.
       num_points: number of points of a hull, 0 for every other type.
       sensor: whether it exerts no force on the ground.
+      faces: those of a hull of at most 64 points, as numbers of its points.
     """
 
     name: str
@@ -277,6 +282,7 @@ class GeometryStructure:
     link: int
     num_points: int = 0
     sensor: bool = False
+    faces: HullFaces = NO_FACES
 
     @property
     def num_candidates(self) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from artix.compiler.argument_types import register_content
 from artix.model.couplings import FixedTendonStructure, LoopJointStructure, SpatialTendonStructure
 from artix.model.geometry import Geometry, GeometryStructure, GeometryType
+from artix.model.hull_faces import MOST_POINTS
 from artix.model.joints import Axis, JointType
 
 
@@ -523,13 +524,43 @@ register_content(Topology, lambda topology: topology._content)
 # --- pairs of shapes ----------------------------------------------------------------------------
 
 
-#: The kinds of shapes that can touch each other.
+#: The kinds of shapes that can touch each other; a hull does not touch a cylinder.
 PAIRED_TYPES = (
     GeometryType.SPHERE,
     GeometryType.CAPSULE,
     GeometryType.BOX,
     GeometryType.CYLINDER,
+    GeometryType.HULL,
 )
+_HULL_AND_CYLINDER = {GeometryType.HULL, GeometryType.CYLINDER}
+
+
+def is_paired(*shapes: GeometryStructure | Geometry) -> bool:
+    """Whether shapes can touch each other."""
+    return {shape.type for shape in shapes} != _HULL_AND_CYLINDER and not any(map(_refusal, shapes))
+
+
+def _refusal(shape: GeometryStructure | Geometry) -> str:
+    """Why a shape touches no other shape, and what to do."""
+    if shape.type not in PAIRED_TYPES:
+        return (
+            f"is {shape.type.noun}; spheres, capsules, boxes, cylinders and hulls touch each "
+            "other: add one of these to the link, as a sensor if it must not touch the ground"
+        )
+    if shape.type is not GeometryType.HULL:
+        return ""
+    structure = shape.structure("", 0) if isinstance(shape, Geometry) else shape
+    if structure.num_points > MOST_POINTS:
+        return (
+            f"is a hull of {structure.num_points} points, and one of more than {MOST_POINTS} does "
+            "not touch other shapes: give it fewer points, or add a hull of fewer as a sensor"
+        )
+    if not structure.faces.loops:
+        return (
+            "is a hull whose points are on a line, which does not touch other shapes: use a sphere "
+            "or a capsule instead"
+        )
+    return ""
 
 
 def checked_pairs(
@@ -575,12 +606,16 @@ def checked_shapes(
                 f"geometry_pairs: no geometry called {name!r}; choose from: {', '.join(names)}"
             )
         shape = shapes[list(names).index(name)]
-        if shape.type not in PAIRED_TYPES:
-            raise ValueError(
-                f"geometry_pairs: {name!r} is {shape.type.noun}; spheres, capsules, boxes and "
-                "cylinders touch each other: add one of these to the link, as a sensor if it must "
-                "not touch the ground"
-            )
+        refusal = _refusal(shape)
+        if refusal:
+            raise ValueError(f"geometry_pairs: {name!r} {refusal}")
+    chosen = [shapes[list(names).index(name)] for name in pair]
+    if not is_paired(*chosen):
+        hull = next(shape.name for shape in chosen if shape.type is GeometryType.HULL)
+        raise ValueError(
+            f"geometry_pairs: a hull does not touch a cylinder, as {pair[0]!r} and {pair[1]!r} "
+            f"would: make the cylinder a hull of its rims' points, or {hull!r} a box or a capsule"
+        )
     return pair[0], pair[1]
 
 
@@ -591,15 +626,14 @@ def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
     Two bodies are neighbours if one is the nearest ancestor of the other that has shapes. Sensors,
     and kinds of shapes without distances, are left out.
     """
-    shapes = [
-        shape for shape in topology.geometries if shape.type in PAIRED_TYPES and not shape.sensor
-    ]
+    shapes = [shape for shape in topology.geometries if is_paired(shape) and not shape.sensor]
     bodies = [int(topology.link_body[shape.link]) for shape in shapes]
     above = {body: next((a for a in _above(topology, body) if a in bodies), -1) for body in bodies}
     return tuple(
         (shapes[j].name, shapes[k].name)
         for j, k in itertools.combinations(range(len(shapes)), 2)
         if bodies[j] != bodies[k]
+        and is_paired(shapes[j], shapes[k])
         and above[bodies[j]] != bodies[k]
         and above[bodies[k]] != bodies[j]
     )

@@ -264,11 +264,11 @@ def test_the_nearest_are_taken() -> None:
 
 def test_structure() -> None:
     """Pairs survive what is done to an articulation, and what cannot touch is refused."""
-    robot = two_shapes(Geometry.sphere(0.1), Geometry.hull(np.eye(3)))
+    robot = two_shapes(Geometry.sphere(0.1), Geometry.ellipsoid((0.1, 0.2, 0.3)))
     for pairs, message in [
         ([("a", "c")], "no geometry called 'c'"),
         ([("a", "a")], "do not move against each other"),
-        ([("a", "b")], "'b' is a hull"),
+        ([("a", "b")], "'b' is an ellipsoid"),
         (["ab", ("a",)], "a pair has two names"),
     ]:
         with pytest.raises(ValueError, match=message):

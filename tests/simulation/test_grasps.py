@@ -82,20 +82,25 @@ def test_three_fingers_hold_a_cylinder(dtype: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("offset", "degrees", "dtype"),
+    ("offset", "degrees", "dtype", "as_hull"),
     [
-        (0.008, 0.0, "float64"),
-        (0.0, 45.0, "float32"),
-        (0.006, 30.0, "float64"),
-        (0.006, 30.0, "float32"),
+        (0.008, 0.0, "float64", False),
+        (0.0, 45.0, "float32", False),
+        (0.006, 30.0, "float64", False),
+        (0.006, 30.0, "float32", False),
+        (0.0, 0.0, "float64", True),
+        (0.006, 30.0, "float64", True),
+        (0.006, 30.0, "float32", True),
     ],
 )
-def test_pads_off_centre_and_turned(offset: float, degrees: float, dtype: str) -> None:
-    """Friction of the pads' corners bears the weight and its moment."""
+def test_pads_off_centre_and_turned(
+    offset: float, degrees: float, dtype: str, as_hull: bool
+) -> None:
+    """Friction of the pads' corners bears the weight and its moment, of a box and of a hull."""
     turn = np.deg2rad(degrees)
     force = held_bodies.needed_by_pads(offset, turn)
     assert force >= WEIGHT / (2 * FRICTION) * (1 - 1e-9)  # what the weight alone needs
-    scene, states = held_bodies.pads(turn, dtype)
+    scene, states = held_bodies.pads(turn, dtype, as_hull=as_hull)
     pose = states["cube"].root_pose.at[0].set(offset)
     states["cube"] = states["cube"].replace(root_pose=pose)
     presses = jnp.array([force, -force], dtype)

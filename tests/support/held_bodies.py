@@ -49,8 +49,12 @@ def inwards(force) -> dict[str, Control]:
     return {"hand": Control(joint_force=-force * jnp.ones(3, jnp.asarray(force).dtype))}
 
 
-def pads(turn: float, dtype: str, half: float = 0.015) -> tuple[Scene, dict[str, artix.State]]:
-    """Two square pads, turned about their normals, on either side of a cube of 6 cm."""
+def pads(
+    turn: float, dtype: str, half: float = 0.015, *, as_hull: bool = False
+) -> tuple[Scene, dict[str, artix.State]]:
+    """Two square pads, turned about their normals, on either side of a cube of 6 cm, which may be a
+    hull of its corners.
+    """
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0, 0, -GRAVITY), name="hand")
     builder.add_link(name="palm")
     pose = (0, 0, 0, 0, np.sin(turn / 2), 0, np.cos(turn / 2))
@@ -60,7 +64,11 @@ def pads(turn: float, dtype: str, half: float = 0.015) -> tuple[Scene, dict[str,
         builder.add_geometry(
             name, Geometry.box((half, 0.01, half), pose=pose, friction=FRICTION), name=name
         )
-    cube = body(Geometry.box((0.03,) * 3, friction=FRICTION), "cube").build(dtype)
+    shape = Geometry.box((0.03,) * 3, friction=FRICTION)
+    if as_hull:
+        corners = 0.03 * np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+        shape = Geometry.hull(corners, friction=FRICTION)
+    cube = body(shape, "cube").build(dtype)
     pairs = [("hand/left", "cube/shape"), ("hand/right", "cube/shape")]
     scene = Scene({"hand": builder.build(dtype), "cube": cube}, pairs=pairs)
     return scene, scene.neutral_state()

@@ -17,7 +17,7 @@ from artix.io.common.diagnostics import Location, Report, counted, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
 from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
 from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
-from artix.model.topology import PAIRED_TYPES
+from artix.model.topology import is_paired
 
 if TYPE_CHECKING:
     import mujoco
@@ -135,7 +135,6 @@ def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | No
 
 # --- friction and pairs -------------------------------------------------------------------------
 
-_PAIRED_TYPES = {kind.name for kind in PAIRED_TYPES}
 Combination: TypeAlias = Literal["max", "ground", "robot"]
 
 
@@ -424,19 +423,30 @@ def _supported(
     """The pairs of shapes that artix can pair; reports how many others there are, and of which
     types.
     """
-    kinds = {pair: {geom_type(source.model, geom) for geom in pair} for pair in pairs}
-    supported = [pair for pair in pairs if kinds[pair] <= _PAIRED_TYPES]
+    geoms = sorted({geom for pair in pairs for geom in pair})
+    read = {geom: _shape(source, geom, 0.0) for geom in geoms}
+    shapes = {geom: shape.geometry for geom, shape in read.items() if shape is not None}
+    supported, others = [], set()
+    for pair in pairs:
+        alone = [geom for geom in pair if geom not in shapes or not is_paired(shapes[geom])]
+        if not alone and is_paired(*(shapes[geom] for geom in pair)):
+            supported.append(pair)
+            continue
+        kinds = {geom_type(source.model, geom).lower() for geom in alone or pair}
+        others |= kinds if alone else {" with ".join(sorted(kinds, reverse=True))}
     if len(supported) < len(pairs):
         message = counted(
             len(pairs) - len(supported),
             f"pair of geoms of {owners} is left out",
             f"pairs of geoms of {owners} are left out",
         )
-        others = sorted(kind.lower() for kind in set().union(*kinds.values()) - _PAIRED_TYPES)
-        message += f" (types {', '.join(others)})"
+        message += f" (types {', '.join(sorted(others))})"
         fix = (
-            "where they matter, use spheres, capsules, boxes and cylinders, which touch each other"
+            "where they matter, use spheres, capsules, boxes, cylinders and meshes, which touch "
+            "each other, but not meshes with cylinders"
         )
+        if "mesh" in others:
+            fix += f"; read meshes of more than {SMALL_MESH} vertices with meshes='hull'"
         source.report.warning(Location("<contact>"), message, fix)
     return supported
 

@@ -50,7 +50,8 @@ from artix.io.usd.stage import (
 )
 from artix.io.usd.tree import is_between, roots_of
 from artix.model.articulation import Articulation, State
-from artix.model.topology import PAIRED_TYPES
+from artix.model.geometry import Geometry
+from artix.model.topology import is_paired
 
 
 @takes(UsdOptions)
@@ -224,6 +225,7 @@ def _describe(
     for name, body, pose in usd.frames():
         place = places[usd.names[body]]
         frames.append(Frame(name, place.link, compose(place.pose, pose)))
+    shapes = {str(name): shape for link in merged for name, shape in link.geometries}
     return Description(
         name=usd.name,
         fixed_base=usd.tree.fixed_base,
@@ -231,21 +233,18 @@ def _describe(
         gravity=gravity if options.gravity is None else options.gravity,
         frames=frames,
         couplings=read_couplings(usd, places),
-        contact_pairs=self_contact_pairs(usd, places, options.self_contact),
+        contact_pairs=self_contact_pairs(usd, places, shapes, options.self_contact),
     )
 
 
 # --- pairs of shapes, by the filters of PhysX ---------------------------------------------------
 
-#: Types of prims whose shapes support contact with each other.
-_KINDS = tuple(
-    {"sphere": "Sphere", "capsule": "Capsule", "box": "Cube", "cylinder": "Cylinder"}[kind.value]
-    for kind in PAIRED_TYPES
-)
-
 
 def self_contact_pairs(
-    description: UsdArticulation, places: Mapping[str, LinkPlace], self_contact: bool
+    description: UsdArticulation,
+    places: Mapping[str, LinkPlace],
+    shapes: Mapping[str, Geometry],
+    self_contact: bool,
 ) -> list[tuple[str, str]]:
     """The names of shapes that touch each other.
 
@@ -260,8 +259,7 @@ def self_contact_pairs(
         (body, prim, name)
         for body, prims in description.shapes.items()
         for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
-        if str(prim.prim.GetTypeName()).removesuffix("_1") in _KINDS
-        and not prim.has(TRIGGER_SCHEMA)
+        if is_paired(shapes[name]) and not prim.has(TRIGGER_SCHEMA)
     ]
     joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
     filtered = _filtered_pairs(description)
@@ -289,7 +287,16 @@ def self_contact_pairs(
         )
         description.scene.report.warning(root, message, fix)
         return []
-    return pairs
+    touching = [pair for pair in pairs if is_paired(*(shapes[name] for name in pair))]
+    if len(touching) < len(pairs):
+        message = counted(
+            len(pairs) - len(touching),
+            "pair of a hull and a cylinder that touch each other in PhysX is left out",
+            "pairs of a hull and a cylinder that touch each other in PhysX are left out",
+        )
+        fix = "where they matter, write the cylinder as a capsule or as a mesh"
+        description.scene.report.warning(root, message, fix)
+    return touching
 
 
 def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
