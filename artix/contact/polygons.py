@@ -26,6 +26,8 @@ class Polygon(NamedTuple):
 
     loop: Array
     """[K, 3]; its last points may be equal."""
+    is_edge: Array
+    """Whether the next point of the loop is another one, [K]."""
     corners: Array
     """Four of the loop that span the largest area, [4, 3]; the last two of a triangle are equal."""
     normal: Array
@@ -34,6 +36,16 @@ class Polygon(NamedTuple):
     """Whether a corner is not equal to the one before it, [4]."""
     has_few: Array
     """Whether these corners are all there are."""
+
+    @property
+    def edges(self) -> Array:
+        """From each point of the loop to the next, [K, 3].
+
+        Those between equal points are zero. Elsewhere in a program, equal points may be rounded
+        otherwise, and a difference of rounding errors has any direction.
+        """
+        edges = jnp.roll(self.loop, -1, axis=0) - self.loop
+        return jnp.where(self.is_edge[:, None], edges, 0)
 
 
 def normal_of(corners: Array) -> tuple[Array, Array]:
@@ -49,8 +61,7 @@ def moved_into(polygon: Polygon, place: Array) -> Array:
     """The nearest point of a polygon to one of its plane, which lies above that to any other; the
     point itself if it is above the polygon.
     """
-    loop = polygon.loop
-    edges = jnp.roll(loop, -1, axis=0) - loop
+    loop, edges = polygon.loop, polygon.edges
     squares = jnp.sum(edges**2, axis=1)
     apart = place - loop
     is_out = jnp.any(jnp.sum(jnp.cross(edges, polygon.normal) * apart, axis=1) > 0)
@@ -121,7 +132,7 @@ def part_over(polygon: Polygon, center: Array, along: Array) -> tuple[Array, Arr
     """The part of a segment ``center + t along``, t within -1 and 1, that is above a polygon: the
     least and the largest t, the former being larger if there is none.
     """
-    edges = jnp.roll(polygon.loop, -1, axis=0) - polygon.loop
+    edges = polygon.edges
     outwards = jnp.cross(edges, polygon.normal)
     height = jnp.sum(outwards * (center - polygon.loop), axis=1)
     rise = jnp.sum(outwards * along, axis=1)
@@ -151,8 +162,13 @@ def polygon_of(
     rows = points[np.concatenate([loops, corners], axis=1)].reshape(-1, 3)
     places = point_at(rows, (count + 4) * number + jnp.arange(count + 4, dtype=jnp.int32))
     flags = np.concatenate(
-        [faces.has_few_points[:, None], corners != np.roll(corners, 1, axis=1)], axis=1
+        [
+            faces.has_few_points[:, None],
+            corners != np.roll(corners, 1, axis=1),
+            loops != np.roll(loops, -1, axis=1),
+        ],
+        axis=1,
     )
     mine = jnp.any((np.arange(len(flags), dtype=np.int32) == number)[:, None] & flags, axis=0)
     normal, _ = normal_of(places[count:])
-    return Polygon(places[:count], places[count:], normal, mine[1:], mine[0])
+    return Polygon(places[:count], mine[5:], places[count:], normal, mine[1:5], mine[0])

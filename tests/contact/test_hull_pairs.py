@@ -246,22 +246,8 @@ def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
     "kinds",
     slow_besides(
         [("box", "tetrahedron")],
-        [("sphere", "hull"), ("capsule", "prism"), ("box", "tetrahedron")],
-    )
-    + [
-        pytest.param(
-            ("prism", "hull"),
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.xfail(
-                    strict=True,
-                    reason="jax.jacrev, which varies only the cotangents, is wrong in kernels for "
-                    "some points of faces of more than four corners; jax.jacfwd, jax.grad and "
-                    "gradients of a batch of states are right",
-                ),
-            ],
-        )
-    ],
+        [("sphere", "hull"), ("capsule", "prism"), ("box", "tetrahedron"), ("prism", "hull")],
+    ),
     ids="-".join,
 )
 def test_derivatives(kinds: tuple[str, str]) -> None:
