@@ -35,13 +35,13 @@ from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
 from artix.io.mjcf import geometries
-from artix.io.mjcf.bodies import (
+from artix.io.mjcf.actuators import (
     acts_on_joint,
     check_transmissions,
-    describe_bodies,
     joint_options,
     springs_beside_drives,
 )
+from artix.io.mjcf.bodies import describe_bodies
 from artix.io.mjcf.couplings import Members, check_equalities, held_joints, read_couplings
 from artix.io.mjcf.source import (
     BALL,
