@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,27 +18,12 @@ BALL_SPRING = (
 )
 
 
-@dataclasses.dataclass
-class _Actuation:
-    """All actuators of one joint combined.
+class Transmission(NamedTuple):
+    """How an actuator acts on a joint: its length is ``gear q + offset``."""
 
-    Attributes:
-      stiffness: stiffness of the position servo [N m/rad or N/m].
-      damping: damping of the servos [N m s/rad or N s/m].
-      target: position that the position servo holds at zero control [rad or m].
-      pull: effort of velocity servos at rest and zero control [N m or N].
-      drive_limit: effort limit of the servo [N m or N].
-      motor_limit: total effort limit of the motors for each DOF [N m or N], zero without motors.
-      servos: number of servos.
-    """
-
-    stiffness: float = 0.0
-    damping: float = 0.0
-    target: float = 0.0
-    pull: float = 0.0
-    drive_limit: float = np.inf
-    motor_limit: float | np.ndarray = 0.0
-    servos: int = 0
+    joint: int
+    gear: float
+    offset: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,13 +45,14 @@ class ActuatorLaw:
     limit: np.ndarray
 
     @classmethod
-    def affine(cls, gear: float, bias: np.ndarray) -> ActuatorLaw:
+    def affine(cls, gear: float, bias: np.ndarray, offset: float = 0.0) -> ActuatorLaw:
         """MuJoCo's law without a limit: the force ``control + bias[0] + bias[1] l + bias[2] l'`` at
-        ``l = gear q``.
+        ``l = gear q + offset``.
         """
+        constant = gear * (bias[0] + bias[1] * offset)
         stiffness = -(gear**2) * bias[1]
         damping = -(gear**2) * bias[2]
-        return cls(float(gear * bias[0]), float(stiffness), float(damping), np.full(1, np.inf))
+        return cls(float(constant), float(stiffness), float(damping), np.full(1, np.inf))
 
     @property
     def is_motor(self) -> bool:
@@ -84,31 +70,85 @@ class ActuatorLaw:
         return float(self.limit.min())
 
 
+@dataclasses.dataclass
+class Actuation:
+    """All actuators of one joint that are read.
+
+    Attributes:
+      servos: the law of each servo, by actuator.
+      motors: the law of each motor, by actuator.
+    """
+
+    servos: dict[int, ActuatorLaw] = dataclasses.field(default_factory=dict)
+    motors: dict[int, ActuatorLaw] = dataclasses.field(default_factory=dict)
+
+    @property
+    def stiffness(self) -> float:
+        """Of the servos together [N m/rad or N/m]; at most one has any."""
+        return sum(law.stiffness for law in self.servos.values())
+
+    @property
+    def damping(self) -> float:
+        """Of the servos together [N m s/rad or N s/m]."""
+        return sum(law.damping for law in self.servos.values())
+
+    @property
+    def drive_limit(self) -> float:
+        """Effort limit of the servos [N m or N]."""
+        return min((law.smallest_limit for law in self.servos.values()), default=np.inf)
+
+    @property
+    def motor_limit(self) -> float | np.ndarray:
+        """Effort limit of the motors together for each DOF [N m or N], zero without motors."""
+        return sum((law.limit for law in self.motors.values()), start=0.0)
+
+    @property
+    def target(self) -> float:
+        """Position that the position servo holds at zero control [rad or m]."""
+        return sum(one.constant / one.stiffness for one in self.servos.values() if one.stiffness)
+
+    @property
+    def target_velocity(self) -> float:
+        """Velocity that the other servos hold at zero control [rad/s or m/s]."""
+        pull = sum(one.constant for one in self.servos.values() if not one.stiffness)
+        return pull / self.damping if pull else 0.0
+
+
 def joint_options(source: MjcfSource, joints: Iterable[int]) -> dict[int, dict[str, Any]]:
     """Drive, friction, armature and commanded-force limits by joint, as options of
     :class:`~artix.Joint`.
     """
-    model = source.model
-    joints = list(joints)
-    actuations: dict[int, _Actuation] = {joint: _Actuation() for joint in joints}
-    for actuator in range(len(model.actuator_trntype)):
-        _add_actuator(source, actuator, actuations)
+    actuations = read_actuators(source, joints)
+    moved = {joint for joint, actuation in actuations.items() if actuation.motors}
+    tendon_limits = _limits_of_tendon_motors(source, moved)
     options: dict[int, dict[str, Any]] = {}
-    for joint in joints:
-        if model.jnt_type[joint] == FREE:
+    for joint, actuation in actuations.items():
+        if source.model.jnt_type[joint] == FREE:
             _check_free_joint(source, joint)
         else:
-            options[joint] = _options(source, joint, actuations[joint])
+            options[joint] = _options(source, joint, actuation, tendon_limits.get(joint, 0.0))
     return options
 
 
-def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str, Any]:
+def read_actuators(source: MjcfSource, joints: Iterable[int]) -> dict[int, Actuation]:
+    """The actuators of each joint that are read; reports the others."""
+    actuations = {joint: Actuation() for joint in joints}
+    for actuator in range(len(source.model.actuator_trntype)):
+        _add_actuator(source, actuator, actuations)
+    return actuations
+
+
+def _options(
+    source: MjcfSource, joint: int, actuation: Actuation, tendon_limit: float
+) -> dict[str, Any]:
+    """The options of a joint; the motors on tendons exert at most ``tendon_limit`` there."""
     model = source.model
     dof = int(model.jnt_dofadr[joint])
     loss = 0.0 if source.disables("FRICTIONLOSS") else float(model.dof_frictionloss[dof])
     viscous = 0.0 if source.disables("DAMPER") else float(model.dof_damping[dof])
     limit = _joint_limit(source, joint)
-    motors = np.broadcast_to(actuation.motor_limit, 3 if model.jnt_type[joint] == BALL else 1)
+    num_dofs = 3 if model.jnt_type[joint] == BALL else 1
+    motors = np.broadcast_to(actuation.motor_limit + tendon_limit, num_dofs)
     if model.jnt_actgravcomp[joint]:
         message = (
             "MuJoCo counts its gravity compensation as actuator effort, artix as reduced gravity"
@@ -129,13 +169,13 @@ def _options(source: MjcfSource, joint: int, actuation: _Actuation) -> dict[str,
         damping=actuation.damping,
         max_force=min(actuation.drive_limit, limit) if actuation.servos else np.inf,
         target=actuation.target,
-        target_velocity=actuation.pull / actuation.damping if actuation.pull else 0.0,
+        target_velocity=actuation.target_velocity,
     )
     return {
         "armature": float(model.dof_armature[dof]),
         "friction": JointFriction(static=loss, dynamic=loss, viscous=viscous),
         "max_force": np.minimum(np.where(motors > 0.0, motors, np.inf), limit).tolist(),
-        "drive": _with_spring(source, joint, drive, actuation.servos > 0),
+        "drive": _with_spring(source, joint, drive, bool(actuation.servos)),
     }
 
 
@@ -163,7 +203,7 @@ def _with_spring(source: MjcfSource, joint: int, drive: Drive, driven: bool) -> 
             "its drive combines its spring and its servo, whose target is only a part of the "
             "drive's"
         )
-        fix = "command the target (kp target + stiffness springref) / (kp + stiffness)"
+        fix = "command it by MujocoCoordinates.control"
         source.report.warning(place, message, fix)
     rest = float(model.qpos_spring[model.jnt_qposadr[joint]])
     total = drive.stiffness + stiffness
@@ -212,19 +252,16 @@ def _check_free_joint(source: MjcfSource, joint: int) -> None:
 # --- actuators ----------------------------------------------------------------------------------
 
 
-def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actuation]) -> None:
+def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, Actuation]) -> None:
     """Adds an actuator to the entry of its joint in ``actuations``; ignores actuators of other
     joints.
     """
     model = source.model
     place = source.place("actuator", actuator)
-    if (
-        _is_off(source, actuator)
-        or not acts_on_joint(source, actuator)
-        or _is_plugin(source, actuator)
-    ):
+    transmission = joint_transmission(source, actuator)
+    if is_off(source, actuator) or transmission is None or _is_plugin(source, actuator):
         return
-    joint = int(model.actuator_trnid[actuator, 0])
+    joint = transmission.joint
     if joint not in actuations:
         return
     if int(model.jnt_type[joint]) in (FREE, BALL) and int(model.actuator_biastype[actuator]):
@@ -232,7 +269,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             "actuator", place, "a servo on a ball or free joint does not act on one coordinate"
         )
         return
-    law = _law(source, actuator)
+    law = _law(source, actuator, transmission)
     if law is None:
         return
     actuation = actuations[joint]
@@ -242,7 +279,7 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
         if model.jnt_type[joint] == FREE:
             message = "a motor on a free joint is not read; it has no effect without a command"
             source.report.warning(place, message, "apply its force as wrenches on the root link")
-        actuation.motor_limit = actuation.motor_limit + law.limit
+        actuation.motors[actuator] = law
     elif actuation.servos and (
         min(law.stiffness, actuation.stiffness)
         or min(law.smallest_limit, actuation.drive_limit) < np.inf
@@ -251,17 +288,10 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, _Actu
             "actuator", place, "its joint has another servo already, but only one drive"
         )
     else:
-        actuation.servos += 1
-        actuation.stiffness += law.stiffness
-        actuation.damping += law.damping
-        if law.stiffness:
-            actuation.target = law.constant / law.stiffness
-        else:
-            actuation.pull += law.constant
-        actuation.drive_limit = min(actuation.drive_limit, law.smallest_limit)
+        actuation.servos[actuator] = law
 
 
-def _is_off(source: MjcfSource, actuator: int) -> bool:
+def is_off(source: MjcfSource, actuator: int) -> bool:
     """Whether the model disables an actuator, its group, or all actuators."""
     group = int(source.model.actuator_group[actuator])
     return source.disables("ACTUATION") or bool(int(source.model.opt.disableactuator) >> group & 1)
@@ -281,6 +311,83 @@ def acts_on_joint(source: MjcfSource, actuator: int) -> bool:
     )
 
 
+def joint_transmission(source: MjcfSource, actuator: int) -> Transmission | None:
+    """How an actuator acts on a joint, ``None`` if it does not act on a single one.
+
+    A servo on a tendon of coupled joints, as of a gripper's two fingers, acts on the joint that the
+    others follow.
+    """
+    model = source.model
+    gear = float(model.actuator_gear[actuator, 0])
+    target = int(model.actuator_trnid[actuator, 0])
+    if acts_on_joint(source, actuator):
+        return Transmission(target, gear)
+    if not is_tendon_servo(source, actuator):
+        return None
+    coupled = _coupled_tendon(source, target)
+    if coupled is None:
+        return None
+    joint, ratio, length = coupled
+    return Transmission(joint, gear * ratio, gear * length)
+
+
+def _coupled_tendon(source: MjcfSource, tendon: int) -> tuple[int, float, float] | None:
+    """The joint, ratio and constant of a fixed tendon of length ``ratio * q + constant``, whose
+    joints all follow this one by equalities, as a gripper's fingers do; ``None`` for other tendons.
+    """
+    model = source.model
+    leaders = dict[int, tuple[int, float, float]]()
+    for equality in range(0 if source.disables("EQUALITY") else model.neq):
+        relation = source.joint_relation(equality) if model.eq_active0[equality] else None
+        if relation is None or relation[1] < 0 or any(relation[2][2:]):
+            continue
+        follower, reference, (constant, slope, *_) = relation
+        start, start_of_reference = model.qpos0[model.jnt_qposadr[[follower, reference]]].tolist()
+        offset = start + constant - slope * start_of_reference
+        leaders.setdefault(follower, (reference, slope, offset))
+    joints = set[int]()
+    ratio, length = 0.0, 0.0
+    for kind, joint, factor in source.tendon_path(tendon):
+        if kind != "joint":
+            return None
+        followed = set[int]()
+        while joint in leaders and joint not in followed:
+            followed.add(joint)
+            joint, slope, offset = leaders[joint]
+            length += factor * offset
+            factor *= slope
+        joints.add(joint)
+        ratio += factor
+    return (joints.pop(), ratio, length) if len(joints) == 1 and ratio else None
+
+
+def _limits_of_tendon_motors(source: MjcfSource, joints: Set[int]) -> dict[int, float]:
+    """The largest efforts that the motors on tendons exert together at some joints [N m or N]."""
+    limits = dict[int, float]()
+    for actuator in range(len(source.model.actuator_trntype)):
+        is_read = acts_on_tendon(source, actuator) and not is_off(source, actuator)
+        if is_read and is_motor(source, actuator):
+            for kind, joint, factor in source.tendon_path(source.model.actuator_trnid[actuator, 0]):
+                if kind == "joint" and joint in joints and factor:
+                    gear = float(source.model.actuator_gear[actuator, 0]) * factor
+                    (limit,) = _effort_limit(
+                        source, actuator, Transmission(joint, gear), motor=True
+                    )
+                    limits[joint] = limits.get(joint, 0.0) + limit
+    return limits
+
+
+def acts_on_tendon(source: MjcfSource, actuator: int) -> bool:
+    """Whether an actuator acts on a tendon."""
+    kind = import_mujoco().mjtTrn.mjTRN_TENDON
+    return int(source.model.actuator_trntype[actuator]) == int(kind)
+
+
+def is_tendon_servo(source: MjcfSource, actuator: int) -> bool:
+    """Whether an actuator is a servo on a tendon, rather than a motor."""
+    return acts_on_tendon(source, actuator) and bool(source.model.actuator_biastype[actuator])
+
+
 def check_transmissions(source: MjcfSource) -> None:
     """Reports actuators that are disabled, plugins, or do not act on joints.
 
@@ -289,7 +396,7 @@ def check_transmissions(source: MjcfSource) -> None:
     model = source.model
     mujoco = import_mujoco()
     for actuator in range(len(model.actuator_trntype)):
-        if _is_off(source, actuator):
+        if is_off(source, actuator):
             message = "it is disabled and not read"
             source.report.warning(
                 source.place("actuator", actuator), message, "enable it if it should act"
@@ -300,7 +407,7 @@ def check_transmissions(source: MjcfSource) -> None:
                 "actuator", source.place("actuator", actuator), "a plugin computes its force"
             )
             continue
-        if acts_on_joint(source, actuator):
+        if joint_transmission(source, actuator) is not None:
             continue
         place = source.place("actuator", actuator)
         kind = mujoco.mjtTrn(int(model.actuator_trntype[actuator]))
@@ -320,44 +427,60 @@ def check_transmissions(source: MjcfSource) -> None:
                 "command"
             )
             source.report.warning(
-                place, message, "apply its force as joint forces or as wrenches on links"
+                place, message, "command it by MujocoCoordinates.control, or by forces and wrenches"
             )
 
 
-def _law(source: MjcfSource, actuator: int) -> ActuatorLaw | None:
-    """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
-    model = source.model
-    place = source.place("actuator", actuator)
+def is_motor(source: MjcfSource, actuator: int) -> bool:
+    """Whether an actuator's force depends on its control alone."""
+    bias = _bias(source, actuator)
+    is_plain = not _is_plugin(source, actuator) and _unsupported_form(source, actuator) is None
+    return is_plain and not bias[1:].any()
+
+
+def _bias(source: MjcfSource, actuator: int) -> np.ndarray:
+    """An affine actuator's force at zero control: constant, by length, by rate; shape [3]."""
+    affine = import_mujoco().mjtBias.mjBIAS_AFFINE
+    is_affine = int(source.model.actuator_biastype[actuator]) == int(affine)
+    return np.array(source.model.actuator_biasprm[actuator][:3]) * is_affine
+
+
+def _unsupported_form(source: MjcfSource, actuator: int) -> str | None:
+    """What artix does not have of an actuator's law, for messages; ``None`` if it has all."""
     mujoco = import_mujoco()
-    gain, bias = model.actuator_gainprm[actuator], model.actuator_biasprm[actuator]
-    affine = int(model.actuator_biastype[actuator]) == int(mujoco.mjtBias.mjBIAS_AFFINE)
     forms = (
         ("dyntype", mujoco.mjtDyn, (mujoco.mjtDyn.mjDYN_NONE,)),
         ("gaintype", mujoco.mjtGain, (mujoco.mjtGain.mjGAIN_FIXED,)),
         ("biastype", mujoco.mjtBias, (mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE)),
     )
     for field, names, known in forms:
-        value = int(getattr(model, f"actuator_{field}")[actuator])
+        value = int(getattr(source.model, f"actuator_{field}")[actuator])
         if value not in map(int, known):
-            form = names(value).name.split("_")[1].lower()
-            source.report_unsupported("actuator", place, f"an actuator with {field} {form}")
-            return None
+            return f"{field} {names(value).name.split('_')[1].lower()}"
     for field in ("damping", "dampingpoly", "armature", "delay"):
-        if np.any(getattr(model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
-            source.report_unsupported("actuator", place, f"an actuator with {field}")
-            return None
-    law = ActuatorLaw.affine(
-        float(model.actuator_gear[actuator, 0]), bias if affine else np.zeros(3)
-    )
+        if np.any(getattr(source.model, f"actuator_{field}", np.zeros(actuator + 1))[actuator]):
+            return field
+    return None
+
+
+def _law(source: MjcfSource, actuator: int, transmission: Transmission) -> ActuatorLaw | None:
+    """The actuator's force law at its joint; reports an unsupported one and returns ``None``."""
+    place = source.place("actuator", actuator)
+    unsupported = _unsupported_form(source, actuator)
+    if unsupported is not None:
+        source.report_unsupported("actuator", place, f"an actuator with {unsupported}")
+        return None
+    law = ActuatorLaw.affine(transmission.gear, _bias(source, actuator), transmission.offset)
     if law.is_negative:
         source.report_unsupported("actuator", place, "its stiffness or damping is negative")
         return None
-    return dataclasses.replace(
-        law, limit=_effort_limit(source, actuator, abs(float(gain[0])), law.is_motor)
-    )
+    limit = _effort_limit(source, actuator, transmission, motor=law.is_motor)
+    return dataclasses.replace(law, limit=limit)
 
 
-def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -> np.ndarray:
+def _effort_limit(
+    source: MjcfSource, actuator: int, transmission: Transmission, *, motor: bool
+) -> np.ndarray:
     """The effort limits of an actuator at the DOFs of its joint; a motor's may follow from its
     control range.
     """
@@ -379,9 +502,12 @@ def _effort_limit(source: MjcfSource, actuator: int, gain: float, motor: bool) -
         low, high = map(float, model.actuator_ctrlrange[actuator])
         if low != -high:
             _warn_of_range(source, place, "ctrlrange")
+        gain = abs(float(model.actuator_gainprm[actuator, 0]))
         limit = min(limit, gain * max(abs(low), abs(high)))
-    kind = model.jnt_type[model.actuator_trnid[actuator, 0]]
+    kind = model.jnt_type[transmission.joint]
     gears = np.abs(model.actuator_gear[actuator, : {BALL: 3, FREE: 6}.get(kind, 1)])
+    if kind not in (BALL, FREE):
+        gears = np.abs([transmission.gear])
     in_parent = int(model.actuator_trntype[actuator]) == int(
         import_mujoco().mjtTrn.mjTRN_JOINTINPARENT
     )
