@@ -19,11 +19,10 @@ from artix.envs.legs import (
     described_shape,
     find_feet,
     find_legs,
-    poses_at_zero,
     shape_points,
     standing_pose,
 )
-from artix.io.common.poses import rotation_matrix
+from artix.io.common.poses import poses_at_zero, rotation_matrix
 from artix.math.arrays import device_array
 from artix.model.checks import as_number
 

@@ -16,7 +16,7 @@ import numpy as np
 import artix
 from artix import inverse_kinematics
 from artix.editing.to_builder import geometry_at
-from artix.io.common.poses import compose, inverse, rotation_matrix, translation
+from artix.io.common.poses import compose, poses_at_zero, rotation_matrix
 from artix.model.geometry import CANDIDATE_PATTERNS
 
 #: A leaf of the tree is a foot if it reaches this fraction of the depth of the lowest one below the
@@ -407,18 +407,6 @@ def _lateral_parts(articulation: artix.Articulation, poses: np.ndarray) -> np.nd
         joint = compose(poses[link], in_link[link])
         parts.append(0.0 if slides else rotation_matrix(joint[3:])[1, axis])
     return np.array(parts)
-
-
-def poses_at_zero(articulation: artix.Articulation) -> np.ndarray:
-    """Poses of the links in the root's axes while all joints are at zero [L, 7], by NumPy alone."""
-    parents, children = (
-        np.asarray(each, float)
-        for each in (articulation.joint_parent_pose, articulation.joint_child_pose)
-    )
-    poses = [translation(np.zeros(3))]
-    for link, above in enumerate(articulation.topology.parent[1:], start=1):
-        poses.append(compose(compose(poses[above], parents[link]), inverse(children[link])))
-    return np.stack(poses)
 
 
 def link_of(topology: Any, name: str) -> int:

@@ -14,6 +14,7 @@ from artix import envs
 from artix.envs import legs
 from artix.envs.legged_robot import by_joint, per_joint
 from artix.envs.tasks.quadruped_velocity import FEET, quadruped
+from artix.io.common.poses import poses_at_zero
 from tests.support.oracles import ROBOTS, load_model
 
 if not ROBOTS.exists():
@@ -142,7 +143,7 @@ def test_lowest_points_and_axes_while_all_joints_are_at_zero():
     }.items():
         builder.add_geometry("front_left_foot", shape, name=name)
     robot = builder.build(dtype="float64")
-    poses = legs.poses_at_zero(robot)
+    poses = poses_at_zero(robot)
     state = artix.neutral_state(robot)
     scene = artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype))
     np.testing.assert_allclose(
