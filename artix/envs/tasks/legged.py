@@ -37,12 +37,13 @@ from artix.envs.gait import Gait
 from artix.envs.legged_robot import LeggedRobot as LeggedRobot
 from artix.envs.legged_robot import PerJoint, per_joint
 from artix.envs.legged_robot import by_joint as by_joint
-from artix.envs.legs import link_of, poses_at_zero
+from artix.envs.legs import link_of
 from artix.envs.observation_terms import Entry
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terminations import check_terminations as _check_terminations
 from artix.envs.transition import EnvState, Outcome, Transition
+from artix.io.common.poses import poses_at_zero
 from artix.model.checks import as_number
 
 Array = jax.Array
