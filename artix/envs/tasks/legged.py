@@ -348,13 +348,9 @@ class LeggedVelocity(Environment):
         }
 
     def _first_phase(self, key: Array) -> Array:
-        """A phase for the start of an episode: any, so that first commands meet all of them; zero
-        without resets.
-        """
-        dtype = self.articulation.dtype
-        if not self.resets:
-            return jnp.zeros((), dtype)
-        return math.pi * (2 * random_numbers.uniform(key, 1, dtype)[0] - 1)
+        """A phase to start at: any, so that first commands meet all; zero without resets."""
+        uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
+        return math.pi * (2 * uniform - 1) if self.resets else jnp.zeros_like(uniform)
 
     def _first_command(self, key: Array) -> tuple[Array, Array]:
         if isinstance(self.velocity_commands, commands.VelocityCommands):
