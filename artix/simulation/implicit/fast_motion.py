@@ -121,11 +121,23 @@ def slow_step(
     articulation: Articulation, state: State, acting: Acting, loops: LoopClosures | None
 ) -> SlowStep:
     """The linear system of a step before measures for fast motion."""
+    before = acting.replace(fast_impulse=jnp.zeros_like(acting.fast_impulse))
+    # The rules of both measures differentiate it. Indices of loop joints have to stay known.
+    evaluate = _slow_step if loops is None else _slow_step_of
+    return evaluate(articulation, state, before, loops)
+
+
+def _slow_step_of(
+    articulation: Articulation, state: State, acting: Acting, loops: LoopClosures | None
+) -> SlowStep:
     at_start = evaluate_step_start(articulation, state, with_all=False)
     motion = link_motion(at_start, generalized_velocity(articulation, state))
     system = implicit_system(articulation, state, at_start, acting, loops)
     share = _share(articulation, state, motion, acting, system)
     return SlowStep(motion, at_start.mass_matrix, system, share)
+
+
+_slow_step = shared(_slow_step_of)
 
 
 def _share(
