@@ -65,6 +65,7 @@ def _transposed_solution(factors: LuFactors, right: Array) -> Array:
     return x
 
 
+@shared
 def lu_factorize(matrix: Array) -> LuFactors:
     """Factorises a matrix [n, n] without pivoting."""
     lower_columns = []

@@ -35,6 +35,7 @@ import numpy as np
 
 from artix.math.arrays import matmul
 from artix.math.gaussian_elimination import lu_factorize, refined
+from artix.math.tangents import without_derivatives
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow, ContactRow, drive_impulse
 from artix.simulation.implicit.rows import (
@@ -96,7 +97,7 @@ class RowEquations(NamedTuple):
         """The changes for these right-hand sides, eliminated in this order of the velocity's
         entries.
         """
-        regularized = _Regularized.of(jax.lax.stop_gradient(self), order)
+        regularized = _Regularized.of(without_derivatives(self), order)
         shapes = [part.shape for part in right]
         ends = np.cumsum([part.size for part in right])[:-1]
 
