@@ -40,7 +40,7 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import if_needed, matmul, shared, smallest, square_root
+from artix.math.arrays import identity, if_needed, matmul, shared, smallest, square_root
 from artix.math.tangents import directional_derivative, is_zero, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import LoopClosures
@@ -332,7 +332,7 @@ def _rigid_shift(
     """
     mass, m = mass_matrix[0, 0], mass_matrix
     center = jnp.stack([m[1, 5], m[2, 3], m[0, 4]])[:, None] / mass
-    spread = jnp.sum(center**2) * jnp.eye(3, dtype=m.dtype) - center * center.T
+    spread = jnp.sum(center**2) * identity(3, m.dtype) - center * center.T
     inertia = (m[3:6, 3:6] - mass * spread)[:, :, None]
     inverse = spatial.inverse(inertia)
 
