@@ -72,12 +72,26 @@ def _moved(function: Callable[..., Any], first: int) -> Callable[..., Any]:
     return moved
 
 
+#: Modules whose slow tests together take a minute of a core or more. They begin the slow suite, so
+#: that no worker has one left when the other is done.
+LONG_MODULES = (
+    "examples/test_shac.py",
+    "house/test_documents.py",
+    "simulation/test_contact_steps.py",
+    "simulation/test_stepping.py",
+    "examples/test_leg_lengths.py",
+    "optimal_control/test_constrained.py",
+    "fleet/test_processes.py",
+    "viewer/test_recordings.py",
+)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Each module on one worker, in the order of the rooms: its everyday tests share what they
-    compile. Slow ones are too long for that.
+    """Each module on one worker, since its tests share what they compile and train, in the order of
+    the rooms but for ``LONG_MODULES``.
     """
-    if config.option.dist != "load" or config.option.markexpr != "not slow":
+    if config.option.dist != "load" or config.option.markexpr not in ("not slow", "slow"):
         return None
     from xdist.scheduler import LoadFileScheduling
 
@@ -86,7 +100,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Exhaustive tests run only when ``-m`` asks for them by name."""
+    """Exhaustive tests run only when ``-m`` asks for them by name; long modules begin the slow
+    suite.
+    """
+    if config.option.markexpr == "slow":
+        items.sort(key=lambda item: not item.nodeid.split("::")[0].endswith(LONG_MODULES))
     if "exhaustive" not in config.option.markexpr:
         kept = [item for item in items if item.get_closest_marker("exhaustive") is None]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -166,7 +166,7 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
     indices = builder.references(indices, _INDEX)
     kind = kind_of(dtype)
     windows = gather_windows(operand, indices_shape, equation.params)
-    source = _source(builder, entries, kind, starts_along(windows.strides, windows.last))
+    source = _source(builder, entries, windows.strides, windows.last)
     check_index(equation.invars[1].aval.dtype)
     outside = builder.constant(
         np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind
@@ -230,7 +230,7 @@ def load_slice(
     kind = kind_of(dtype)
     strides = strides_of(operand)
     last = [length - size for length, size in zip(operand, sizes, strict=True)]
-    source = _source(builder, entries, kind, starts_along(strides, last))
+    source = _source(builder, entries, strides, last)
     position = builder.constant(source.first, _INDEX)
     for axis, start in enumerate(starts):
         check_index(equation.invars[1 + axis].aval.dtype)
@@ -241,9 +241,12 @@ def load_slice(
 
 
 def _source(
-    builder: ScalarBuilder, entries: Value, kind: int, starts: list[int]
+    builder: ScalarBuilder, entries: Value, strides: Sequence[int], last: Sequence[int]
 ) -> _Source | Computed:
-    """Where to read the entries of an array from, in windows that begin at these starts."""
+    """Where to read the entries of an array from, in windows as in :func:`starts_along`.
+
+    Only computed entries need the starts, of which the ground of a terrain has millions.
+    """
     if isinstance(entries, LargeArgument):
         return _Source(entries.number, 0, len(entries))
     if isinstance(entries, np.ndarray):
@@ -256,7 +259,7 @@ def _source(
             for position, operation in enumerate(inputs)
         ):
             return _Source(number, first, len(entries))
-    return Computed(entries, starts)
+    return Computed(entries, starts_along(strides, last))
 
 
 def check_index(dtype: Any) -> None:

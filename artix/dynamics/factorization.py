@@ -34,7 +34,7 @@ import numpy as np
 
 from artix.dynamics.inertia import Inertias, spatial_inertias
 from artix.math import spatial, struct
-from artix.math.arrays import block_matrix, masked_sum, matmul, take
+from artix.math.arrays import block_matrix, identity, masked_sum, matmul, take
 from artix.math.gaussian_elimination import inverse_with_pivoting
 from artix.model.topology import Topology
 
@@ -170,7 +170,7 @@ class PathFactors(struct.PyTreeNode):
         place = self.paths.place
         columns = [jnp.pad(column, ((0, size - len(column)), (0, 0))) for column in self.columns]
         strict = take(take(jnp.concatenate(columns, axis=1), place, 0), place)
-        return strict + jnp.eye(size, dtype=strict.dtype)
+        return strict + identity(size, strict.dtype)
 
     def solve_upper(self, rights: Array) -> Array:
         """``U^-1 rights``, [n, m], from the leaves upwards."""
@@ -426,7 +426,7 @@ def finish_solve(factors: Factors, half: Array) -> Array:
 def inverse_of(factors: Factors) -> Array:
     """The inverse of a factorised matrix, [n, n]."""
     diagonal = factors.inverse_diagonal
-    half = factors.solve_upper(jnp.eye(len(diagonal), dtype=diagonal.dtype))
+    half = factors.solve_upper(identity(len(diagonal), diagonal.dtype))
     return spatial.symmetric_from_upper(matmul(half.T, half * diagonal[:, None]))
 
 
@@ -438,7 +438,7 @@ def split_inverse(tree: Topology, product: MassProduct) -> tuple[Array, Array]:
     to the root.
     """
     factors = factorize_product(tree, product, many=True)
-    half = factors.solve_upper(jnp.eye(len(product.added), dtype=product.added.dtype)).T
+    half = factors.solve_upper(identity(len(product.added), product.added.dtype)).T
     return half, factors.inverse_diagonal
 
 

@@ -10,13 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import artix
 from artix.envs import observations, starts, terminations
-from artix.envs.legs import Leg, described_shape, find_feet, find_legs, shape_points, standing_pose
-from artix.io.common.poses import rotation_matrix
+from artix.envs.legs import (
+    Leg,
+    described_shape,
+    find_feet,
+    find_legs,
+    shape_points,
+    standing_pose,
+)
+from artix.io.common.poses import poses_at_zero, rotation_matrix
 from artix.math.arrays import device_array
 from artix.model.checks import as_number
 
@@ -501,9 +507,7 @@ def _with_shapes(
     for leg in legs:
         builder.add_geometry(leg.foot, leg.shape, name=leg.foot)
     if self_collision:
-        zero = artix.neutral_state(articulation)
-        zero = zero.replace(joint_position=jnp.zeros(topology.num_dofs, articulation.dtype))
-        poses = np.asarray(artix.frame_pose(articulation, zero), float)
+        poses = poses_at_zero(articulation)
         shanks = []
         for leg in legs:
             link = topology.dof_link[leg.pitch[1] if len(leg.pitch) > 1 else leg.dofs[-1]]
@@ -546,16 +550,12 @@ def _around(articulation: artix.Articulation, legs: Sequence[Leg], height: float
     topology: Any = articulation.topology
     if len(legs) == 2:
         return artix.Geometry.sphere(_NEAR_GROUND * height, sensor=True)
-    poses = np.asarray(artix.frame_pose(articulation, artix.neutral_state(articulation)), float)
+    poses = poses_at_zero(articulation)
     corners = [np.zeros((0, 3))]
     for k, shape in enumerate(topology.geometries):
         if topology.link_body[shape.link] == 0:
             points, radius = shape_points(described_shape(articulation, k))
-            points = (
-                points @ rotation_matrix(poses[shape.link, 3:]).T
-                + poses[shape.link, :3]
-                - poses[0, :3]
-            )
+            points = points @ rotation_matrix(poses[shape.link, 3:]).T + poses[shape.link, :3]
             corners += [points - radius, points + radius]
     points = np.concatenate(corners)
     if not len(points):

@@ -16,7 +16,7 @@ import numpy as np
 import artix
 from artix import inverse_kinematics
 from artix.editing.to_builder import geometry_at
-from artix.io.common.poses import compose, inverse, rotation_matrix, translation
+from artix.io.common.poses import compose, poses_at_zero, rotation_matrix
 from artix.model.geometry import CANDIDATE_PATTERNS
 
 #: A leaf of the tree is a foot if it reaches this fraction of the depth of the lowest one below the
@@ -85,7 +85,8 @@ def find_feet(articulation: artix.Articulation) -> tuple[str, ...]:
       ValueError: fewer than two are found.
     """
     topology: Any = articulation.topology
-    poses, lowest = _at_zero(articulation)
+    poses = poses_at_zero(articulation)
+    lowest = _lowest_points(articulation, poses)
     leaves = sorted(set(range(1, topology.num_bodies)) - set(topology.body_parent))
     feet: dict[int, tuple[float, int]] = {}
     for body in leaves:
@@ -139,12 +140,10 @@ def _leg(articulation: artix.Articulation, name: str, radius: float | None) -> L
         raise ValueError(
             f"{topology.name}: the foot {name!r} does not move relative to the root; is it a foot?"
         )
-    poses, lowest = _at_zero(articulation)
-    jacobian = np.asarray(
-        artix.frame_jacobian(articulation, _zero(articulation), topology.link_names[link])
-    )
-    axes = jacobian[3:, topology.num_base_dofs :]
-    pitch = tuple(dof for dof in dofs if abs(axes[1, dof]) > _PITCH)
+    poses = poses_at_zero(articulation)
+    lowest = _lowest_points(articulation, poses)
+    lateral = _lateral_parts(articulation, poses)
+    pitch = tuple(dof for dof in dofs if abs(lateral[dof]) > _PITCH)
     joint = [poses[topology.dof_link[dof], :3] for dof in (pitch or dofs)]
     hip, knee = joint[0], joint[min(1, len(joint) - 1)]
     reach = float(np.linalg.norm(hip - knee) + np.linalg.norm(knee - poses[link, :3]))
@@ -286,16 +285,20 @@ def standing_pose(
     fixed = _with_contact_frames(articulation, legs)
     neutral = artix.neutral_state(fixed)
     frames = [f"contact of {leg.foot}" for leg in legs]
-    zero = _zero(fixed)
+    links = [link_of(topology, leg.foot) for leg in legs]
+    at_zero = poses_at_zero(articulation)
     targets = np.stack(
-        [np.asarray(artix.frame_pose(fixed, zero, frame), float) for frame in frames]
+        [
+            np.concatenate([leg.contact, at_zero[link, 3:]])
+            for leg, link in zip(legs, links, strict=True)
+        ]
     )
     is_flat = all(leg.is_flat for leg in legs)
     for target, leg in zip(targets, legs, strict=True):
         target[0] = leg.contact[0] if is_flat else leg.hip[0]
         target[2] += leg.hip[2] - extension * leg.length - leg.end[2]
     bend = math.acos(extension)
-    signs = _pitch_signs(fixed, zero, legs)
+    signs = np.sign(_lateral_parts(articulation, at_zero))  # of each DOF that pitches
     seeds = []
     for way in (1, -1):
         seed = rest.copy()
@@ -373,43 +376,37 @@ def _with_contact_frames(
     return floating.replace(topology=dataclasses.replace(topology, fixed_base=True))
 
 
-def _pitch_signs(
-    fixed: artix.Articulation, zero: artix.State, legs: Sequence[Leg]
-) -> dict[int, float]:
-    """For each pitch DOF, 1 if its axis points along y, and -1 against it."""
-    signs: dict[int, float] = {}
-    for leg in legs:
-        axes = np.asarray(artix.frame_jacobian(fixed, zero, leg.foot))[3:]
-        signs |= {dof: math.copysign(1.0, axes[1, dof]) for dof in leg.pitch}
-    return signs
+def _lowest_points(articulation: artix.Articulation, poses: np.ndarray) -> np.ndarray:
+    """Height of the lowest point of each shape where links have these poses [m], [G]."""
+    lowest = []
+    for number, one in enumerate(articulation.topology.geometries):
+        shape, pose = described_shape(articulation, number), poses[one.link]
+        frame = compose(pose, np.asarray(shape.pose, float))
+        up = rotation_matrix(frame[3:])[2]
+        if shape.type is artix.GeometryType.ELLIPSOID:
+            lowest.append(frame[2] - np.linalg.norm(up * shape.size))
+        elif shape.type is artix.GeometryType.CYLINDER:
+            radius, half = shape.size
+            lowest.append(frame[2] - radius * np.hypot(up[0], up[1]) - half * abs(up[2]))
+        else:
+            points, radius = shape_points(shape)
+            lowest.append(pose[2] + (points @ rotation_matrix(pose[3:])[2]).min() - radius)
+    return np.array(lowest)
 
 
-def _at_zero(articulation: artix.Articulation) -> tuple[np.ndarray, np.ndarray]:
-    """Poses of the links in the root's axes [L, 7] and lowest points of the shapes [G]; all joints
-    are at zero.
+def _lateral_parts(articulation: artix.Articulation, poses: np.ndarray) -> np.ndarray:
+    """Component along the trunk's y of the axis about which each DOF turns, [n], where all joints
+    are at zero and links have these poses. It is zero for DOFs that slide.
     """
-    state = _zero(articulation)
-    scene = artix.Scene(articulation, ground=artix.Ground.flat(dtype=articulation.dtype))
-    shapes = articulation.topology.geometries
-    lowest = np.asarray(artix.geometry_distances(scene, state), float) if shapes else np.zeros(0)
-    return poses_at_zero(articulation), lowest - float(state.root_pose[2])
-
-
-def poses_at_zero(articulation: artix.Articulation) -> np.ndarray:
-    """Poses of the links in the root's axes while all joints are at zero [L, 7], by NumPy alone."""
-    parents, children = (
-        np.asarray(each, float)
-        for each in (articulation.joint_parent_pose, articulation.joint_child_pose)
-    )
-    poses = [translation(np.zeros(3))]
-    for link, above in enumerate(articulation.topology.parent[1:], start=1):
-        poses.append(compose(compose(poses[above], parents[link]), inverse(children[link])))
-    return np.stack(poses)
-
-
-def _zero(articulation: artix.Articulation) -> artix.State:
-    zero = jnp.zeros(articulation.topology.num_dofs, articulation.dtype)
-    return artix.neutral_state(articulation).replace(joint_position=zero)
+    topology: Any = articulation.topology
+    in_link = np.asarray(articulation.joint_child_pose, float)
+    parts = []
+    for link, axis, slides in zip(
+        topology.dof_link, topology.dof_axis, topology.dof_is_linear, strict=True
+    ):
+        joint = compose(poses[link], in_link[link])
+        parts.append(0.0 if slides else rotation_matrix(joint[3:])[1, axis])
+    return np.array(parts)
 
 
 def link_of(topology: Any, name: str) -> int:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.envs.legs import find_feet, link_of, poses_at_zero
-from artix.io.common.poses import rotation_matrix
+from artix.envs.legs import find_feet, link_of
+from artix.io.common.poses import poses_at_zero, rotation_matrix
 from artix.math.arrays import device_array
 
 Array = jax.Array

@@ -25,6 +25,10 @@ def start_from(
 ) -> ppo.Training:
     """Starts a training run from a policy that was trained on another task. The critic is new.
 
+    The first advantages of a critic that knows nothing spoil a policy that already earns much: a
+    G1 that walked fell in every episode after 0.4 million steps, with a ``desired_kl`` of 0.006,
+    too. Where there is a checkpoint, ``artix train --from`` takes over the critic as well.
+
     The policy plays for a while to see the means and variances of the observations in its new task.
     They replace those of the old task, and the first layer changes so that the actions stay the
     same. Observations that were constant in the old task, such as a command that was always zero,

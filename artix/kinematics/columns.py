@@ -35,7 +35,7 @@ from artix.kinematics.forward import (
 )
 from artix.kinematics.tree import by_body
 from artix.math import spatial
-from artix.math.arrays import masked_sum, take
+from artix.math.arrays import identity, masked_sum, take
 from artix.math.spatial import Motion
 from artix.math.tangents import is_zero
 from artix.model.articulation import Articulation, State
@@ -91,7 +91,7 @@ def displacement_motions(tree: Topology, kin: Kinematics, motions: Motion) -> Mo
     """The motions of the unit displacements, [3, c] each; ``motions`` are the motions of the
     DOFs.
     """
-    unit = jnp.eye(NUM_ROOT, dtype=motions.angular.dtype)
+    unit = identity(NUM_ROOT, motions.angular.dtype)
     linear = [jnp.zeros_like(unit), motions.linear]
     angular = [unit, motions.angular]
     bodies, locked = _two_axes(tree)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from artix.kinematics.tree import body_frames, by_body, joint_quaternions, path_sum
 from artix.math import spatial
-from artix.math.arrays import shared, take
+from artix.math.arrays import identity, shared, take
 from artix.math.spatial import Motion, Transforms
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
@@ -197,7 +197,7 @@ def generalized_motions(articulation: Articulation, kin: Kinematics) -> Array:
     motions = jnp.concatenate(dof_motions(tree, kin))
     if tree.num_base_dofs == 0:
         return motions
-    return jnp.concatenate([jnp.eye(6, dtype=motions.dtype), motions], axis=1)
+    return jnp.concatenate([identity(6, motions.dtype), motions], axis=1)
 
 
 def root_motion(tree: Topology, root: Array) -> Motion:

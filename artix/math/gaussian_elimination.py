@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import shared
+from artix.math.arrays import identity, shared
 
 Array = jax.Array
 _X = TypeVar("_X")
@@ -65,6 +65,7 @@ def _transposed_solution(factors: LuFactors, right: Array) -> Array:
     return x
 
 
+@shared
 def lu_factorize(matrix: Array) -> LuFactors:
     """Factorises a matrix [n, n] without pivoting."""
     lower_columns = []
@@ -125,7 +126,7 @@ def refined(
 def inverse_with_pivoting(matrix: Array) -> Array:
     """The inverse of a matrix [n, n] by Gauss-Jordan elimination with partial pivoting."""
     size = len(matrix)
-    rows = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
+    rows = jnp.concatenate([matrix, identity(size, matrix.dtype)], axis=1)
     for column in range(size):
         pivot = rows[column]
         others = list(rows[:column])

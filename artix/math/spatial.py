@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import shared, take
+from artix.math.arrays import identity, shared, take
 
 Array = jax.Array
 
@@ -111,7 +111,7 @@ def axial(matrix: Array) -> Array:
 
 def identity_like(x: Array) -> Array:
     """Identity matrices [3, 3, 1] that broadcast against [3, 3, n], in the dtype of ``x``."""
-    return jnp.eye(3, dtype=x.dtype)[:, :, None]
+    return identity(3, x.dtype)[:, :, None]
 
 
 # a (x) b = RIGHT(b) a for quaternions xyzw: entry [i, j] is SIGN[i, j] * b[PLACE[i, j]].

@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
-import artix
 from artix import Articulation, Geometry, Topology, robots
 from artix.editing.to_builder import geometry_at
 from artix.io.common.description import ReadOptions, Surface
 from artix.io.common.diagnostics import DescriptionWarning
 from artix.io.common.meshes import Packages, find_file, read_meshes
-from artix.io.common.poses import quaternion_from_matrix
+from artix.io.common.poses import poses_at_zero, quaternion_from_matrix
 from artix.io.load import FORMATS, SUFFIXES, URDF
 from artix.math.arrays import host_arrays
 from artix.model.joints import IDENTITY_POSE
@@ -476,9 +474,7 @@ def link_visuals(articulation: Articulation) -> tuple[Visual, ...]:
 
 def _size(articulation: Articulation) -> float:
     """A typical length of the robot: the diagonal of the bounding box of its links at rest."""
-    poses = np.asarray(
-        jax.jit(artix.frame_pose)(articulation, artix.neutral_state(articulation)), float
-    )
+    poses = poses_at_zero(articulation)
     points = poses[:, :3] + rotate(
         poses[:, 3:], np.asarray(articulation.link_com_pose, float)[:, :3]
     )

@@ -11,8 +11,10 @@ import pytest
 
 import artix
 from artix import envs
+from artix.envs import legs
 from artix.envs.legged_robot import by_joint, per_joint
 from artix.envs.tasks.quadruped_velocity import FEET, quadruped
+from artix.io.common.poses import poses_at_zero
 from tests.support.oracles import ROBOTS, load_model
 
 if not ROBOTS.exists():
@@ -124,6 +126,36 @@ def test_robots_stand_on_their_feet(name):
             for foot in feet
         ]
         np.testing.assert_allclose(places[:, 0], x, atol=3e-3 * robot.height)
+
+
+def test_lowest_points_and_axes_while_all_joints_are_at_zero():
+    """By NumPy, against distances from the ground and a Jacobian; of tilted shapes of each type."""
+    builder = artix.builder_from_articulation(artix.robots.load("quadruped"))
+    tilted = {"pose": (0.1, -0.2, 0.05, 0.5, 0.1, -0.7, 0.5)}
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    for name, shape in {
+        "sphere": artix.Geometry.sphere(0.1, position=(0.1, -0.2, 0.05)),
+        "capsule": artix.Geometry.capsule(0.1, 0.3, **tilted),
+        "box": artix.Geometry.box((0.1, 0.2, 0.3), **tilted),
+        "cylinder": artix.Geometry.cylinder(0.1, 0.3, **tilted),
+        "ellipsoid": artix.Geometry.ellipsoid((0.1, 0.2, 0.3), **tilted),
+        "hull": artix.Geometry.hull(points, radius=0.02, **tilted),
+    }.items():
+        builder.add_geometry("front_left_foot", shape, name=name)
+    robot = builder.build(dtype="float64")
+    poses = poses_at_zero(robot)
+    state = artix.neutral_state(robot)
+    scene = artix.Scene(robot, ground=artix.Ground.flat(dtype=robot.dtype))
+    np.testing.assert_allclose(
+        legs._lowest_points(robot, poses), artix.geometry_distances(scene, state), atol=1e-12
+    )
+    lateral = legs._lateral_parts(robot, poses)
+    for foot in FEET:
+        jacobian = np.asarray(artix.frame_jacobian(robot, state, foot))
+        jacobian = jacobian[:, robot.topology.num_base_dofs :]
+        is_above = jacobian.any(axis=0)
+        assert is_above.sum() == 3
+        np.testing.assert_allclose(np.where(is_above, lateral, 0.0), jacobian[4], atol=1e-12)
 
 
 @pytest.mark.slow

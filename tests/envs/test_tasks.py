@@ -356,6 +356,24 @@ def test_curricula_follow_episodes():
     assert task.undisturbed().curricula["commands"][0] == 1.0
 
 
+def test_episodes_start_anywhere_on_the_clock():
+    """First commands, which are a quarter of all that a policy meets, would otherwise always go with
+    a phase of zero.
+    """
+    task = envs.make("quadruped_velocity", dtype="float32")
+    keys = jax.random.split(jax.random.key(0), 1000)
+    phase = np.asarray(jax.jit(jax.vmap(lambda key: task.begin(key)[1]["phase"]))(keys))
+    assert np.all((phase >= -np.pi) & (phase < np.pi))
+    share = np.histogram(phase, 8, (-np.pi, np.pi))[0] / len(phase)
+    np.testing.assert_allclose(share, 1 / 8, atol=0.04)  # Four standard deviations.
+    lagging = envs.make("quadruped_velocity", dtype="float32", action_delay=(0.0, 0.04))
+    memory = jax.jit(jax.vmap(lambda key: lagging.begin(key)[1]))(keys)
+    correlation = np.corrcoef(memory["phase"], memory["delay"].lag)[0, 1]
+    assert abs(correlation) < 0.13
+    for still in (task.undisturbed(), envs.make("quadruped_velocity", resets={})):
+        assert float(still.begin(keys[0])[1]["phase"]) == 0
+
+
 @pytest.mark.slow
 def test_a_history_begins_with_the_first_observation():
     seen = {

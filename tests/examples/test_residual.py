@@ -24,16 +24,17 @@ def _as_users_have_it():
 
 
 def random_policy(seed, layers, inputs, outputs):
-    keys = jax.random.split(jax.random.key(seed), 3)
-    parameters = Network(layers, outputs).init(keys[0], jnp.zeros(inputs, jnp.float32))
-    leaves, structure = jax.tree.flatten(parameters)
-    noise = [
-        0.5 * jax.random.normal(key, leaf.shape, jnp.float32)
-        for key, leaf in zip(jax.random.split(keys[1], len(leaves)), leaves, strict=True)
-    ]
-    mean, variance = jax.random.uniform(keys[2], (2, inputs), jnp.float32, 0.1, 2.0)
+    """By NumPy, since every operation of JAX on arrays of new shapes is compiled."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(
+        Network(layers, outputs).init, jax.random.key(0), jnp.zeros(inputs, jnp.float32)
+    )
+    noise = jax.tree.map(
+        lambda leaf: jnp.asarray(0.5 * rng.normal(size=leaf.shape), jnp.float32), shapes
+    )
+    mean, variance = jnp.asarray(rng.uniform(0.1, 2.0, (2, inputs)), jnp.float32)
     observed = Observed(jnp.asarray(9.0, jnp.float32), mean, variance)
-    return Policy(jax.tree.unflatten(structure, noise), observed, layers, outputs)
+    return Policy(noise, observed, layers, outputs)
 
 
 def test_both_are_one_policy():
@@ -164,6 +165,6 @@ def test_the_walker_begins_on_rough_ground_as_on_level_ground():
     last = jax.tree.map(jnp.zeros_like, added.parameters["params"]["Dense_2"])
     params = added.parameters["params"] | {"Dense_2": last}
     both = base.plus(added.replace(parameters={"params": params}))
-    start = jax.vmap(rough.reset)(jax.random.split(jax.random.key(0), 8))
+    start = jax.jit(jax.vmap(rough.reset))(jax.random.split(jax.random.key(0), 8))
     state, seen = start.obs["state"], np.array(base.known)
     np.testing.assert_allclose(both(state), base.policy(state[:, seen]), atol=2e-5)

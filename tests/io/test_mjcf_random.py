@@ -14,7 +14,13 @@ import pytest
 import artix
 from artix.contact.materials import COMBINATIONS
 from artix.io.mjcf.source import MjcfNames
-from tests.support.mujoco_oracle import Entries, Quantities, quantities, random_coordinates
+from tests.support.mujoco_oracle import (
+    Entries,
+    Quantities,
+    joint_efforts,
+    quantities,
+    random_coordinates,
+)
 from tests.support.random_mjcf import BALL, SCALARS, RandomMjcf
 
 #: Random models of each base, every day and in the slow suite.
@@ -113,23 +119,6 @@ def test_dynamics_are_mujocos(cases):
             np.testing.assert_allclose(found, wanted, rtol=0, atol=atol, err_msg=case.text)
 
 
-def joint_efforts(robot: artix.Articulation, state: artix.State) -> np.ndarray:
-    """Efforts of drives, dampers and tendons within their limits, by virtual work, [n]."""
-    q, qd, drive = state.joint_position, state.joint_velocity, robot.drive
-    effort = drive.stiffness * (drive.target_position - q) + drive.damping * (
-        drive.target_velocity - qd
-    )
-    effort = np.clip(effort, -drive.max_force, drive.max_force) - robot.friction.viscous * qd
-    tendons, at = robot.fixed_tendons, 0
-    for k, tendon in enumerate(robot.topology.fixed_tendons):
-        dofs, members = list(tendon.dofs), slice(at, at + len(tendon.dofs))
-        coefficient, at = tendons.coefficient[members], members.stop
-        length, rate = tendons.offset[k] + coefficient @ q[dofs], coefficient @ qd[dofs]
-        pull = tendons.stiffness[k] * (length - tendons.rest_length[k]) + tendons.damping[k] * rate
-        effort[dofs] -= coefficient * pull / len(dofs)
-    return effort
-
-
 def test_springs_dampers_servos_and_tendons_pull_as_in_mujoco(cases):
     """Their sum at each joint with all controls at zero, to 1e-12."""
     combined = beside = 0
@@ -147,6 +136,30 @@ def test_springs_dampers_servos_and_tendons_pull_as_in_mujoco(cases):
         combined += "combines its spring and its servo" in case.said
         beside += any(one.name.endswith("_spring") for one in case.robot.topology.fixed_tendons)
     assert min(combined, beside) > len(cases) // 20
+
+
+def test_controls_exert_what_mujocos_exert(cases):
+    """Efforts of servos and motors together at random controls within and beyond their ranges, to
+    1e-12."""
+    commanded = 0
+    for number, case in enumerate(cases):
+        model, data, robot = case.model, mujoco.MjData(case.model), case.robot
+        data.qpos[:], data.qvel[:] = case.data.qpos, case.data.qvel
+        data.ctrl[:] = np.random.default_rng(number).normal(0.0, 2.0, model.nu)
+        mujoco.mj_forward(model, data)
+        with jax.disable_jit():  # Each model would compile its own program.
+            control = artix.MujocoCoordinates(robot, model).control(data.ctrl)
+        found = joint_efforts(robot, case.state, control)
+        force = data.qfrc_actuator + data.qfrc_passive - data.qfrc_gravcomp
+        names = MjcfNames.of(model).joints
+        for joint in SCALARS:
+            wanted = force[model.jnt_dofadr[names.index(joint)]]
+            dofs = robot.topology.dofs(joint)
+            np.testing.assert_allclose(
+                found[dofs], wanted, rtol=1e-12, atol=1e-11, err_msg=f"{joint} of {case.text}"
+            )
+        commanded += model.nu > 0
+    assert commanded > len(cases) // 2
 
 
 def test_numbers_of_joints_are_those_of_the_compiled_model(cases):

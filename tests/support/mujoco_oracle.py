@@ -9,7 +9,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from artix import Articulation, State
+from artix import Articulation, Control, State
 
 FREE, BALL = 0, 1
 SITE_PACKAGES = Path(mujoco.__file__).parents[1]
@@ -145,3 +145,24 @@ def quantities(entries: Entries, qpos: np.ndarray, qvel: np.ndarray) -> Quantiti
         for k, name in enumerate(entries.bodies)
     }
     return Quantities(mass, bias, poses)
+
+
+def joint_efforts(robot: Articulation, state: State, control: Control | None = None) -> np.ndarray:
+    """Efforts of drives, dampers, tendons and commands within their limits, by virtual work, [n]."""
+    q, qd, drive = state.joint_position, state.joint_velocity, robot.drive
+    control = control or Control()
+    position, velocity = control.drive_target, control.drive_target_velocity
+    position = drive.target_position if position is None else position
+    velocity = drive.target_velocity if velocity is None else velocity
+    effort = drive.stiffness * (position - q) + drive.damping * (velocity - qd)
+    effort = np.clip(effort, -drive.max_force, drive.max_force) - robot.friction.viscous * qd
+    tendons, at = robot.fixed_tendons, 0
+    for k, tendon in enumerate(robot.topology.fixed_tendons):
+        dofs, members = list(tendon.dofs), slice(at, at + len(tendon.dofs))
+        coefficient, at = tendons.coefficient[members], members.stop
+        length, rate = tendons.offset[k] + coefficient @ q[dofs], coefficient @ qd[dofs]
+        pull = tendons.stiffness[k] * (length - tendons.rest_length[k]) + tendons.damping[k] * rate
+        effort[dofs] -= coefficient * pull / len(dofs)
+    if control.joint_force is not None:
+        effort += np.clip(control.joint_force, -robot.max_joint_force, robot.max_joint_force)
+    return effort

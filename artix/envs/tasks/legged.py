@@ -37,12 +37,13 @@ from artix.envs.gait import Gait
 from artix.envs.legged_robot import LeggedRobot as LeggedRobot
 from artix.envs.legged_robot import PerJoint, per_joint
 from artix.envs.legged_robot import by_joint as by_joint
-from artix.envs.legs import link_of, poses_at_zero
+from artix.envs.legs import link_of
 from artix.envs.observation_terms import Entry
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terminations import check_terminations as _check_terminations
 from artix.envs.transition import EnvState, Outcome, Transition
+from artix.io.common.poses import poses_at_zero
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -146,7 +147,7 @@ class LeggedVelocity(Environment):
         :class:`artix.envs.observation_terms.ObservationTerm`.
       privileged: what a critic sees besides.
       resets: how starts vary, see :func:`artix.envs.starts.varied`; ``{}`` for the default pose at
-        rest.
+        rest. With any, episodes also start anywhere on the clock.
       terminations: what ends an episode early, see :func:`artix.envs.terminations.is_over`.
       curricula: what gets harder from episode to episode, and where it starts, see
         :func:`artix.envs.curricula.check_curricula`; each is a signal of its name.
@@ -287,7 +288,8 @@ class LeggedVelocity(Environment):
         """Standing at a random place and heading, with a small random velocity and a random
         command.
         """
-        start_key, command_key, lag_key = random_numbers.split(key, 3)
+        start_key, command_key, other_key = random_numbers.split(key, 3)
+        phase_key, lag_key = random_numbers.split(other_key)
         dtype = self.articulation.dtype
         command, time_left = self._first_command(command_key)
         memory: dict[str, Any] = {
@@ -298,7 +300,7 @@ class LeggedVelocity(Environment):
             "mean_yaw_rate": jnp.zeros((), dtype),
         }
         if self.gait_frequency is not None:
-            memory["phase"] = jnp.zeros((), dtype)
+            memory["phase"] = self._first_phase(phase_key)
         if self.curricula:
             memory["curricula"] = levels = curricula.first(self.curricula, dtype)
             memory["command"] = levels.get("commands", 1) * command
@@ -345,6 +347,11 @@ class LeggedVelocity(Environment):
             "noise": noise.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
             "command": self._next_command(keys[1]),
         }
+
+    def _first_phase(self, key: Array) -> Array:
+        """A phase to start at: any, so that first commands meet all; zero without resets."""
+        uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
+        return math.pi * (2 * uniform - 1) if self.resets else jnp.zeros_like(uniform)
 
     def _first_command(self, key: Array) -> tuple[Array, Array]:
         if isinstance(self.velocity_commands, commands.VelocityCommands):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from artix.model.articulation import Articulation
 from artix.model.joints import IDENTITY_POSE, Axis
 
 IDENTITY = np.array(IDENTITY_POSE)
@@ -125,6 +126,21 @@ def joint_motion(axes: Sequence[Axis], position: npt.ArrayLike) -> np.ndarray:
     angle = float(np.linalg.norm(rotation))
     turn = np.append(0.5 * np.sinc(0.5 * angle / np.pi) * rotation, np.cos(0.5 * angle))
     return np.concatenate([translation, turn])
+
+
+def poses_at_zero(articulation: Articulation) -> np.ndarray:
+    """Poses of the links in the root's axes while all joints are at zero [L, 7].
+
+    They are those of ``frame_pose`` in the neutral state, which would compile a kernel.
+    """
+    parents, children = (
+        np.asarray(each, float)
+        for each in (articulation.joint_parent_pose, articulation.joint_child_pose)
+    )
+    poses = [IDENTITY]
+    for link, above in enumerate(articulation.topology.parent[1:], start=1):
+        poses.append(compose(compose(poses[above], parents[link]), inverse(children[link])))
+    return np.stack(poses)
 
 
 def point_inertia(mass: float, arm: np.ndarray) -> np.ndarray:

@@ -70,7 +70,7 @@ def held_joints(source: MjcfSource) -> dict[int, float]:
     model = source.model
     held = dict[int, float]()
     for equality in range(0 if source.disables("EQUALITY") else model.neq):
-        relation = _relation(source, equality)
+        relation = source.joint_relation(equality)
         if relation is not None and relation[1] < 0 and model.eq_active0[equality]:
             joint, _, (constant, *_) = relation
             if abs(constant) <= LARGEST_NUMBER:
@@ -111,8 +111,8 @@ def _equalities(source: MjcfSource, members: Members) -> list[Coupling]:
     couplings: list[Coupling | None] = []
     followers: set[int] = set()
     for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
-        kind = _kind(source, equality)
-        relation = _relation(source, equality)
+        kind = source.equality_kind(equality)
+        relation = source.joint_relation(equality)
         if relation is not None:
             couplings.append(_mimic(source, members, equality, relation, followers))
         elif kind in ("connect", "weld"):
@@ -123,37 +123,11 @@ def _equalities(source: MjcfSource, members: Members) -> list[Coupling]:
 def check_equalities(source: MjcfSource) -> None:
     """Reports equalities of unsupported types."""
     for equality in range(0 if source.disables("EQUALITY") else source.model.neq):
-        kind = _kind(source, equality)
-        if kind not in ("connect", "weld") and _relation(source, equality) is None:
+        kind = source.equality_kind(equality)
+        if kind not in ("connect", "weld") and source.joint_relation(equality) is None:
             source.report_unsupported(
                 "equality", source.place("eq", equality), f"an equality of type {kind!r}"
             )
-
-
-def _kind(source: MjcfSource, equality: int) -> str:
-    return import_mujoco().mjtEq(int(source.model.eq_type[equality])).name[5:].lower()
-
-
-def _relation(source: MjcfSource, equality: int) -> tuple[int, int, list[float]] | None:
-    """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it is
-    one.
-
-    The polynomial maps the reference's displacement from its ``qpos0`` to the follower's. A fixed
-    tendon along one or two joints whose length is held constant is such a relation as well.
-    """
-    model = source.model
-    kind = _kind(source, equality)
-    first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
-    numbers = [float(number) for number in model.eq_data[equality, :5]]
-    if kind == "joint":
-        return first, second, numbers
-    path = source.tendon_path(first) if kind == "tendon" and second < 0 else []
-    if not 1 <= len(path) <= 2 or path[0][2] == 0.0 or any(what != "joint" for what, _, _ in path):
-        return None
-    if len(path) == 1:
-        return path[0][1], -1, [numbers[0] / path[0][2]]
-    (_, follower, follower_factor), (_, reference, reference_factor) = path
-    return follower, reference, [numbers[0] / follower_factor, -reference_factor / follower_factor]
 
 
 def _is_read(source: MjcfSource, equality: int, place: Location, inside: list[bool]) -> bool:

@@ -35,13 +35,14 @@ from artix.io.common.poses import compose, rotation_matrix
 from artix.io.common.values import check_values, named_arrays
 from artix.io.common.xml_tree import origin
 from artix.io.mjcf import geometries
-from artix.io.mjcf.bodies import (
+from artix.io.mjcf.actuators import (
     acts_on_joint,
+    acts_on_tendon,
     check_transmissions,
-    describe_bodies,
     joint_options,
     springs_beside_drives,
 )
+from artix.io.mjcf.bodies import describe_bodies
 from artix.io.mjcf.couplings import Members, check_equalities, held_joints, read_couplings
 from artix.io.mjcf.source import (
     BALL,
@@ -51,7 +52,6 @@ from artix.io.mjcf.source import (
     compile_mjcf,
     geom_type,
     has_dofs,
-    import_mujoco,
     is_free,
     joints_of,
     pose_from_wxyz,
@@ -508,12 +508,11 @@ def check_joints(source: MjcfSource, options: Mapping[int, Mapping[str, Any]]) -
 def _driven_joints(source: MjcfSource) -> set[int]:
     """The joints on which actuators act, by themselves or through tendons."""
     model = source.model
-    transmissions = import_mujoco().mjtTrn
     driven = set[int]()
     for actuator, target in enumerate(np.asarray(model.actuator_trnid)[:, 0].tolist()):
         if acts_on_joint(source, actuator):
             driven.add(target)
-        elif int(model.actuator_trntype[actuator]) == int(transmissions.mjTRN_TENDON):
+        elif acts_on_tendon(source, actuator):
             driven |= {joint for what, joint, _ in source.tendon_path(target) if what == "joint"}
     return driven
 

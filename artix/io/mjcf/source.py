@@ -127,6 +127,37 @@ class MjcfSource:
             for at in range(first, first + int(model.tendon_num[tendon]))
         ]
 
+    def equality_kind(self, equality: int) -> str:
+        """The type of an equality, such as ``"weld"``."""
+        return import_mujoco().mjtEq(int(self.model.eq_type[equality])).name[5:].lower()
+
+    def joint_relation(self, equality: int) -> tuple[int, int, list[float]] | None:
+        """Follower, reference (-1 for none) and polynomial of an equality of joint positions, if it
+        is one.
+
+        The polynomial maps the reference's displacement from its ``qpos0`` to the follower's. A
+        fixed tendon along one or two joints whose length is held constant is such a relation as
+        well.
+        """
+        model = self.model
+        kind = self.equality_kind(equality)
+        first, second = int(model.eq_obj1id[equality]), int(model.eq_obj2id[equality])
+        numbers = [float(number) for number in model.eq_data[equality, :5]]
+        if kind == "joint":
+            return first, second, numbers
+        path = self.tendon_path(first) if kind == "tendon" and second < 0 else []
+        if (
+            not 1 <= len(path) <= 2
+            or path[0][2] == 0.0
+            or any(what != "joint" for what, _, _ in path)
+        ):
+            return None
+        if len(path) == 1:
+            return path[0][1], -1, [numbers[0] / path[0][2]]
+        (_, follower, follower_factor), (_, reference, reference_factor) = path
+        slope = -reference_factor / follower_factor
+        return follower, reference, [numbers[0] / follower_factor, slope]
+
     def report_unsupported(
         self, kind: str, place: Location, message: str, *, left_out: bool = True
     ) -> None:

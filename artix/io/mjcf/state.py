@@ -1,14 +1,20 @@
-"""Converts between MuJoCo's coordinates ``qpos`` and ``qvel`` and the state of an articulation."""
+"""Converts between MuJoCo's coordinates ``qpos`` and ``qvel`` and the state of an articulation, and
+its ``ctrl`` to a control.
+"""
 
 from __future__ import annotations
 
 import functools
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.io.common.diagnostics import listed
+from artix.io.mjcf.controls import Commands, control_of, read_commands
 from artix.io.mjcf.source import BALL, FREE, MjcfNames, joints_of
 from artix.math import spatial
 from artix.math.arrays import check_finite, device_array
@@ -16,6 +22,7 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.coordinates import check_configurations, root_from
 from artix.model.topology import Topology
+from artix.simulation.common.control import Control
 
 if TYPE_CHECKING:
     import mujoco
@@ -96,6 +103,7 @@ class MujocoCoordinates:
             )
         root = self._free_joint(topology, names, model)
         self._places = _Places(topology.num_dofs, tuple(scalars), tuple(balls), root)
+        self._model = model
 
     @staticmethod
     def _free_joint(
@@ -148,6 +156,78 @@ class MujocoCoordinates:
         check_state(self.articulation, state)
         qpos, qvel = self._arrays(qpos, np.zeros(self._num_velocities) if qvel is None else qvel)
         return _qpos_qvel(self._places, self.articulation.link_com_pose, state, qpos, qvel)
+
+    @functools.cached_property
+    def _commands(self) -> Commands:
+        return read_commands(self._model, self.articulation.topology)
+
+    @functools.cached_property
+    def _control(self) -> Callable[[Articulation, Array, State | None], Control]:
+        return jax.jit(functools.partial(control_of, self._commands), inline=True)
+
+    def control(self, ctrl: Array, state: State | None = None) -> Control:
+        """The control that exerts what MuJoCo's actuators exert.
+
+        With gear g, gain k and bias (b0, b1, b2), the force of an actuator at its joint is
+        ``g (k u + b0 + g b1 q + g b2 qd)``. Servos, with b1 or b2, are drives of artix, which are
+        implicit: their targets are ``(k u + b0) / (-b1 g)``, or velocities ``(k u + b0) / (-b2 g)``
+        where b1 is zero. A drive that holds the joint's spring as well, of stiffness K and
+        reference r, has the target ``(g k u + g b0 + K r) / (-b1 g^2 + K)``. Motors, without b1 and
+        b2, are joint forces ``g (k u + b0)``, those on fixed tendons at each joint of the tendon;
+        motors on sites, such as propellers, are wrenches on links. Controls are clipped to
+        ``ctrlrange`` and forces of motors to ``forcerange``, as in MuJoCo.
+
+        Args:
+          ctrl: MuJoCo's controls [rad, m, N m, ... as their actuators have them], shape [nu].
+          state: the state of the articulation. Needed for motors on sites alone, whose forces turn
+            with their links.
+
+        Returns:
+          The control; what no actuator commands is ``None``, or the articulation's own target.
+
+        Raises:
+          ValueError: ``ctrl`` has another shape, a known number is not finite, or ``state`` is
+            missing.
+
+        Warns:
+          UserWarning: actuators of the articulation have no counterpart, such as muscles, and their
+            controls are left out.
+
+        Examples:
+          >>> import mujoco
+          >>> xml = '''
+          ... <mujoco>
+          ...   <worldbody>
+          ...     <body><joint name="hinge"/><geom size="0.1" mass="1"/></body>
+          ...   </worldbody>
+          ...   <actuator><position joint="hinge" kp="20" kv="2" ctrlrange="-1 1"/></actuator>
+          ... </mujoco>'''
+          >>> robot = artix.load_mjcf(xml)
+          >>> coordinates = artix.MujocoCoordinates(robot, mujoco.MjModel.from_xml_string(xml))
+          >>> control = coordinates.control(jnp.array([3.0]))
+          >>> state = artix.step(robot, artix.neutral_state(robot), control, 0.002)
+          >>> print(control.drive_target)  # within ctrlrange
+          [1.]
+        """
+        ctrl = device_array(ctrl, self.articulation.dtype)
+        shape = (int(self._model.nu),)
+        check_vector("ctrl", ctrl, shape, self.articulation.dtype, "nu of the model")
+        check_finite("ctrl", ctrl)
+        commands = self._commands
+        if state is not None:
+            check_state(self.articulation, state)
+        elif len(commands.motors.site_link):
+            raise ValueError(
+                "state: needed, as motors on sites turn with their links; pass the state of the "
+                "articulation"
+            )
+        if commands.unread:
+            warnings.warn(
+                f"the controls of {listed(commands.unread)} are left out: these actuators have no "
+                "counterpart in artix",
+                stacklevel=2,
+            )
+        return self._control(self.articulation, ctrl, state)
 
     def _arrays(self, qpos: Any, qvel: Any) -> tuple[Array, Array]:
         """Both in the articulation's dtype."""

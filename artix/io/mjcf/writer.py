@@ -16,7 +16,7 @@ from artix.io.common.description import Names
 from artix.io.common.diagnostics import Issue
 from artix.io.common.poses import compose, inverse, principal_axes, rotation_matrix, translation
 from artix.io.common.xml_tree import XmlWriter
-from artix.io.mjcf.bodies import BALL_SPRING
+from artix.io.mjcf.actuators import BALL_SPRING
 from artix.io.mjcf.source import WORLD
 from artix.model.articulation import Articulation
 from artix.model.couplings import LoopJointType

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from artix.io.mjcf.bodies import ActuatorLaw
+from artix.io.mjcf.actuators import ActuatorLaw
 from artix.io.usd.joints import UsdAxis, UsdJoint, enclosing
 from artix.io.usd.stage import DEGREE, UsdPrim, UsdScene
 from artix.model.joints import Drive, JointFriction

@@ -35,7 +35,7 @@ from artix.kinematics.contact_points import (
 )
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
-from artix.math.arrays import joined, matmul
+from artix.math.arrays import identity, joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.implicit.rows import motion_slices, num_motions
 from artix.simulation.implicit.system import in_columns, side_by_side
@@ -302,7 +302,7 @@ def _grouped(
     for k, which in enumerate(groups):
         if sizes[k] == 3:  # Along the contact's own axes: these motions are its velocity.
             direction.append(matmul(frames[which[0]], moving[:3, k]))
-            local = [jnp.eye(3, dtype=frames.dtype)]
+            local = [identity(3, frames.dtype)]
         else:
             direction.append(moving[:, k])
             levers = [place[:, contact] - middle[:, k] for contact in which]

@@ -40,7 +40,7 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import if_needed, matmul, shared, smallest, square_root
+from artix.math.arrays import identity, if_needed, matmul, shared, smallest, square_root
 from artix.math.tangents import directional_derivative, is_zero, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import LoopClosures
@@ -121,11 +121,23 @@ def slow_step(
     articulation: Articulation, state: State, acting: Acting, loops: LoopClosures | None
 ) -> SlowStep:
     """The linear system of a step before measures for fast motion."""
+    before = acting.replace(fast_impulse=jnp.zeros_like(acting.fast_impulse))
+    # The rules of both measures differentiate it. Indices of loop joints have to stay known.
+    evaluate = _slow_step if loops is None else _slow_step_of
+    return evaluate(articulation, state, before, loops)
+
+
+def _slow_step_of(
+    articulation: Articulation, state: State, acting: Acting, loops: LoopClosures | None
+) -> SlowStep:
     at_start = evaluate_step_start(articulation, state, with_all=False)
     motion = link_motion(at_start, generalized_velocity(articulation, state))
     system = implicit_system(articulation, state, at_start, acting, loops)
     share = _share(articulation, state, motion, acting, system)
     return SlowStep(motion, at_start.mass_matrix, system, share)
+
+
+_slow_step = shared(_slow_step_of)
 
 
 def _share(
@@ -320,7 +332,7 @@ def _rigid_shift(
     """
     mass, m = mass_matrix[0, 0], mass_matrix
     center = jnp.stack([m[1, 5], m[2, 3], m[0, 4]])[:, None] / mass
-    spread = jnp.sum(center**2) * jnp.eye(3, dtype=m.dtype) - center * center.T
+    spread = jnp.sum(center**2) * identity(3, m.dtype) - center * center.T
     inertia = (m[3:6, 3:6] - mass * spread)[:, :, None]
     inverse = spatial.inverse(inertia)
 

@@ -15,13 +15,13 @@ Jean, *The non-smooth contact dynamics method*, 1999.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import matmul, shared
+from artix.math.arrays import matmul, shared, take, with_rows
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.resolvents import (
     BoundImpulses,
@@ -35,6 +35,7 @@ from artix.simulation.implicit.rows import ContactRows, Impulses, Rates, StepRow
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array
+_Tree = TypeVar("_Tree")
 
 #: Sweeps with contacts, and over the rows of DOFs alone. More find few further changes of sets.
 _SWEEPS, _DOF_SWEEPS = 8, 2
@@ -87,20 +88,20 @@ def first_guess(
       budget: the largest friction impulse of each DOF, [n].
       is_solved: whether no sweep is needed.
     """
-    count = len(rows.places)
-    unit = jnp.zeros_like(push, shape=(count, len(push))).at[np.arange(count), rows.places].set(1)
-    dofs = _Reach.of(response, unit)
+    unit = np.eye(len(push), dtype=push.dtype)[rows.places]
+    dofs = _Reach.of(response, jnp.asarray(unit))
     parts = [_entries((rows.dofs, budget, rates.dofs), group) for group in groups]
+    reaches = [_entries(dofs, group) for group in groups]
     most = _DOF_SWEEPS if rows.contacts is None else _SWEEPS
 
     def sweep(state: tuple[Array, Impulses, Array]) -> tuple[Array, Impulses, Array]:
         change, (on_dofs, distances, on_contacts), done = state
-        for group, (row, largest, rate) in zip(groups, parts, strict=True):
-            old = BoundImpulses(*(part[group] for part in on_dofs))
-            new = _on_dofs(row, rows.sweep, old, dofs.part(group).rate(rate, change), largest)
-            change = dofs.part(group).moved(change, new.total - old.total)
-            on_dofs = BoundImpulses(
-                *(part.at[group].set(one) for part, one in zip(on_dofs, new, strict=True))
+        for group, reach, (row, largest, rate) in zip(groups, reaches, parts, strict=True):
+            old = _entries(on_dofs, group)
+            new = _on_dofs(row, rows.sweep, old, reach.rate(rate, change), largest)
+            change = reach.moved(change, new.total - old.total)
+            on_dofs = jax.tree.map(
+                lambda all_, some, group=group: with_rows(all_, group, some), on_dofs, new
             )
         if rows.contacts is not None:
             change, on_contacts = _on_contacts(
@@ -116,8 +117,8 @@ def first_guess(
     return response.velocity(change), impulses
 
 
-def _entries(arrays: Any, index: Any) -> Any:
-    return jax.tree.map(lambda array: array[index], arrays)
+def _entries(arrays: _Tree, index: np.ndarray) -> _Tree:
+    return jax.tree.map(lambda array: take(array, index, axis=0), arrays)
 
 
 @shared
@@ -139,13 +140,15 @@ def _on_contacts(
     """The coordinates and the impulses of contacts, one after the other."""
     reach = rows.each.reach
     axes = _Reach.of(response, matmul(reach.reshape(-1, reach.shape[2]), rows.motions))
-    for k in range(rows.num_contacts):
-        row = _entries(rows.each, k)
-        change, impulse = _on_contact(
-            axes.part(slice(3 * k, 3 * k + 3)), row, start[k], impulses[k], change
-        )
-        impulses = impulses.at[k].set(impulse)
-    return change, impulses
+    structure: Any
+    arrays, structure = jax.tree.flatten((rows.each, start, impulses))
+    new = []
+    for k, parts in enumerate(zip(*map(jnp.unstack, arrays), strict=True)):
+        row, rate, old = structure.unflatten(parts)
+        three = axes.part(slice(3 * k, 3 * k + 3))
+        change, impulse = _on_contact(three, row, rate, old, change)
+        new.append(impulse)
+    return change, jnp.stack(new)
 
 
 @shared

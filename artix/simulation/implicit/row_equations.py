@@ -33,8 +33,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import matmul
+from artix.math.arrays import identity, matmul
 from artix.math.gaussian_elimination import lu_factorize, refined
+from artix.math.tangents import without_derivatives
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow, ContactRow, drive_impulse
 from artix.simulation.implicit.rows import (
@@ -96,7 +97,7 @@ class RowEquations(NamedTuple):
         """The changes for these right-hand sides, eliminated in this order of the velocity's
         entries.
         """
-        regularized = _Regularized.of(jax.lax.stop_gradient(self), order)
+        regularized = _Regularized.of(without_derivatives(self), order)
         shapes = [part.shape for part in right]
         ends = np.cumsum([part.size for part in right])[:-1]
 
@@ -166,7 +167,7 @@ class _Regularized(NamedTuple):
         inverse_bounds = 1 / (equations.own_bounds + added)
         inverse_law = by_impulse
         if len(by_impulse):
-            inverse_law = inverses(added * jnp.eye(3, dtype=by_impulse.dtype) - by_impulse)
+            inverse_law = inverses(added * identity(3, by_impulse.dtype) - by_impulse)
         zero = jnp.zeros_like(inverse_dofs)
         slopes = Slopes(
             BoundImpulses(inverse_dofs * equations.slope_dofs, zero, zero),

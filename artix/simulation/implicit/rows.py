@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial, struct
-from artix.math.arrays import matmul, take
+from artix.math.arrays import matmul, take, with_rows
 from artix.simulation.common.drives import Sweep, within_envelope, within_limit
 from artix.simulation.implicit.contact_stiffness import TreeContacts
 from artix.simulation.implicit.resolvents import (
@@ -200,16 +200,16 @@ class StepRows(NamedTuple):
 
     def rates(self, velocity: Array) -> Rates:
         """The rows' velocities ``J v`` for a generalised velocity [nv]."""
-        none = velocity[:0]
+        none, dofs = velocity[:0], take(velocity, self.places)
         bounds = none if self.bounds is None else matmul(self.bounds.direction, velocity)
         if self.contacts is None:
-            return Rates(velocity[self.places], bounds, none.reshape(0, 3))
+            return Rates(dofs, bounds, none.reshape(0, 3))
         motions = matmul(self.contacts.motions, velocity)
-        return Rates(velocity[self.places], bounds, matmul(self.contacts.each.reach, motions))
+        return Rates(dofs, bounds, matmul(self.contacts.each.reach, motions))
 
     def force(self, impulses: Impulses) -> Array:
         """The generalised impulse ``J^T lambda``, [nv]."""
-        total = self.still.at[self.places].add(impulses.dofs.total)
+        total = with_rows(self.still, self.places, impulses.dofs.total)
         if self.bounds is not None:
             total = total + matmul(impulses.distances, self.bounds.direction)
         if self.contacts is not None:
@@ -224,7 +224,7 @@ class StepRows(NamedTuple):
 
     def diagonal(self, slopes: Slopes) -> Array:
         """``J^T diag(slopes) J`` of the rows of DOFs, a diagonal [nv]."""
-        return self.still.at[self.places].add(slopes.dofs.total)
+        return with_rows(self.still, self.places, slopes.dofs.total)
 
     def stiffness(self, slopes: Slopes) -> Array:
         """``J^T diag(slopes) J``, [nv, nv]."""

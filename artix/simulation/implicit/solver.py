@@ -51,7 +51,14 @@ import numpy as np
 from artix.math.arrays import chosen, if_needed, matmul
 from artix.math.gaussian_elimination import lu_factorize, lu_solver
 from artix.simulation.implicit.first_guess import first_guess
-from artix.simulation.implicit.rows import Impulses, Lagged, Rates, Slopes, StepRows
+from artix.simulation.implicit.rows import (
+    ContactRows,
+    Impulses,
+    Lagged,
+    Rates,
+    Slopes,
+    StepRows,
+)
 from artix.simulation.implicit.system import Response
 
 Array = jax.Array
@@ -279,6 +286,8 @@ def solve_system(
     budget = _static_budget(rows)
     free, is_solved = _without_impulses(system, budget, exactness)
     infinite = jnp.full((), jnp.inf, dtype)
+    if system.groups is None and rows.contacts is not None:
+        start = _with_closed_contacts(rows.contacts, start, exactness.enough)
     center = Point(jnp.zeros_like(system.push), at_start, start, infinite)
     point = center
     if system.groups is not None:
@@ -322,6 +331,17 @@ def _without_impulses(
     point = Point(change, rates, rows.none(), _largest(law.residual))
     accepted = exactness.accepted(system, point, jnp.zeros_like(change), exactness.enough, change)
     return point, point.error <= accepted
+
+
+def _with_closed_contacts(contacts: ContactRows, start: Impulses, enough: Array) -> Impulses:
+    """The impulses from which to start, with those at which closed contacts push if none does.
+
+    Else rounding errors of gaps would choose the contacts that push first, and which of those that
+    are open would be needed again: a part of them may be enough to carry the load.
+    """
+    normal = start.contacts[:, 2]
+    least = jnp.where(jnp.any(normal > 0), 0, enough / contacts.each.normal)
+    return start._replace(contacts=start.contacts.at[:, 2].add(least))
 
 
 def _guessed(
