@@ -520,11 +520,11 @@ REFUSED = {
         ValueError,
         "given twice",
     ),
-    "hull": (
-        {"a": "ball", "b": "hull"},
+    "ellipsoid": (
+        {"a": "ball", "b": "ellipsoid"},
         [("a/shape", "b/shape")],
         ValueError,
-        "'b/shape' is a hull",
+        "'b/shape' is an ellipsoid",
     ),
     "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
     "number": ({0: "ball"}, (), TypeError, "members: names are strings; found 0"),
@@ -538,7 +538,9 @@ def by_kind(kind: str) -> artix.Articulation:
         builder.add_geometry("body", Geometry.sphere(0.1), name="one")
         builder.add_geometry("body", Geometry.sphere(0.1), name="two")
         return builder.build("float64")
-    shape = Geometry.hull(0.1 * np.eye(3)) if kind == "hull" else Geometry.sphere(0.1)
+    shape = Geometry.sphere(0.1)
+    if kind == "ellipsoid":
+        shape = Geometry.ellipsoid((0.1, 0.1, 0.2))
     return body(shape).astype("float32" if kind == "ball32" else "float64")
 
 
