@@ -144,7 +144,9 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     assert np.quantile(np.abs(errors[compared]), 0.8) < 1e-8
     # What MuJoCo finds where balls overlap may not be the least.
     assert np.max(errors[compared]) < (1e-4 if kinds[1] == "ball" else 1e-7)
-    assert np.min(errors[compared]) > -2e-4
+    assert np.min(errors[distances > 0]) > -2e-4
+    # Of balls, the way out is that of MPR's direction, which need not be the shortest.
+    assert np.min(errors[compared]) > (-1e-3 if kinds[1] == "ball" else -2e-4)
 
 
 @pytest.mark.parametrize("other", slow_besides(["box", "sphere"], ["sphere", "capsule", "box"]))
