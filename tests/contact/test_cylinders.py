@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 import artix
 from artix import Geometry
-from tests.contact.test_link_contacts import lying, paired, placed
+from tests.contact.test_link_contacts import assert_finite_derivatives, lying, paired, placed
 from tests.contact.test_pairs import SHAPES
 from tests.support.marks import slow_besides
 
@@ -89,23 +89,7 @@ def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
         (0.2, 0, 0.2, 0, 0, 0),
         (0, 0, 0, 0, 0, 0),
     ]
-    rest = artix.neutral_state(robot)
-    count = len(artix.link_contacts(robot, rest).gap)
-    weights, direction = (
-        jnp.asarray(np.random.default_rng(k).normal(size=size), dtype)
-        for k, size in enumerate([(count, 7), 6])
-    )
-
-    def value(place: jax.Array) -> jax.Array:
-        points = artix.link_contacts(robot, rest.replace(joint_position=place))
-        touching = jnp.where(points.gap < 0.5, points.gap, 0)  # Unused points are far away.
-        parts = jnp.concatenate([touching[:, None], points.point, points.normal], axis=1)
-        return jnp.sum(weights * parts)
-
-    first = jax.grad(value)
-    both = jax.jit(jax.vmap(lambda place: jax.jvp(first, (place,), (direction,))))
-    for derivatives in both(jnp.array(places, dtype)):
-        assert np.all(np.isfinite(derivatives))
+    assert_finite_derivatives(robot, places, unused=0.5)
 
 
 @pytest.mark.parametrize(

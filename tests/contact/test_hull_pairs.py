@@ -14,7 +14,7 @@ import pytest
 import artix
 from artix import Geometry
 from artix.model.hull_faces import BOX_FACES, hull_faces
-from tests.contact.test_link_contacts import lying, paired, placed
+from tests.contact.test_link_contacts import assert_finite_derivatives, lying, paired, placed
 from tests.contact.test_pairs import SHAPES
 from tests.support.marks import slow_besides
 
@@ -225,23 +225,7 @@ def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
         (0.35, 0.25, 0.2, 0, 0, 0),
         (0, 0, 0, 0, 0, 0),
     ]
-    rest = artix.neutral_state(robot)
-    count = len(artix.link_contacts(robot, rest).gap)
-    weights, direction = (
-        jnp.asarray(np.random.default_rng(k).normal(size=size), dtype)
-        for k, size in enumerate([(count, 7), 6])
-    )
-
-    def value(place: jax.Array) -> jax.Array:
-        found = artix.link_contacts(robot, rest.replace(joint_position=place))
-        touching = jnp.where(found.gap < 0.3, found.gap, 0)  # Unused points are far away.
-        parts = jnp.concatenate([touching[:, None], found.point, found.normal], axis=1)
-        return jnp.sum(weights * parts)
-
-    first = jax.grad(value)
-    both = jax.jit(jax.vmap(lambda place: jax.jvp(first, (place,), (direction,))))
-    for derivatives in both(jnp.array(places, dtype)):
-        assert np.all(np.isfinite(derivatives))
+    assert_finite_derivatives(robot, places, unused=0.3)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,29 @@ def paired(a: Geometry, b: Geometry) -> artix.Articulation:
     return artix.select_geometry_pairs(two_shapes(a, b), [("a", "b")])
 
 
+def assert_finite_derivatives(robot: artix.Articulation, places: list, unused: float) -> None:
+    """First and second derivatives of all points by six joints are finite at these places; points
+    with gaps from ``unused`` on are far away.
+    """
+    dtype, rest = robot.dtype, artix.neutral_state(robot)
+    count = len(artix.link_contacts(robot, rest).gap)
+    weights, direction = (
+        jnp.asarray(np.random.default_rng(k).normal(size=size), dtype)
+        for k, size in enumerate([(count, 7), 6])
+    )
+
+    def value(place: jax.Array) -> jax.Array:
+        points = artix.link_contacts(robot, rest.replace(joint_position=place))
+        touching = jnp.where(points.gap < unused, points.gap, 0)
+        parts = jnp.concatenate([touching[:, None], points.point, points.normal], axis=1)
+        return jnp.sum(weights * parts)
+
+    first = jax.grad(value)
+    both = jax.jit(jax.vmap(lambda place: jax.jvp(first, (place,), (direction,))))
+    for derivatives in both(jnp.array(places, dtype)):
+        assert np.all(np.isfinite(derivatives))
+
+
 def placed(robot: artix.Articulation, count: int) -> artix.State:
     """Random states, with the second link not far from the first."""
     states = jax.vmap(lambda key: artix.random_state(robot, key))(
