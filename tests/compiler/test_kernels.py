@@ -466,28 +466,41 @@ def test_all_operations_of_floats_with_special_values(dtype, level, mixed, write
             np.testing.assert_allclose(got, want, rtol=1e-6 if dtype == "float32" else 1e-14)
 
 
-@pytest.mark.parametrize("mixed", [True, False])
-def test_integers(mixed, writer):
+@pytest.mark.parametrize("dtype", ["float32", "float64", "both"])
+def test_integers(dtype, writer):
+    """Also those that no float32 has, of all robots, and between what LLVM and artix compile."""
+    float_type = "float64" if dtype == "float64" else "float32"
     builder = Builder()
+    shared = builder.argument((2,), "int32", 0).tolist()
     a, b = builder.argument((2,), "int32", 1).tolist()
-    (x,) = builder.argument((1,), "float32", 1).tolist()
-    ops = [(op, (a, b)) for op in (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX)] + [
-        (op, (a,)) for op in (Op.ABS, Op.SIGN)
+    (x,) = builder.argument((1,), float_type, 1).tolist()
+    numbers = [
+        builder.add(op, Kind.INT32, first, second)
+        for op in (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX)
+        for first, second in ((a, b), (shared[0], a))
     ]
-    numbers = [builder.add(op, Kind.INT32, *operands) for op, operands in ops]
+    numbers += [builder.add(op, Kind.INT32, a) for op in (Op.ABS, Op.SIGN)]
+    numbers.append(builder.add(Op.ADD, Kind.INT32, numbers[-1], shared[1]))
+    large = builder.add(Op.MUL, Kind.INT32, a, builder.number(123_456_789, Kind.INT32))
+    larger = builder.add(Op.ADD, Kind.INT32, large, b)
+    of_large = [
+        builder.add(op, Kind.BOOL, larger, other)
+        for op in COMPARISONS
+        for other in (large, builder.number(2_147_483_647, Kind.INT32))
+    ]
     tests = [builder.add(op, Kind.BOOL, a, b) for op in COMPARISONS]
-    chosen = builder.add(Op.SELECT, Kind.INT32, tests[0], a, b)
-    builder.result(
-        [*numbers, chosen, builder.number(-7, Kind.INT32), builder.add(Op.CONVERT, Kind.INT32, x)]
-    )
-    builder.result([*tests, builder.add(Op.CONVERT, Kind.BOOL, a)])
-    builder.result([builder.add(Op.CONVERT, Kind.FLOAT32, a)])
-    if mixed:
+    chosen = builder.add(Op.SELECT, Kind.INT32, tests[0], larger, builder.number(-7, Kind.INT32))
+    converted = builder.add(Op.CONVERT, Kind.INT32, x)
+    builder.result([*numbers, large, larger, chosen, converted])
+    builder.result([*tests, *of_large, builder.add(Op.CONVERT, Kind.BOOL, a)])
+    builder.result([builder.add(Op.CONVERT, KINDS[float_type], each) for each in (a, shared[1])])
+    if dtype == "both":
         builder.result([builder.add(Op.CONVERT, Kind.FLOAT64, b)])
     rng = np.random.default_rng(0)
     arrays = [
+        np.array([-3, 4], np.int32),
         rng.integers(-5, 5, (50, 2)).astype(np.int32),
-        rng.normal(size=(50, 1)).astype("f") * 9,
+        rng.normal(size=(50, 1)).astype(float_type) * 9,
     ]
     found = caller(builder.program())(arrays, 50)
     for got, want in zip(found, interpret(builder.program(), arrays, 50, 1), strict=True):

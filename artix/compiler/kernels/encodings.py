@@ -71,6 +71,7 @@ class Encoding:
         for all lanes.
       floats: operations on floats of each kind.
       integers: operations on 32-bit integers.
+      halves: moves of 32-bit integers that are 64-bit floats in registers.
       logic: operations on flags.
       flags: how flags are moved, for floats of each kind.
     """
@@ -83,6 +84,7 @@ class Encoding:
         has_masks: bool,
         floats: dict[Kind, dict[str, Form]],
         integers: dict[str, Form],
+        halves: dict[str, Form],
         logic: dict[str, Form],
         flags: dict[Kind, FlagMoves],
     ) -> None:
@@ -93,6 +95,7 @@ class Encoding:
             has_masks,
         )
         self.floats, self.integers, self.logic, self.flags = floats, integers, logic, flags
+        self.halves = halves
         last = 8 * (size - 1)
         numbers = range(registers)
         # What registers add to the bits, as result, as first and as last operand.
@@ -219,6 +222,12 @@ def avx512() -> Encoding:
         floats={Kind.FLOAT32: of_floats(0), Kind.FLOAT64: of_floats(1)},
         integers=_of_integers(_evex)
         | {name: _evex(1, 3, 0x1F, tail=[how], result=MASK) for name, how in predicates.items()},
+        halves={
+            "widen": _evex(2, 1, 0xE6),
+            "narrow": _evex(3, 1, 0xE6, 1),
+            "spread": _evex(1, 2, 0x58, length=1),
+            "store": _evex(0, 1, 0x11, length=1),
+        },
         logic={
             "and": of_masks(0x41, commutes=True),
             "but_not": of_masks(0x42),  # not a, and b
@@ -281,7 +290,17 @@ def avx2() -> Encoding:
         registers=16,
         has_masks=False,
         floats={Kind.FLOAT32: of_floats(0), Kind.FLOAT64: of_floats(1)},
-        integers=_of_integers(_vex),
+        integers=_of_integers(_vex)
+        | {
+            "eq": _vex(1, 1, 0x76, commutes=True, result=MASK),
+            "gt": _vex(1, 1, 0x66, result=MASK),
+        },
+        halves={
+            "widen": _vex(2, 1, 0xE6),
+            "narrow": _vex(3, 1, 0xE6),
+            "spread": _vex(1, 2, 0x58, length=0),
+            "store": _vex(0, 1, 0x11, length=0),
+        },
         logic={
             "and": _vex(0, 1, 0x54, commutes=True, result=MASK),
             "but_not": _vex(0, 1, 0x55, result=MASK),  # not a, and b

@@ -3,6 +3,10 @@
 LLVM would take most of a first call, since its passes expect more than straight lines in an order
 that is chosen already. Here each operation becomes one instruction or a few. Products that only a
 sum needs become one instruction with it, as LLVM would have it.
+
+Beside float64, 32-bit integers are held as float64, which has all of them, so that each lane is as
+wide as the others. Sums and products that exceed 32 bits would not wrap around; numbers of rows,
+points and turns do not.
 """
 
 from __future__ import annotations
@@ -15,7 +19,17 @@ import numpy as np
 from artix.compiler.kernels import encodings, x86
 from artix.compiler.kernels.encodings import MASK, VECTOR, Encoding, Form
 from artix.compiler.kernels.program_lists import SCALARS, ProgramLists
-from artix.compiler.kernels.x86 import FLAG, FLAGS, LANES, NOWHERE, ONCE, Scratch, Values
+from artix.compiler.kernels.x86 import (
+    FLAG,
+    FLAGS,
+    HALF_ONCE,
+    HALVES,
+    LANES,
+    NOWHERE,
+    ONCE,
+    Scratch,
+    Values,
+)
 from artix.compiler.scalar_program import BYTES, Kind, Op
 
 _ADD, _MUL, _FLOAT32 = int(Op.ADD), int(Op.MUL), int(Kind.FLOAT32)
@@ -49,9 +63,9 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     if encoding is None or kind is None:
         return np.zeros(len(program.operations), bool)
     operations, kinds, operands = program.operations, program.kinds, program.operands
-    of_kind = {kind: _OF_FLOATS, Kind.BOOL: _OF_BOOLS}
-    if kind == Kind.FLOAT32:
-        of_kind[Kind.INT32] = _OF_INTEGERS
+    of_kind = {kind: _OF_FLOATS, Kind.BOOL: _OF_BOOLS, Kind.INT32: _OF_INTEGERS}
+    if kind == Kind.FLOAT64:
+        of_kind[Kind.INT32] = _OF_INTEGERS - {Op.AND}
     permitted = np.zeros((len(Kind), len(Op)), bool)
     for each, ops in of_kind.items():
         permitted[each, [int(op) for op in ops]] = True
@@ -64,8 +78,6 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
     )
     compares = np.isin(operations, [int(op) for op in _COMPARED])
     result &= ~(compares & (source_kinds[:, 0] == Kind.BOOL))
-    if "eq" not in encoding.integers:
-        result &= ~((kinds == Kind.BOOL) & (source_kinds[:, 0] == Kind.INT32))
     to_integers = (source_kinds[:, 0] == kind) & (kinds == Kind.INT32)
     result &= ~((operations == Op.CONVERT) & ((source_kinds[:, 0] == kinds) | to_integers))
     return result & ~np.any(is_operand & ~np.isin(source_kinds, [int(k) for k in of_kind]), axis=1)
@@ -77,7 +89,7 @@ def copyable(lists: ProgramLists, width: int) -> list[bool]:
     """
     program, encoding = lists.program, encodings.encoding()
     kind = None if encoding is None else _kind_of(encoding, width)
-    kinds = {kind, Kind.BOOL, *([Kind.INT32] if kind == Kind.FLOAT32 else [])}
+    kinds = {kind, Kind.BOOL, Kind.INT32}
     copied = [{Kind(x) for x in program.kinds[loop.starts >> 1].tolist()} for loop in program.loops]
     return [
         kind is not None and level > 0 and carried <= kinds
@@ -132,6 +144,7 @@ class Line:
         assert kind is not None
         self._encoding, self._kind = encoding, kind
         self._floats, self._size = encoding.floats[kind], BYTES[kind]
+        self._has_integers = kind == Kind.FLOAT32
         self._code: list[int] = []
         """Of each instruction the number of its form, its result, and up to three operands; -1 for
         none."""
@@ -207,7 +220,7 @@ class Line:
                 result = self._other(Op(code), a, b, c, Kind(kinds[number]))
             value_of[2 * number] = result
             if number in kept:
-                values.kept[result] = places.slot(2 * number)
+                self._keep(result, places.slot(2 * number), kinds[number])
 
     def store(self, reference: int, slot: int) -> None:
         """Stores the negative of a scalar, which is computed for that."""
@@ -215,13 +228,27 @@ class Line:
         self._value_of[reference] = result
         self._values.kept[result] = slot
 
+    def _keep(self, value: int, slot: int, kind: int) -> None:
+        """Stores a value of this kind as soon as it is computed."""
+        self._values.kept[value] = slot
+        if kind == Kind.INT32 and not self._has_integers:
+            self._values.integers.add(value)
+
+    def _lanes_at(self, slot: int, kind: int) -> int:
+        """The value of a slot of all lanes."""
+        if kind == Kind.BOOL:
+            return self._flags_at(slot)
+        is_half = kind == Kind.INT32 and not self._has_integers
+        return self._values.new(VECTOR, slot, HALVES if is_half else LANES)
+
     def start(self, starts: Sequence[tuple[int, int]], outer: int | None) -> None:
         """Stores what a loop carries into its first iteration, given the slot of the flags of the
         loop around it.
         """
         for place, (reference, slot) in enumerate(starts):
             which = self._flags_at(outer) if outer is not None and not place else None
-            self._copy(self._copied(reference), slot, which)
+            kind = self._lists.kinds[reference >> 1]
+            self._copy(self._copied(reference), slot, kind, which)
 
     def carry(self, references: Sequence[int], slots: Sequence[int], has_condition: bool) -> None:
         """Stores what an iteration carries into the next; lanes whose flag is not set keep what
@@ -238,8 +265,9 @@ class Line:
                 value = self._both("or", value, value)
             values.append(value)
         which = self._flags_at(slots[0]) if has_condition else None
-        for value, slot in reversed(list(zip(values, slots, strict=True))):
-            self._copy(value, slot, which, keeps=slot != slots[0])
+        kinds = [lists.kinds[reference >> 1] for reference in references]
+        for value, slot, kind in reversed(list(zip(values, slots, kinds, strict=True))):
+            self._copy(value, slot, kind, which, keeps=slot != slots[0])
 
     def _copied(self, reference: int) -> int:
         """The value of a reference, also of a constant flag."""
@@ -258,7 +286,9 @@ class Line:
             (self._encoding.logic if self._values.file[x] == MASK else self._floats)[name], x, y
         )
 
-    def _copy(self, value: int, slot: int, which: int | None, keeps: bool = False) -> None:
+    def _copy(
+        self, value: int, slot: int, kind: int, which: int | None, keeps: bool = False
+    ) -> None:
         """Stores a value, or where flags are not set what is there already, or, of flags, none."""
         is_flag = self._values.file[value] == MASK
         if which is None:
@@ -269,9 +299,8 @@ class Line:
                 kept = self._both("but_not", which, self._flags_at(slot))
                 result = self._both("or", result, kept)
         else:
-            before = self._values.new(VECTOR, slot, LANES)
-            result = self._append("blend", before, value, which)
-        self._values.kept[result] = slot
+            result = self._append("blend", self._lanes_at(slot, kind), value, which)
+        self._keep(result, slot, kind)
 
     def _request(self, slot: int, byte: int) -> None:
         """Requests the line of the cache at an offset from the address in a slot."""
@@ -321,6 +350,7 @@ class Line:
         return self._at(self._scratch.pattern(bits, self._size))
 
     def _constant(self, value: float, kind: Kind) -> int:
+        kind = kind if self._has_integers else self._kind
         return self._at(self._scratch.constant(value, kind))
 
     def _at(self, slot: int) -> int:
@@ -346,14 +376,10 @@ class Line:
         if reference & 1:
             return self._append("xor", self._value(reference ^ 1), self._pattern(self._sign))
         if lists.levels[number] == 0:
-            file, how = (MASK, FLAG) if kind == Kind.BOOL else (VECTOR, ONCE)
+            once = HALF_ONCE if kind == Kind.INT32 and not self._has_integers else ONCE
+            file, how = (MASK, FLAG) if kind == Kind.BOOL else (VECTOR, once)
             return self._values.new(file, self._places.scalar_slot(number), how)
-        slot = self._places.slot(reference)
-        return (
-            self._values.new(MASK, slot, FLAGS)
-            if kind == Kind.BOOL
-            else self._values.new(VECTOR, slot, LANES)
-        )
+        return self._lanes_at(self._places.slot(reference), kind)
 
     def _other(self, op: Op, a: int, b: int, c: int, kind: Kind) -> int:
         """Appends an operation that is not a sum or product of floats without negatives."""
@@ -361,13 +387,12 @@ class Line:
         if op in _FUNCTIONS:
             return self._call(op, a, b)
         if op in _COMPARED:
-            forms = self._encoding.integers if lists.kinds[a >> 1] == Kind.INT32 else self._floats
-            return self._emit(forms[_COMPARED[op]], value(a), value(b))
+            return self._compare(op, Kind(lists.kinds[a >> 1]), value(a), value(b))
         if op is Op.SELECT:
             return self._select(kind, value(a), b, c)
         if op in _LOGIC and kind == Kind.BOOL:
             return self._logic(op, value(a), b)
-        if kind == Kind.INT32 and op is not Op.CONVERT:
+        if kind == Kind.INT32 and self._has_integers and op is not Op.CONVERT:
             x = value(a)
             if op is Op.ABS:
                 return self._emit(self._encoding.integers["abs"], -1, x)
@@ -395,6 +420,19 @@ class Line:
         return self._append(
             "blend", x, one, self._append("apart", x, self._constant(0.0, self._kind))
         )
+
+    def _compare(self, op: Op, kind: Kind, a: int, b: int) -> int:
+        name = _COMPARED[op]
+        if kind != Kind.INT32 or not self._has_integers:
+            return self._append(name, a, b)
+        integers = self._encoding.integers
+        if name in integers:
+            return self._emit(integers[name], a, b)
+        # There are only "equal" and "greater".
+        if op is Op.LT:
+            return self._emit(integers["gt"], b, a)
+        other = self._emit(integers["eq" if op is Op.NE else "gt"], a, b)
+        return self._logic(Op.NOT, other, -1)
 
     def _magnitude(self, reference: int) -> int:
         return self._append("and", self._value(reference & -2), self._pattern(self._sign - 1))
@@ -442,10 +480,11 @@ class Line:
     def _convert(self, a: int, kind: Kind) -> int:
         source, x = Kind(self._lists.kinds[a >> 1]), self._value(a)
         if kind == Kind.BOOL:
-            forms = self._encoding.integers if source == Kind.INT32 else self._floats
-            return self._emit(forms["ne"], x, self._constant(0, source))
+            return self._compare(Op.NE, source, x, self._constant(0, source))
         if source == Kind.BOOL:
             return self._masked(self._constant(1, kind), x)
+        if not self._has_integers:
+            return self._append("or", x, x)
         return self._emit(self._encoding.integers["convert"], -1, x)
 
     def _call(self, op: Op, a: int, b: int) -> int:

@@ -26,9 +26,10 @@ from artix.compiler.scalar_program import BYTES, DTYPES, Kind
 
 #: The place of a next use that does not exist.
 _NEVER = 1 << 40
-#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; and flags as
-#: bits, as a byte for each lane, or as one byte for all lanes.
-NOWHERE, LANES, ONCE, BITS, FLAGS, FLAG = range(6)
+#: Where a value is in memory: nowhere; in all lanes of a vector; once for all lanes; flags as bits,
+#: as a byte for each lane, or as one byte for all lanes; and integers that are floats of twice the
+#: size in registers, in all lanes of half a vector, or once for all lanes.
+NOWHERE, LANES, ONCE, BITS, FLAGS, FLAG, HALVES, HALF_ONCE = range(8)
 #: Of an operand in memory that has one lane.
 _ONE_LANE = 1 << 28
 
@@ -84,6 +85,8 @@ class Values:
         """How it is there."""
         self.kept: dict[int, int] = {}
         """Where values are stored as soon as they are computed."""
+        self.integers = set[int]()
+        """Which of these are stored as integers of half their size."""
 
     def new(self, file: int, home: int = 0, how: int = NOWHERE) -> int:
         """The number of a new value."""
@@ -128,6 +131,7 @@ class _Allocator:
             values.file,
             values.kept,
         )
+        self._integers = values.integers
         self._scratch, self._base = scratch, scratch.base
         self._encoding, self._bytes, self._has_masks = encoding, encoding.size, encoding.has_masks
         self._floats, self._flags, self._size = (
@@ -244,7 +248,7 @@ class _Allocator:
         slot = self._kept.get(result)
         if slot is not None:
             self._home[result] = slot
-            self._how[result] = FLAGS if file else LANES
+            self._how[result] = FLAGS if file else HALVES if result in self._integers else LANES
             self._store(register, slot, self._how[result])
         if use == _NEVER:
             self._free[file].append(register)
@@ -323,6 +327,13 @@ class _Allocator:
             )
         elif how == ONCE:
             self._at(self._floats["spread"].bits ^ result[register], offset, self._size)
+        elif how == HALVES:
+            half = self._encoding.vector_bytes // 2
+            self._at(self._encoding.halves["widen"].bits ^ result[register], offset, half)
+        elif how == HALF_ONCE:
+            halves = self._encoding.halves
+            self._at(halves["spread"].bits ^ result[register], offset, self._size // 2)
+            self._write(halves["widen"].bits, register, 0, register)
         elif how == BITS:
             self._move_mask(LOAD_MASK, register, offset)
         else:
@@ -338,6 +349,10 @@ class _Allocator:
             self._at(
                 self._floats["store"].bits ^ result[register], offset, self._encoding.vector_bytes
             )
+        elif how == HALVES:
+            halves, last = self._encoding.halves, self._last_register
+            self._write(halves["narrow"].bits, last, 0, register)
+            self._at(halves["store"].bits ^ result[last], offset, self._encoding.vector_bytes // 2)
         elif how == BITS:
             self._move_mask(STORE_MASK, register, offset)
         else:
