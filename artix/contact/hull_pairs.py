@@ -152,8 +152,7 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
     )
     reference, incident = chosen(by_b, face_b, face_a), chosen(by_b, face_a, face_b)
     up = reference.normal
-    has_many = any(len(loop) > 4 for loop in (*faces_a.loops, *faces_b.loops))
-    height, place, is_used = on_both(reference, incident, has_many=has_many)
+    height, place, is_used = on_both(reference, incident, size)
     lowest = jnp.where(by_b, point_at(sets.first, of_b.lowest), sets.placed(of_a.lowest))
     of_faces = jnp.sum((lowest - reference.corners[0]) * up)
     # A point that is still outside the other face may seem to be lower than all of it.

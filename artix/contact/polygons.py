@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.cores import first_of_largest
+from artix.contact.cores import sign
 from artix.contact.hull_directions import number_of_largest, point_at
 from artix.math.arrays import square_root
+from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
 
 Array = jax.Array
 
-#: How many times a corner is moved into one face and then into the other.
-_ROUNDS = 2
+#: Rounding errors of a length.
+_CLEARLY = 100
 #: The least sine of the angle between the reference normal and the other face.
 _STEEPEST = 1e-3
 
@@ -57,75 +58,91 @@ def normal_of(corners: Array) -> tuple[Array, Array]:
     return across / jnp.where(area > 0, area, 1)[..., None], area
 
 
-def moved_into(polygon: Polygon, place: Array) -> Array:
-    """The nearest point of a polygon to one of its plane, which lies above that to any other; the
-    point itself if it is above the polygon.
-    """
-    loop, edges = polygon.loop, polygon.edges
-    squares = jnp.sum(edges**2, axis=1)
-    apart = place - loop
-    is_out = jnp.any(jnp.sum(jnp.cross(edges, polygon.normal) * apart, axis=1) > 0)
-    share = jnp.sum(apart * edges, axis=1) / jnp.where(squares > 0, squares, 1)
-    nearest = loop + jnp.clip(share, 0, 1)[:, None] * edges
-    which = number_of_largest(-jnp.sum((place - nearest) ** 2, axis=1))
-    return jnp.where(is_out, _row(nearest, which), place)
-
-
 def _row(rows: Array, number: Array) -> Array:
     """One of rows [m, 3] that are computed."""
     is_it = jnp.arange(len(rows), dtype=jnp.int32) == number
     return jnp.sum(jnp.where(is_it[:, None], rows, 0), axis=0)
 
 
-def on_both(reference: Polygon, incident: Polygon, *, has_many: bool) -> tuple[Array, Array, Array]:
-    """Corners of the incident face, moved to where both faces are: heights above the reference face
-    [4], places on the incident face [4, 3], and whether they are used [4].
+def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, Array, Array]:
+    """Up to four corners of what two faces share, seen along the normal of one: heights above the
+    reference face [4], places on the incident face [4, 3], and whether they are used [4].
+
+    Corners are those of each face that are over the other one, and the crossings of their edges. Of
+    more than four, these are the lowest one, the farthest from it, and two that span most with
+    them.
 
     Args:
       reference: the face that the normal belongs to.
       incident: the face that looks towards it.
-      has_many: whether a face has more than four corners.
+      size: a length that no difference of corners exceeds.
     """
     up, normal = reference.normal, incident.normal
     steepness = jnp.minimum(jnp.sum(up * normal), -_STEEPEST)
-    corners, is_used = incident.corners, incident.is_used
-    if has_many:
-        outermost, is_first = _outermost(incident, up)
-        corners = jnp.where(incident.has_few, corners, outermost)
-        is_used = jnp.where(incident.has_few, is_used, is_first)
-    middle = incident.corners[0]
+    rounding = _CLEARLY * jnp.finfo(size.dtype).eps * size
+    # How far corners are outside of the other face's edges, times the length of these.
+    edges, other_edges = incident.edges, reference.edges
+    outside = _outside(incident.loop, reference.loop, jnp.cross(other_edges, up))
+    other_outside = _outside(reference.loop, incident.loop, jnp.cross(up, edges))
+    is_over = incident.is_edge & jnp.all(outside <= rounding * size, axis=1)
+    is_under = reference.is_edge & jnp.all(other_outside <= rounding * size, axis=1)
+    heights = jnp.sum((incident.loop[0] - reference.loop) * normal, axis=1) / steepness
+    raised = reference.loop + heights[:, None] * up
+    fall = outside - jnp.roll(outside, -1, axis=0)
+    changes = (outside > 0) != (jnp.roll(outside, -1, axis=0) > 0)
+    other_changes = (other_outside > 0) != (jnp.roll(other_outside, -1, axis=0) > 0)
+    crosses = changes & other_changes.T & (jnp.abs(fall) > rounding * size)
+    share = outside / jnp.where(crosses, fall, 1)
+    crossings = incident.loop[:, None] + share[..., None] * edges[:, None]
+    places = jnp.concatenate([incident.loop, raised, crossings.reshape(-1, 3)])
+    is_corner = jnp.concatenate([is_over, is_under, crosses.reshape(-1)])
+    height = jnp.sum((places - reference.corners[0]) * up, axis=1)
+    numbers, is_used = _spanning(places, is_corner, height, up, rounding)
+    chosen = jnp.stack([_row(jnp.concatenate([places, height[:, None]], 1), k) for k in numbers])
+    return chosen[:, 3], chosen[:, :3], is_used
 
-    def above_reference(place: Array) -> Array:
-        place = moved_into(reference, place)
-        return place + up * jnp.sum((middle - place) * normal) / steepness
 
-    def at(place: Array) -> Array:
-        for _ in range(_ROUNDS - 1):
-            place = moved_into(incident, above_reference(place))
-        return above_reference(place)
-
-    place = jax.vmap(at)(corners)
-    return jnp.sum((place - reference.corners[0]) * up, axis=1), place, is_used
+def _outside(places: Array, loop: Array, outwards: Array) -> Array:
+    """How far places [P, 3] are outside of edges [K], times a length each, [P, K]."""
+    return jnp.sum((places[:, None] - loop) * outwards, axis=2)
 
 
-def _outermost(polygon: Polygon, up: Array) -> tuple[Array, Array]:
-    """The lowest point of a face and those that are outermost at quarter turns from it, [4, 3], and
-    whether each is not equal to one before it.
+def _spanning(
+    places: Array, is_corner: Array, height: Array, up: Array, rounding: Array
+) -> tuple[list[Array], Array]:
+    """The numbers of four of the corners among some places, the lowest first, and whether each is
+    another one than those before it, [4].
     """
-    normal = polygon.normal
-    down = jnp.sum(up * normal) * normal - up
-    square = jnp.sum(down**2)
-    is_level = square < jnp.finfo(square.dtype).eps
-    along = polygon.corners[2] - polygon.corners[0]
-    along = along / jnp.where(is_level, square_root(jnp.sum(along**2)), 1)
-    steep = jnp.where(is_level, along, down / jnp.sqrt(jnp.where(is_level, 1, square)))
-    beside = jnp.cross(normal, steep)
-    ways = jax.lax.stop_gradient((steep, -steep, beside, -beside))
-    loop = jax.lax.stop_gradient(polygon.loop)
-    chosen = jnp.stack([first_of_largest(jnp.sum(loop * way, axis=1)) for way in ways])
-    same = jnp.any(chosen[:, None] & chosen, axis=2) & np.tri(4, k=-1, dtype=bool)
-    corners = jnp.sum(jnp.where(chosen[:, :, None], polygon.loop, 0), axis=1)
-    return corners, ~jnp.any(same, axis=1)
+    places, height, up = without_derivatives((places, height, up))
+    least = jnp.min(jnp.where(is_corner, height, jnp.inf))
+    # Where faces are flush, rounding must not decide which is the lowest.
+    is_low = is_corner & (height <= least + rounding)
+    first = number_of_largest(is_low.astype(height.dtype))
+    apart = places - _row(places, first)
+
+    def largest(values: Array) -> tuple[Array, Array]:
+        values = jnp.where(is_corner, values, -1)
+        number = number_of_largest(values)
+        return number, jnp.max(values)
+
+    second, square = largest(jnp.sum(apart**2, axis=1))
+    along = _row(apart, second)
+    # Twice the signed areas of triangles with the first two.
+    area = jnp.sum(jnp.cross(along, apart) * up, axis=1)
+    third, most = largest(jnp.abs(area))
+    corner = _row(apart, third)
+    side = sign(_row(area[:, None], third)[0])
+    # Outside of the triangle of the first three, which is counter-clockwise if the side is 1.
+    beyond = [
+        -side * area,
+        -side * jnp.sum(jnp.cross(corner - along, apart - along) * up, axis=1),
+        side * jnp.sum(jnp.cross(corner, apart) * up, axis=1),
+    ]
+    fourth, rest = largest(jnp.maximum(jnp.maximum(beyond[0], beyond[1]), beyond[2]))
+    reach = rounding * jnp.sqrt(jnp.maximum(square, 0))
+    any_corner = jnp.any(is_corner)
+    is_used = jnp.stack([any_corner, square > rounding**2, most > reach, rest > reach])
+    return [first, second, third, fourth], is_used & any_corner
 
 
 def part_over(polygon: Polygon, center: Array, along: Array) -> tuple[Array, Array]:
