@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.cores import sign
-from artix.contact.hull_directions import number_of_largest, point_at
+from artix.contact.hull_directions import point_at
 from artix.math.arrays import square_root
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -58,19 +58,13 @@ def normal_of(corners: Array) -> tuple[Array, Array]:
     return across / jnp.where(area > 0, area, 1)[..., None], area
 
 
-def _row(rows: Array, number: Array) -> Array:
-    """One of rows [m, 3] that are computed."""
-    is_it = jnp.arange(len(rows), dtype=jnp.int32) == number
-    return jnp.sum(jnp.where(is_it[:, None], rows, 0), axis=0)
-
-
 def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, Array, Array]:
     """Up to four corners of what two faces share, seen along the normal of one: heights above the
     reference face [4], places on the incident face [4, 3], and whether they are used [4].
 
-    Corners are those of each face that are over the other one, and the crossings of their edges. Of
-    more than four, these are the lowest one, the farthest from it, and two that span most with
-    them.
+    Corners are the ends of what the reference face leaves of the incident one's edges, and its own
+    corners under the other face. Of more than four, these are the lowest one, the farthest from it,
+    and two that span most with them.
 
     Args:
       reference: the face that the normal belongs to.
@@ -80,69 +74,82 @@ def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, 
     up, normal = reference.normal, incident.normal
     steepness = jnp.minimum(jnp.sum(up * normal), -_STEEPEST)
     rounding = _CLEARLY * jnp.finfo(size.dtype).eps * size
-    # How far corners are outside of the other face's edges, times the length of these.
-    edges, other_edges = incident.edges, reference.edges
-    outside = _outside(incident.loop, reference.loop, jnp.cross(other_edges, up))
-    other_outside = _outside(reference.loop, incident.loop, jnp.cross(up, edges))
-    is_over = incident.is_edge & jnp.all(outside <= rounding * size, axis=1)
-    is_under = reference.is_edge & jnp.all(other_outside <= rounding * size, axis=1)
-    heights = jnp.sum((incident.loop[0] - reference.loop) * normal, axis=1) / steepness
-    raised = reference.loop + heights[:, None] * up
-    fall = outside - jnp.roll(outside, -1, axis=0)
-    changes = (outside > 0) != (jnp.roll(outside, -1, axis=0) > 0)
-    other_changes = (other_outside > 0) != (jnp.roll(other_outside, -1, axis=0) > 0)
-    crosses = changes & other_changes.T & (jnp.abs(fall) > rounding * size)
-    share = outside / jnp.where(crosses, fall, 1)
-    crossings = incident.loop[:, None] + share[..., None] * edges[:, None]
-    places = jnp.concatenate([incident.loop, raised, crossings.reshape(-1, 3)])
-    is_corner = jnp.concatenate([is_over, is_under, crosses.reshape(-1)])
+    edges = incident.edges
+    low, high, is_end = _within(reference, incident, rounding * size)
+    ends = [incident.loop + share[:, None] * edges for share in (low, high)]
+    outside = _outside(reference.loop, incident.loop, jnp.cross(up, edges))
+    is_under = reference.is_edge & jnp.all(outside <= rounding * size, axis=1)
+    rise = jnp.sum((incident.loop[0] - reference.loop) * normal, axis=1) / steepness
+    places = jnp.concatenate([*ends, reference.loop + rise[:, None] * up])
     height = jnp.sum((places - reference.corners[0]) * up, axis=1)
-    numbers, is_used = _spanning(places, is_corner, height, up, rounding)
-    chosen = jnp.stack([_row(jnp.concatenate([places, height[:, None]], 1), k) for k in numbers])
+    rows = jnp.concatenate([places, height[:, None]], axis=1)
+    chosen, is_used = _spanning(rows, jnp.concatenate([is_end, is_end, is_under]), up, rounding)
     return chosen[:, 3], chosen[:, :3], is_used
+
+
+def _within(reference: Polygon, incident: Polygon, rounding: Array) -> tuple[Array, Array, Array]:
+    """The parts of a face's edges that are over another one: where they begin and end, as shares of
+    each edge [K], and whether there is one.
+    """
+    start = _outside(incident.loop, reference.loop, jnp.cross(reference.edges, reference.normal))
+    rise = jnp.roll(start, -1, axis=0) - start
+    moves = jnp.abs(rise) > rounding
+    share = -start / jnp.where(moves, rise, 1)
+    beside = jnp.any(~moves & (start > rounding), axis=1)
+    low = jnp.max(jnp.where(moves & (rise < 0), share, 0), axis=1, initial=0)
+    high = jnp.min(jnp.where(moves & (rise > 0), share, 1), axis=1, initial=1)
+    # A corner on an edge is over it.
+    is_part = low <= high + _CLEARLY * jnp.finfo(low.dtype).eps
+    return low, high, incident.is_edge & ~beside & is_part
 
 
 def _outside(places: Array, loop: Array, outwards: Array) -> Array:
     """How far places [P, 3] are outside of edges [K], times a length each, [P, K]."""
-    return jnp.sum((places[:, None] - loop) * outwards, axis=2)
+    return jnp.sum(places[:, None] * outwards, axis=2) - jnp.sum(loop * outwards, axis=1)
 
 
-def _spanning(
-    places: Array, is_corner: Array, height: Array, up: Array, rounding: Array
-) -> tuple[list[Array], Array]:
-    """The numbers of four of the corners among some places, the lowest first, and whether each is
+def _spanning(rows: Array, is_corner: Array, up: Array, rounding: Array) -> tuple[Array, Array]:
+    """Four corners among rows of places and heights [P, 4], the lowest first, and whether each is
     another one than those before it, [4].
     """
-    places, height, up = without_derivatives((places, height, up))
+    height = without_derivatives(rows[:, 3])
     least = jnp.min(jnp.where(is_corner, height, jnp.inf))
     # Where faces are flush, rounding must not decide which is the lowest.
     is_low = is_corner & (height <= least + rounding)
-    first = number_of_largest(is_low.astype(height.dtype))
-    apart = places - _row(places, first)
+    _, first = _row_of_largest(is_low.astype(height.dtype), rows)
+    apart = without_derivatives(rows[:, :3] - first[:3])
 
-    def largest(values: Array) -> tuple[Array, Array]:
-        values = jnp.where(is_corner, values, -1)
-        number = number_of_largest(values)
-        return number, jnp.max(values)
+    def pick(values: Array) -> tuple[Array, Array, Array]:
+        values = jnp.where(is_corner, without_derivatives(values), -1)
+        most, row = _row_of_largest(values, rows)
+        return most, row, without_derivatives(row[:3] - first[:3])
 
-    second, square = largest(jnp.sum(apart**2, axis=1))
-    along = _row(apart, second)
+    square, second, along = pick(jnp.sum(apart**2, axis=1))
     # Twice the signed areas of triangles with the first two.
-    area = jnp.sum(jnp.cross(along, apart) * up, axis=1)
-    third, most = largest(jnp.abs(area))
-    corner = _row(apart, third)
-    side = sign(_row(area[:, None], third)[0])
+    beside = jnp.cross(up, along)
+    area = jnp.sum(beside * apart, axis=1)
+    most, third, corner = pick(jnp.abs(area))
+    side = sign(jnp.sum(beside * corner))
     # Outside of the triangle of the first three, which is counter-clockwise if the side is 1.
-    beyond = [
-        -side * area,
-        -side * jnp.sum(jnp.cross(corner - along, apart - along) * up, axis=1),
-        side * jnp.sum(jnp.cross(corner, apart) * up, axis=1),
-    ]
-    fourth, rest = largest(jnp.maximum(jnp.maximum(beyond[0], beyond[1]), beyond[2]))
+    over_third = jnp.sum(jnp.cross(up, along - corner) * (apart - corner), axis=1)
+    over_first = jnp.sum(jnp.cross(up, corner) * apart, axis=1)
+    beyond = jnp.maximum(jnp.maximum(-side * area, side * over_third), side * over_first)
+    rest, fourth, _ = pick(beyond)
     reach = rounding * jnp.sqrt(jnp.maximum(square, 0))
-    any_corner = jnp.any(is_corner)
-    is_used = jnp.stack([any_corner, square > rounding**2, most > reach, rest > reach])
-    return [first, second, third, fourth], is_used & any_corner
+    is_used = [True, square > rounding**2, most > reach, rest > reach]
+    return jnp.stack([first, second, third, fourth]), jnp.any(is_corner) & jnp.stack(is_used)
+
+
+def _row_of_largest(values: Array, rows: Array) -> tuple[Array, Array]:
+    """The largest of values [P], and its row of [P, C]; the first of equal ones."""
+    while len(values) > 1:
+        half = (len(values) + 1) // 2
+        rest = len(values) - half
+        is_larger = values[half:] > values[:rest]
+        winners = jnp.where(is_larger[:, None], rows[half:], rows[:rest])
+        rows = jnp.concatenate([winners, rows[rest:half]])
+        values = jnp.concatenate([jnp.maximum(values[half:], values[:rest]), values[rest:half]])
+    return values[0], rows[0]
 
 
 def part_over(polygon: Polygon, center: Array, along: Array) -> tuple[Array, Array]:
