@@ -1,10 +1,10 @@
 """The four points at which two boxes touch.
 
 The separating axis is the one of 15 directions (face normals and cross products of edges) along
-which the boxes are farthest apart. If it is a face normal, the points are the corners of the other
-box's face that looks towards it, moved to where both faces are. If it is a cross product of edges,
-there is one point between the two edges. When separations are nearly equal, faces are preferred to
-edges, and the first box's faces to the second's, so that points do not jump.
+which the boxes are farthest apart. If it is a face normal, the points are up to four corners of
+what this face and the other box's face that looks towards it share. If it is a cross product of
+edges, there is one point between the two edges. When separations are nearly equal, faces are
+preferred to edges, and the first box's faces to the second's, so that points do not jump.
 
 Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*,
 2005, section 4.4.1.
@@ -12,7 +12,6 @@ Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Colli
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import jax
@@ -20,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.cores import Core, Meeting, first_of_largest, sign
+from artix.contact.polygons import Polygon, on_both
 from artix.math.arrays import chosen
 
 Array = jax.Array
@@ -28,9 +28,6 @@ Array = jax.Array
 _PREFERENCE = 1e-3
 #: Squared sine of the angle below which two edges count as parallel.
 _PARALLEL = 1e-4
-#: How many times a corner is moved into one face and then into the other.
-_ROUNDS = 2
-_CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=2)))
 
 
 class _Best(NamedTuple):
@@ -59,9 +56,7 @@ def box_meetings(a: Core, b: Core) -> Meeting:
 
     reference, incident = chosen(by_b, b, a), chosen(by_b, a, b)
     axis = jnp.where(by_b, of_b.which, of_a.which)
-    gap, outward, point = on_face(reference, incident, axis)
-    # A point that is still outside the other face may seem to be lower than all of it.
-    gap = jnp.maximum(gap, of_faces)
+    gap, outward, point = _between_faces(reference, incident, axis, of_faces)
     normal = jnp.where(by_b, outward, -outward)
     edge_normal, edge_point = _between_edges(a, b, of_edges.which, along)
     far = jnp.sum(a.half) + jnp.sum(b.half)
@@ -122,71 +117,58 @@ def _innermost(box: Core, edge: Array, direction: Array) -> Array:
     return box.center + jnp.sum(box.rotation * (towards * (1 - edge) * box.half), axis=1)
 
 
-def on_face(
-    reference: Core, incident: Core, axis: Array, *, is_round: bool = False
+def _between_faces(
+    reference: Core, incident: Core, axis: Array, separation: Array
 ) -> tuple[Array, Array, Array]:
-    """Gaps [4] and points [4, 3] at the corners of the incident face, and the outward normal of the
-    reference face.
+    """Gaps [4] and points [4, 3] between two faces, and the outward normal of the reference face.
 
     Args:
-      reference: the box whose face the normal belongs to, or a cylinder.
-      incident: the other shape, a box.
+      reference: the box whose face the normal belongs to.
+      incident: the other box.
       axis: one at that face's axis, zeros elsewhere, [3].
-      is_round: whether the reference face is the cap of a cylinder, whose axis is z.
+      separation: how far the incident box is from that face.
     """
-    center = jnp.sum(reference.rotation * (incident.center - reference.center)[:, None], axis=0)
-    turn = jnp.sum(reference.rotation[:, :, None] * incident.rotation[:, None], axis=0)
-    side = sign(jnp.sum(axis * center))
-    slope = side * jnp.sum(axis[:, None] * turn, axis=0)
+    middle = jnp.sum(reference.rotation * (incident.center - reference.center)[:, None], axis=0)
+    side = sign(jnp.sum(axis * middle))
+    # In a frame whose z axis is the normal, zeros are known.
+    frame = jnp.stack([side * jnp.roll(axis, 1), jnp.roll(axis, 2), side * axis])
+    rotation = jnp.sum(reference.rotation[:, None] * frame, axis=2)
+    center = jnp.sum(frame * middle, axis=1)
+    turn = jnp.sum(rotation[:, :, None] * incident.rotation[:, None], axis=0)
+    half = jnp.sum(jnp.abs(frame) * reference.half, axis=1)
+    slope = turn[2]
     facing = first_of_largest(jnp.abs(slope)).astype(center.dtype)
-    # The incident face: its centre, half edges and normal in the frame of the reference box.
-    towards = -sign(slope) * facing
-    middle = center + jnp.sum(turn * (towards * incident.half), axis=1)
-    across = [jnp.roll(facing, k) for k in (1, 2)]
-    halves = [jnp.sum(one * incident.half) for one in across]
-    edges = [jnp.sum(turn * one, axis=1) for one in across]
-    normal = jnp.sum(turn * towards, axis=1)
-    steepness = jnp.sum(normal * axis)
-
-    def raised(place: Array) -> Array:
-        """Projects onto the plane of the incident face, along the reference normal."""
-        return place + axis * jnp.sum((middle - place) * normal) / steepness
-
-    def above_reference(place: Array) -> Array:
-        if is_round:
-            return raised(within_circle(place, reference.radius))
-        return raised(jnp.where(axis > 0, place, jnp.clip(place, -reference.half, reference.half)))
-
-    def within_incident(place: Array) -> Array:
-        along = [
-            jnp.clip(jnp.sum((place - middle) * edges[k]), -halves[k], halves[k]) for k in (0, 1)
-        ]
-        return middle + along[0] * edges[0] + along[1] * edges[1]
-
-    def at(corner: Array) -> tuple[Array, Array]:
-        along = [corner[k] * halves[k] for k in (0, 1)]
-        if is_round:
-            # A long face, moved radially, would lose its width.
-            circle = raised(jnp.zeros_like(middle)) - middle
-            reach = reference.radius / jnp.abs(steepness)
-            for k in (0, 1):
-                nearest = jnp.sum(circle * edges[k])
-                along[k] = jnp.clip(along[k], nearest - reach, nearest + reach)
-        place = middle + along[0] * edges[0] + along[1] * edges[1]
-        for _ in range(_ROUNDS - 1):
-            place = within_incident(above_reference(place))
-        place = above_reference(place)
-        gap = side * jnp.sum(axis * place) - jnp.sum(axis * reference.half)
-        return gap, place - 0.5 * side * gap * axis
-
-    gap, place = jax.vmap(at)(jnp.asarray(_CORNERS, center.dtype))
-    point = reference.center + jnp.sum(reference.rotation * place[:, None], axis=2)
-    return gap, side * jnp.sum(reference.rotation * axis, axis=1), point
+    towards = -sign(jnp.sum(facing * slope))
+    along, across, outward = (jnp.sum(turn * jnp.roll(facing, k), axis=1) for k in (1, 2, 0))
+    lengths = [jnp.sum(jnp.roll(facing, k) * incident.half) for k in (1, 2, 0)]
+    other = _face(
+        center + towards * lengths[2] * outward,
+        towards * lengths[0] * along,
+        lengths[1] * across,
+        towards * outward,
+    )
+    zero = np.zeros((), center.dtype)
+    face = _face(
+        jnp.stack([zero, zero, half[2]]),
+        jnp.stack([half[0], zero, zero]),
+        jnp.stack([zero, half[1], zero]),
+        np.array([0, 0, 1], center.dtype),
+    )
+    size = jnp.sum(reference.half + incident.half + jnp.abs(center))
+    height, place, is_used = on_both(face, other, size)
+    # Faces that share nothing belong to boxes that are apart, or overlap in a corner beside them.
+    lowest = jnp.sum(turn * (-sign(slope) * incident.half), axis=1) + center
+    is_lowest = ~jnp.any(is_used) & np.array([True, False, False, False])
+    gap = jnp.where(is_lowest, separation, jnp.where(is_used, height, height + size))
+    place = jnp.where(is_lowest[:, None], lowest, place)
+    place = place - 0.5 * gap[:, None] * np.array([0, 0, 1], center.dtype)
+    point = reference.center + jnp.sum(rotation * place[:, None], axis=2)
+    return gap, rotation[:, 2], point
 
 
-def within_circle(place: Array, radius: Array) -> Array:
-    """Moves a point [3] towards the z axis until it is not farther from it than a radius."""
-    square = place[0] ** 2 + place[1] ** 2
-    is_out = square > radius**2
-    share = jnp.where(is_out, radius / jnp.sqrt(jnp.where(is_out, square, 1)), 1)
-    return place * jnp.stack([share, share, jnp.ones_like(share)])
+def _face(middle: Array, along: Array, across: Array, normal: Array) -> Polygon:
+    """A rectangle, given its half edges."""
+    loop = [middle - along - across, middle + along - across]
+    loop += [middle + along + across, middle - along + across]
+    edges = [2 * along, 2 * across, -2 * along, -2 * across]
+    return Polygon(jnp.stack(loop), jnp.stack(edges), np.ones(4, bool), normal)

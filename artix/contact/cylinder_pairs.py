@@ -26,7 +26,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.box_pairs import on_face, within_circle
 from artix.contact.capsule_pairs import Segment, segments
 from artix.contact.cores import Core, Meeting, first_of_largest, sign
 from artix.math.arrays import chosen, square_root
@@ -394,14 +393,63 @@ def at_rim(one: Cylinder, normal: Array, gap: Array) -> Meeting:
 
 def _on_cap(cylinder: Core, box: Core) -> Meeting:
     """The corners of a box's face, moved into a cap; in the frame of the box."""
-    gap, outward, point = on_face(
-        cylinder, box, jnp.asarray(_CAP, cylinder.half.dtype), is_round=True
-    )
+    center = jnp.sum(cylinder.rotation * (box.center - cylinder.center)[:, None], axis=0)
+    turn = jnp.sum(cylinder.rotation[:, :, None] * box.rotation[:, None], axis=0)
+    axis = jnp.asarray(_CAP, center.dtype)
+    side = sign(center[2])
+    slope = side * turn[2]
+    facing = first_of_largest(jnp.abs(slope)).astype(center.dtype)
+    # The box's face: its centre, half edges and normal in the frame of the cylinder.
+    towards = -sign(slope) * facing
+    middle = center + jnp.sum(turn * (towards * box.half), axis=1)
+    across = [jnp.roll(facing, k) for k in (1, 2)]
+    halves = [jnp.sum(one * box.half) for one in across]
+    edges = [jnp.sum(turn * one, axis=1) for one in across]
+    normal = jnp.sum(turn * towards, axis=1)
+    steepness = normal[2]
+
+    def raised(place: Array) -> Array:
+        """Projects onto the plane of the box's face, along the axis."""
+        return place + axis * jnp.sum((middle - place) * normal) / steepness
+
+    def over_cap(place: Array) -> Array:
+        return raised(within_circle(place, cylinder.radius))
+
+    def within_face(place: Array) -> Array:
+        along = [
+            jnp.clip(jnp.sum((place - middle) * edges[k]), -halves[k], halves[k]) for k in (0, 1)
+        ]
+        return middle + along[0] * edges[0] + along[1] * edges[1]
+
+    def at(corner: Array) -> tuple[Array, Array]:
+        along = [corner[k] * halves[k] for k in (0, 1)]
+        # A long face, moved radially, would lose its width.
+        circle = raised(jnp.zeros_like(middle)) - middle
+        reach = cylinder.radius / jnp.abs(steepness)
+        for k in (0, 1):
+            nearest = jnp.sum(circle * edges[k])
+            along[k] = jnp.clip(along[k], nearest - reach, nearest + reach)
+        place = middle + along[0] * edges[0] + along[1] * edges[1]
+        place = over_cap(within_face(over_cap(place)))
+        gap = side * place[2] - jnp.sum(axis * cylinder.half)
+        return gap, place - 0.5 * side * gap * axis
+
+    gap, place = jax.vmap(at)(jnp.asarray(_CORNERS, center.dtype))
+    point = cylinder.center + jnp.sum(cylinder.rotation * place[:, None], axis=2)
+    outward = side * cylinder.rotation[:, 2]
 
     def seen(vector: Array) -> Array:
         return jnp.sum(box.rotation * vector[..., None], axis=-2)
 
     return Meeting(gap, jnp.broadcast_to(-seen(outward), (4, 3)), seen(point - box.center))
+
+
+def within_circle(place: Array, radius: Array) -> Array:
+    """Moves a point [3] towards the z axis until it is not farther from it than a radius."""
+    square = place[0] ** 2 + place[1] ** 2
+    is_out = square > radius**2
+    share = jnp.where(is_out, radius / jnp.sqrt(jnp.where(is_out, square, 1)), 1)
+    return place * jnp.stack([share, share, jnp.ones_like(share)])
 
 
 def on_flat(

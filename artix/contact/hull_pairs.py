@@ -5,11 +5,10 @@ corner, an edge or a face of each, which ``hull_directions.py`` finds; where the
 farthest apart along the normal of a face, or of two edges that cross. From the numbers of these
 points, distance, normal and points follow in closed form, and so do their derivatives.
 
-If a face is closest, a box and a hull have the points that two boxes have: corners of the other
-shape's face that looks towards it, moved to where both faces are. When both are flush, they are
-moved into the larger face, or the first of equal ones. A face of more than four corners has its
-lowest one and those that are outermost at quarter turns from it. Elsewhere there is one point. A
-capsule has two: the ends of what is over a face, or those along an edge.
+If a face is closest, a box and a hull have up to four corners of what that face and the other
+shape's face that looks towards it share, as two boxes have. When both are flush, the points are on
+the larger face, or the first of equal ones. Elsewhere there is one point. A capsule has two: the
+ends of what is over a face, or those along an edge.
 
 Where separations are nearly equal, faces are preferred to edges, by a thousandth of the smaller
 distance between a shape's middle and its faces, as for boxes.
@@ -72,7 +71,7 @@ def sphere_and_hull(sphere: Core, hull: Core, faces: HullFaces) -> Meeting:
     sets = _sets(_points_of(hull), jnp.zeros((1, 3), hull.half.dtype), hull, sphere)
     nearest, face, size = _nearest_of_round(sets, faces)
     single = _between(sets, nearest.corners, nearest.normal)
-    height = jnp.sum(face.normal * (sets.offset - face.corners[0]))
+    height = jnp.sum(face.normal * (sets.offset - face.loop[0]))
     rounding = _CLEARLY * jnp.finfo(size.dtype).eps * size
     by_face = ~nearest.is_valid | (height > single.gap - rounding)
     apart = jnp.where(by_face, height, single.gap)
@@ -95,7 +94,7 @@ def capsule_and_hull(capsule: Core, hull: Core, faces: HullFaces) -> Meeting:
     square = jnp.sum(along**2)
     middle = jnp.sum((single.second - center) * along) / jnp.where(square > 0, square, 1)
     places = jnp.stack([jnp.where(none, -1, low), jnp.where(none, 1, high), middle])
-    heights = jnp.sum((center + places[:, None] * along - face.corners[0]) * face.normal, axis=1)
+    heights = jnp.sum((center + places[:, None] * along - face.loop[0]) * face.normal, axis=1)
     # Inside, there is no nearest point.
     apart = jnp.where(
         np.array([False, False, True]),
@@ -147,16 +146,15 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
     face_b = polygon_of(sets.second, faces_b, jnp.where(by_b, of_b.number, at_b), faces_a)
     face_b = face_b._replace(
         loop=sets.moved(face_b.loop),
-        corners=sets.moved(face_b.corners),
+        edges=sets.turned(face_b.edges),
         normal=sets.turned(face_b.normal),
     )
     reference, incident = chosen(by_b, face_b, face_a), chosen(by_b, face_a, face_b)
     up = reference.normal
     height, place, is_used = on_both(reference, incident, size)
     lowest = jnp.where(by_b, point_at(sets.first, of_b.lowest), sets.placed(of_a.lowest))
-    of_faces = jnp.sum((lowest - reference.corners[0]) * up)
-    # A point that is still outside the other face may seem to be lower than all of it.
-    height = jnp.where(is_used, jnp.maximum(height, of_faces), height + size)
+    of_faces = jnp.sum((lowest - reference.loop[0]) * up)
+    height = jnp.where(is_used, height, height + size)
     radius = jnp.where(by_b, a.radius, b.radius)
     gap = height - a.radius - b.radius
     point = place - (radius + 0.5 * gap)[:, None] * up

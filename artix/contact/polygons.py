@@ -1,4 +1,9 @@
-"""Faces of hulls as convex polygons, and what two of them, or a segment and one, share."""
+"""Faces of boxes and hulls as convex polygons, and what two of them, or a segment and one, share.
+
+Where the edges of two faces cross, what they share has a corner, too. Points without these, such as
+the corners of one face moved into the other, let three of a hundred heaps of three bodies tremble
+without end, since where a body tips next may be seen only once it is beyond the surface.
+"""
 
 from __future__ import annotations
 
@@ -23,30 +28,18 @@ _STEEPEST = 1e-3
 
 
 class Polygon(NamedTuple):
-    """A face of a hull; seen from outside, the loop is counter-clockwise."""
+    """A face; seen from outside, the loop is counter-clockwise."""
 
     loop: Array
     """[K, 3]; its last points may be equal."""
+    edges: Array
+    """From each point of the loop to the next, [K, 3]. Those between equal points are zero:
+    elsewhere in a program these may be rounded otherwise, and a difference of rounding errors has
+    any direction."""
     is_edge: Array
     """Whether the next point of the loop is another one, [K]."""
-    corners: Array
-    """Four of the loop that span the largest area, [4, 3]; the last two of a triangle are equal."""
     normal: Array
     """Outward unit normal, [3]."""
-    is_used: Array
-    """Whether a corner is not equal to the one before it, [4]."""
-    has_few: Array
-    """Whether these corners are all there are."""
-
-    @property
-    def edges(self) -> Array:
-        """From each point of the loop to the next, [K, 3].
-
-        Those between equal points are zero. Elsewhere in a program, equal points may be rounded
-        otherwise, and a difference of rounding errors has any direction.
-        """
-        edges = jnp.roll(self.loop, -1, axis=0) - self.loop
-        return jnp.where(self.is_edge[:, None], edges, 0)
 
 
 def normal_of(corners: Array) -> tuple[Array, Array]:
@@ -81,7 +74,7 @@ def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, 
     is_under = reference.is_edge & jnp.all(outside <= rounding * size, axis=1)
     rise = jnp.sum((incident.loop[0] - reference.loop) * normal, axis=1) / steepness
     places = jnp.concatenate([*ends, reference.loop + rise[:, None] * up])
-    height = jnp.sum((places - reference.corners[0]) * up, axis=1)
+    height = jnp.sum((places - reference.loop[0]) * up, axis=1)
     rows = jnp.concatenate([places, height[:, None]], axis=1)
     chosen, is_used = _spanning(rows, jnp.concatenate([is_end, is_end, is_under]), up, rounding)
     return chosen[:, 3], chosen[:, :3], is_used
@@ -185,14 +178,10 @@ def polygon_of(
     )
     rows = points[np.concatenate([loops, corners], axis=1)].reshape(-1, 3)
     places = point_at(rows, (count + 4) * number + jnp.arange(count + 4, dtype=jnp.int32))
-    flags = np.concatenate(
-        [
-            faces.has_few_points[:, None],
-            corners != np.roll(corners, 1, axis=1),
-            loops != np.roll(loops, -1, axis=1),
-        ],
-        axis=1,
-    )
-    mine = jnp.any((np.arange(len(flags), dtype=np.int32) == number)[:, None] & flags, axis=0)
+    is_edge = loops != np.roll(loops, -1, axis=1)
+    is_face = np.arange(len(loops), dtype=np.int32) == number
+    has_edge = jnp.any(is_face[:, None] & is_edge, axis=0)
+    loop = places[:count]
+    edges = jnp.where(has_edge[:, None], jnp.roll(loop, -1, axis=0) - loop, 0)
     normal, _ = normal_of(places[count:])
-    return Polygon(places[:count], mine[5:], places[count:], normal, mine[1:5], mine[0])
+    return Polygon(loop, edges, has_edge, normal)

@@ -48,11 +48,6 @@ class HullFaces:
         """The corners, [F, 4]."""
         return np.array(self.corners, np.int32)
 
-    @cached_property
-    def has_few_points(self) -> np.ndarray:
-        """Whether the corners of a face are all its points, [F]."""
-        return np.array([len(loop) <= 4 for loop in self.loops])
-
 
 NO_FACES = HullFaces()
 
