@@ -159,7 +159,7 @@ def _between_faces(
     # Faces that share nothing belong to boxes that are apart, or overlap in a corner beside them.
     lowest = jnp.sum(turn * (-sign(slope) * incident.half), axis=1) + center
     is_lowest = ~jnp.any(is_used) & np.array([True, False, False, False])
-    gap = jnp.where(is_lowest, separation, jnp.where(is_used, height, height + size))
+    gap = jnp.where(is_lowest, separation, height)
     place = jnp.where(is_lowest[:, None], lowest, place)
     place = place - 0.5 * gap[:, None] * np.array([0, 0, 1], center.dtype)
     point = reference.center + jnp.sum(rotation * place[:, None], axis=2)

@@ -154,7 +154,6 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
     height, place, is_used = on_both(reference, incident, size)
     lowest = jnp.where(by_b, point_at(sets.first, of_b.lowest), sets.placed(of_a.lowest))
     of_faces = jnp.sum((lowest - reference.loop[0]) * up)
-    height = jnp.where(is_used, height, height + size)
     radius = jnp.where(by_b, a.radius, b.radius)
     gap = height - a.radius - b.radius
     point = place - (radius + 0.5 * gap)[:, None] * up

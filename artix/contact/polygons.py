@@ -53,7 +53,8 @@ def normal_of(corners: Array) -> tuple[Array, Array]:
 
 def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, Array, Array]:
     """Up to four corners of what two faces share, seen along the normal of one: heights above the
-    reference face [4], places on the incident face [4, 3], and whether they are used [4].
+    reference face [4], places on the incident face [4, 3], and whether they are used [4]. The
+    heights of those that are not are the size.
 
     Corners are the ends of what the reference face leaves of the incident one's edges, and its own
     corners under the other face. Of more than four, these are the lowest one, the farthest from it,
@@ -77,7 +78,9 @@ def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, 
     height = jnp.sum((places - reference.loop[0]) * up, axis=1)
     rows = jnp.concatenate([places, height[:, None]], axis=1)
     chosen, is_used = _spanning(rows, jnp.concatenate([is_end, is_end, is_under]), up, rounding)
-    return chosen[:, 3], chosen[:, :3], is_used
+    # Where there is no corner at all, edges end anywhere.
+    place = jnp.where(is_used[0], chosen[:, :3], incident.loop[0])
+    return jnp.where(is_used, chosen[:, 3], size), place, is_used
 
 
 def _within(reference: Polygon, incident: Polygon, rounding: Array) -> tuple[Array, Array, Array]:
