@@ -45,7 +45,9 @@ _STEPS, _TURN = 4, 1e-3
 #: How many times a point is moved into one feature and then into the other.
 _ROUNDS = 2
 _CAP = np.array([0.0, 0.0, 1.0])
-_CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+_CORNERS, _FACE_CORNERS = (
+    np.array(list(itertools.product((-1.0, 1.0), repeat=count))) for count in (3, 2)
+)
 
 
 class Cylinder(NamedTuple):
@@ -434,7 +436,7 @@ def _on_cap(cylinder: Core, box: Core) -> Meeting:
         gap = side * place[2] - jnp.sum(axis * cylinder.half)
         return gap, place - 0.5 * side * gap * axis
 
-    gap, place = jax.vmap(at)(jnp.asarray(_CORNERS, center.dtype))
+    gap, place = jax.vmap(at)(jnp.asarray(_FACE_CORNERS, center.dtype))
     point = cylinder.center + jnp.sum(cylinder.rotation * place[:, None], axis=2)
     outward = side * cylinder.rotation[:, 2]
 
