@@ -332,7 +332,7 @@ def test_structure() -> None:
         (("capsule", "cylinder"), 2450),
         (("cylinder", "cylinder"), 3650),
         (("cylinder", "box"), 3400),
-        (("box", "box"), 1700),
+        (("box", "box"), 2500),
     ],
     ids=str,
 )
