@@ -164,18 +164,20 @@ def _forget_oldest(folder: Path) -> None:
 
 
 class Signature(NamedTuple):
-    """Types and pytree structure of a program's results."""
+    """Types and pytree structure of a program's results, and the types of what it keeps for
+    derivatives.
+    """
 
     types: tuple[jax.ShapeDtypeStruct, ...]
     structure: Any
+    kept: tuple[jax.ShapeDtypeStruct, ...]
 
 
-def signature_of(results: Any) -> Signature:
-    """The signature of a pytree of shapes and dtypes."""
+def signature_of(results: Any, kept: tuple[jax.ShapeDtypeStruct, ...]) -> Signature:
+    """The signature of a program with a pytree of shapes and dtypes that keeps these."""
     leaves, structure = jax.tree.flatten(results)
-    return Signature(
-        tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves), structure
-    )
+    types = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+    return Signature(types, structure, kept)
 
 
 def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any]) -> bytes | None:
@@ -227,15 +229,17 @@ _files = KernelFiles()
 def read_signature(key: bytes | None) -> Signature | None:
     """The signature of a program that this or another process traced earlier."""
     content = None if key is None else _files.read(f"signature_{key.hex()[:40]}")
-    return None if content is None else signature_of(pickle.loads(content))
+    return None if content is None else signature_of(*pickle.loads(content))
 
 
-def write_signature(key: bytes | None, results: Any) -> None:
+def write_signature(key: bytes | None, signature: Signature) -> None:
     """Writes a signature for other processes."""
     if key is None or _files.folder is None:
         return
     try:
-        content = pickle.dumps(results)
+        # Structures cannot be pickled, but what has them.
+        results = jax.tree.unflatten(signature.structure, signature.types)
+        content = pickle.dumps((results, signature.kept))
     except (pickle.PicklingError, TypeError, AttributeError):
         return
     _files.write(f"signature_{key.hex()[:40]}", content)

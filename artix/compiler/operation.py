@@ -3,7 +3,8 @@
 Values and derivatives are evaluated in the same way: a value is a program without tangents. The
 batch axes are a parameter of the operation, so that whatever evaluates it, a kernel or XLA (see
 :mod:`artix.compiler.lowering`), sees the program of one robot and the number of robots. Derivatives
-recompute the values that they need: only arguments are kept between a rollout and its gradient.
+recompute the values that they need: only arguments are kept between a rollout and its gradient, and
+what the program marks (:mod:`artix.compiler.kept_values`).
 """
 
 from __future__ import annotations
@@ -93,18 +94,29 @@ def _result_types(*operands: Any, program: Program, axes: Axes) -> list[Any]:
 def _jvp(
     primals: Sequence[Array], tangents: Sequence[Any], *, program: Program, axes: Axes
 ) -> tuple[list[Array], list[Any]]:
-    results = evaluate(program, primals, axes)
-    return results, _tangents(results, primals, tangents, program, axes)
+    results, kept = _evaluate_and_keep(primals, program, axes)
+    return results, _tangents(results, primals, kept, tangents, program, axes)
 
 
 def _linearize(*primals: Array, program: Program, axes: Axes) -> tuple[list[Array], Any]:
-    results = evaluate(program, primals, axes)
-    return results, lambda tangents: _tangents(results, primals, tangents, program, axes)
+    results, kept = _evaluate_and_keep(primals, program, axes)
+    return results, lambda tangents: _tangents(results, primals, kept, tangents, program, axes)
+
+
+def _evaluate_and_keep(
+    primals: Sequence[Array], program: Program, axes: Axes
+) -> tuple[list[Array], list[Array]]:
+    """The results of a program, and what it keeps for its derivative."""
+    if not program.kept_types:
+        return evaluate(program, primals, axes), []
+    both, count = evaluate(program.with_kept_results(), primals, axes), len(program.result_types)
+    return both[:count], [jax.lax.stop_gradient(value) for value in both[count:]]
 
 
 def _tangents(
     results: Sequence[Array],
     primals: Sequence[Array],
+    kept: Sequence[Array],
     tangents: Sequence[Any],
     program: Program,
     axes: Axes,
@@ -116,10 +128,13 @@ def _tangents(
         instantiated = [ad.instantiate_zeros(tangent) for tangent in tangents[num_values:]]
         return list(evaluate(program, [*primals[:num_values], *instantiated], axes))
     directions = [tangents[index] for index in varied]
+    are_kept = (True,) * len(kept)
     axes = tuple(
-        Axis(size, (*mapped, *(mapped[index] for index in varied))) for size, mapped in axes
+        Axis(size, (*mapped, *are_kept, *(mapped[index] for index in varied)))
+        for size, mapped in axes
     )
-    changes = evaluate(program.derivative(varied), [*primals, *directions], axes)
+    derivative = program.derivative_at_kept(varied) if kept else program.derivative(varied)
+    changes = evaluate(derivative, [*primals, *kept, *directions], axes)
     return [tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
 
 

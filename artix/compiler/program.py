@@ -22,6 +22,7 @@ from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from artix.compiler.jax_internals import clean_context, long_call, types_of_64_bits
+from artix.compiler.kept_values import with_kept_arguments, with_kept_results
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
@@ -33,6 +34,8 @@ AxesOfAll: TypeAlias = tuple[tuple[tuple[int, int, int], ...], ...]
 Padded: TypeAlias = "tuple[Program, AxesOfAll, AxesOfAll]"
 #: A linear program, and the indices of arguments and of results; see :class:`Program`.
 Transposed: TypeAlias = "tuple[Program, tuple[int, ...], tuple[int, ...]]"
+#: A program, and the indices of some of its results; see :class:`Program`.
+Selected: TypeAlias = "tuple[Program, tuple[int, ...]]"
 
 #: Number of derived programs (with known parameters, derivatives, ...) kept per program; the oldest
 #: is dropped first.
@@ -70,6 +73,9 @@ class Program:
       transposes: if it is a transpose, the linear program, its arguments whose cotangents are the
         results, and its results whose cotangents are the last arguments.
       pads: if its arrays contain those of another program, that program and where they are.
+      selects: if it has only some of the results of another program, that program and which.
+      kept_types: shapes and dtypes of the values that it keeps for derivatives, see
+        :mod:`artix.compiler.kept_values`.
       kernels: CPU kernels, see :mod:`artix.compiler.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.compiler.gpu_compilation`.
     """
@@ -89,6 +95,8 @@ class Program:
         base: Program | None = None,
         transposes: Transposed | None = None,
         pads: Padded | None = None,
+        selects: Selected | None = None,
+        kept_types: Sequence[Type] = (),
     ) -> None:
         self.name = name
         self.argument_types = tuple(argument_types)
@@ -104,6 +112,8 @@ class Program:
         )
         self.transposes = transposes
         self.pads = pads
+        self.selects = selects
+        self.kept_types = tuple(kept_types)
         self.kernels: dict[Any, Any] = {}
         self.gpu_kernels: dict[Any, Any] = {}
         self._make = make
@@ -142,6 +152,18 @@ class Program:
         """
         return self._derived_from_base(
             ("derivative", tuple(self.traced[operand] for operand in operands))
+        )
+
+    def with_kept_results(self) -> Program:
+        """The program that also returns what it keeps for derivatives, after its results."""
+        return self._derived_from_base(("with_kept_results",))
+
+    def derivative_at_kept(self, operands: Sequence[int]) -> Program:
+        """The derivative along tangents of some operands; its arguments are all operands, then what
+        the program keeps, then the tangents.
+        """
+        return self._derived_from_base(
+            ("derivative_at_kept", tuple(self.traced[operand] for operand in operands))
         )
 
     def is_linear_in(self, operands: Sequence[int]) -> bool:
@@ -261,14 +283,40 @@ def replaced(values: Sequence[Any], indices: Sequence[int], new_values: Sequence
 
 
 def _differentiate(program: Program, key: bytes | None, varied: tuple[int, ...]) -> Program:
-    argument_types, count = program.argument_types, len(program.argument_types)
-    types = [*argument_types, *(argument_types[index] for index in varied)]
+    return _derivative_of(program, key, varied, program.argument_types, lambda: program.jaxpr)
+
+
+def _differentiate_at_kept(program: Program, key: bytes | None, varied: tuple[int, ...]) -> Program:
+    if program.selects is not None:
+        whole, indices = program.selects
+        selected = _select(_differentiate_at_kept(whole, None, varied), key, indices)
+        return _with_options(selected, key, **program.switches)
+
+    def at_kept() -> ClosedJaxpr:
+        return closed(with_kept_arguments(program.jaxpr.jaxpr), program.jaxpr.consts)
+
+    types = [*program.argument_types, *program.kept_types]
+    return _derivative_of(program, key, varied, types, at_kept)
+
+
+def _derivative_of(
+    program: Program,
+    key: bytes | None,
+    varied: tuple[int, ...],
+    value_types: Sequence[Type],
+    jaxpr: Callable[[], ClosedJaxpr],
+) -> Program:
+    """The derivative of a jaxpr, with the results of a program, along some of its arguments, which
+    have these types.
+    """
+    count = len(value_types)
+    types = [*value_types, *(value_types[index] for index in varied)]
 
     def derivative(*arguments: Array) -> list[Array]:
         values, tangents = arguments[:count], arguments[count:]
 
         def of_varied(*new_values: Array) -> list[Array]:
-            outputs = jaxpr_as_fun(program.jaxpr)(*replaced(values, varied, new_values))
+            outputs = jaxpr_as_fun(jaxpr())(*replaced(values, varied, new_values))
             # Integers and booleans have zero derivatives.
             return [
                 x if jnp.issubdtype(x.dtype, jnp.floating) else jnp.zeros(x.shape, "float32")
@@ -345,9 +393,27 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
 
     results = [program.result_types[index] for index in indices]
     types = program.argument_types
-    return Program(
-        program.name, selected, types, results, program.num_values, key=key, **program.switches
-    )
+    options: Any = {**program.switches, "kept_types": program.kept_types}
+    if program.kept_types:  # What it keeps may not be needed for these results.
+        options["selects"] = (program, indices)
+    return Program(program.name, selected, types, results, program.num_values, key=key, **options)
+
+
+def _with_kept_results(program: Program, key: bytes | None) -> Program:
+    if program.selects is not None:
+        whole, indices = program.selects
+        count = len(whole.result_types)
+        kept = range(count, count + len(whole.kept_types))
+        selected = _select(_with_kept_results(whole, None), key, (*indices, *kept))
+        return _with_options(selected, key, **program.switches)
+
+    def with_kept() -> ClosedJaxpr:
+        return closed(with_kept_results(program.jaxpr.jaxpr), program.jaxpr.consts)
+
+    types = program.argument_types, [*program.result_types, *program.kept_types]
+    # Second derivatives differentiate this program, and keep the same.
+    options: Any = {**program.switches, "kept_types": program.kept_types}
+    return Program(program.name, with_kept, *types, program.num_values, key=key, **options)
 
 
 def _padded(
@@ -387,6 +453,8 @@ def _with_options(program: Program, key: bytes | None, **options: Any) -> Progra
         **program.switches,
         "transposes": program.transposes,
         "pads": program.pads,
+        "selects": program.selects,
+        "kept_types": program.kept_types,
         **options,
     }
     types = (program.argument_types, program.result_types)
@@ -397,6 +465,8 @@ def _with_options(program: Program, key: bytes | None, **options: Any) -> Progra
 
 _DERIVE: dict[str, Callable[..., Program]] = {
     "derivative": _differentiate,
+    "derivative_at_kept": _differentiate_at_kept,
+    "with_kept_results": _with_kept_results,
     "transpose": _transpose,
     "select": _select,
     "padded": _padded,

@@ -18,6 +18,7 @@ import numpy as np
 from artix.compiler.argument_types import check_of, parameter_children
 from artix.compiler.disk import program_key, read_signature, signature_of, write_signature
 from artix.compiler.jax_internals import is_staging
+from artix.compiler.kept_values import kept_types
 from artix.compiler.operation import evaluate
 from artix.compiler.program import MAX_KNOWN, Program, is_readable, is_tracing, trace
 
@@ -296,12 +297,18 @@ def _traced(
     signature, jaxpr = read_signature(key), None
     if signature is None:
         jaxpr, results = make_jaxpr()
-        signature = signature_of(results)
-        write_signature(key, results)
+        signature = signature_of(results, kept_types(jaxpr.jaxpr))
+        write_signature(key, signature)
     named = function.func if isinstance(function, functools.partial) else function
     name = getattr(named, "__name__", "function").lstrip("_")
     program = Program(
-        name, lambda: make_jaxpr()[0], argument_types, signature.types, len(types), key=key
+        name,
+        lambda: make_jaxpr()[0],
+        argument_types,
+        signature.types,
+        len(types),
+        key=key,
+        kept_types=signature.kept,
     )
     if jaxpr is not None:
         program.jaxpr = jaxpr

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.kept_values import kept
 from artix.dynamics.factorization import MassProduct, factorize_product, solve
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
@@ -119,14 +120,19 @@ class StepVelocity(NamedTuple):
     velocity: Array
     """Generalised velocity of all articulations, [nv]."""
     impulses: Impulses
+    added_momenta: tuple[Array, ...]
+    """As in :class:`Bounded`, of each articulation."""
+
+
+class Outcome(NamedTuple):
+    """How good a solution is."""
+
     residual: Array
     """How far each law is from being satisfied, as a velocity, [R]."""
     steps: Array
     """Number of Newton steps, as a floating-point number."""
-    solved: Array
-    """1 if they were enough, else 0, as a floating-point number, []."""
-    added_momenta: tuple[Array, ...]
-    """As in :class:`Bounded`, of each articulation."""
+    is_solved: Array
+    """Whether they were enough, [], bool."""
 
 
 def solved_bounds(
@@ -149,26 +155,28 @@ def solved_bounds(
     )
     start = None if touching is None else touching.remembered
     nearest = None if touching is None else touching.nearest
-    corrects = any(len(part.at_start.topology.mimic_dofs) for part in parts)
-    moving = None
-    if corrects:  # Errors of mimic joints are corrected by moving positions, not by velocities.
+    constants = without_derivatives((matrix, root_rows, responses, products, start, nearest))
+
+    def solve(inputs: StepInputs) -> tuple[StepVelocity, Outcome]:
+        solution, outcome = _solve(options, *constants, without_derivatives(inputs))
+        # Their derivatives follow from the solution, whatever found it.
+        of = matrix, root_rows, responses, inputs
+        return _with_derivatives(options, kept(solution), *of), outcome
+
+    end, outcome = solve(inputs)
+    moving, moving_outcome, steps, is_solved = end, outcome, outcome.steps, outcome.is_solved
+    if any(len(part.at_start.topology.mimic_dofs) for part in parts):
+        # Errors of mimic joints are corrected by moving positions, not by velocities.
         relations = tuple(_relations(part, "position_target") for part in parts)
-        towards = inputs._replace(relations=relations)
-        moving = _solve(options, matrix, root_rows, responses, products, start, nearest, towards)
-    end = _solve(options, matrix, root_rows, responses, products, start, nearest, inputs)
-    moving = end if moving is None else moving
+        moving, moving_outcome = solve(inputs._replace(relations=relations))
+        steps, is_solved = moving_outcome.steps + steps, moving_outcome.is_solved & is_solved
     loops = _loop_impulses(parts, end.impulses.distances)
     velocities = parted(moving.velocity, sizes), parted(end.velocity, sizes)
     each = [Bounded(*one) for one in zip(*velocities, loops, end.added_momenta, strict=True)]
-    steps = end.steps if moving is end else moving.steps + end.steps
-    is_solved = (moving.solved > 0) & (end.solved > 0)
-    return AllBounded(
-        each, end.velocity, moving.residual, end.residual, end.impulses, steps, is_solved
-    )
+    residuals = moving_outcome.residual, outcome.residual
+    return AllBounded(each, end.velocity, *residuals, end.impulses, steps, is_solved)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-@functools.partial(jax.jit, static_argnums=0, inline=True)
 def _solve(
     options: SolverOptions,
     matrix: Array,
@@ -178,11 +186,9 @@ def _solve(
     remembered: ContactMemory | None,
     nearest: Touches | None,
     inputs: StepInputs,
-) -> StepVelocity:
+) -> tuple[StepVelocity, Outcome]:
     """Solves a step, with the ``matrix`` of its linear system, the rows of the mass matrices that
     belong to floating roots, the same as ``products``, and its inverse.
-
-    Derivatives, which need it as well, find it traced.
     """
     members = list(zip(inputs.articulations, inputs.states, strict=True))
     trees = [articulation.topology for articulation, _ in members]
@@ -213,7 +219,6 @@ def _solve(
         )
     velocity = system.velocity + solution.change
     law = rows.linear(solution.impulses, solution.rates, solution.friction, 1)
-    counts = [count.astype(velocity.dtype) for count in (solution.steps, solution.is_solved)]
     # From the velocity, not from the impulses: otherwise rounding errors would make standing feet
     # drift.
     added = []
@@ -224,9 +229,8 @@ def _solve(
         needed = rigid_body_forces(*member, None, acting.wrench, gravity=True)[:base]
         total = acting.dt * (needed + matmul(rows_of_root, acceleration))
         added.append(total + acting.fast_impulse[:base])
-    return StepVelocity(
-        velocity, solution.impulses, law.residual, counts[0], counts[1], tuple(added)
-    )
+    outcome = Outcome(law.residual, solution.steps.astype(velocity.dtype), solution.is_solved)
+    return StepVelocity(velocity, solution.impulses, tuple(added)), outcome
 
 
 def _step_system(
@@ -260,11 +264,24 @@ def _step_system(
     )
 
 
-@functools.partial(_solve.defjvp, symbolic_zeros=True)
-def _solve_jvp(options: SolverOptions, primals, tangents):
-    """Tangents of matrices, products and responses are not used: the equations account for them."""
-    (matrix, root_rows, responses, _, _, _, inputs), d_inputs = primals, tangents[6]
-    solution = _solve(options, *primals)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _with_derivatives(
+    options: SolverOptions,
+    solution: StepVelocity,
+    matrix: Array,
+    root_rows: tuple[Array, ...],
+    responses: tuple[Response, ...],
+    inputs: StepInputs,
+) -> StepVelocity:
+    """A solution, which is constant, with its derivatives by the inputs."""
+    return solution
+
+
+@functools.partial(_with_derivatives.defjvp, symbolic_zeros=True)
+def _with_derivatives_jvp(options: SolverOptions, primals, tangents):
+    """Tangents of matrices and responses are not used: the equations account for them."""
+    (_, matrix, root_rows, responses, inputs), d_inputs = primals, tangents[4]
+    solution = _with_derivatives(options, *primals)
     velocity, impulses = solution.velocity, solution.impulses
     trees = [one.topology for one in inputs.articulations]
     sizes = [tree.nv for tree in trees]
@@ -308,9 +325,6 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
     d_solution = StepVelocity(
         change.velocity,
         d_impulses,
-        jnp.zeros_like(solution.residual),
-        jnp.zeros_like(solution.steps),
-        jnp.zeros_like(solution.solved),
         tuple(
             part + matmul(rows_of_root, d_velocity)
             for part, rows_of_root, d_velocity in zip(d_added, root_rows, d_velocities, strict=True)
