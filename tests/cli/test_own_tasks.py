@@ -135,6 +135,8 @@ def test_options_of_a_task():
     assert (found["pushes"].mean_time, found["noise_scales"]["gyro"]) == (2, 0)
     assert (found["solver_options"].position_iterations, found["episode_length"]) == (3, 9)
     assert envs.make("quadruped_velocity", **found).episode_length == 9
+    found = options("velocity_commands.mean_time=2", "velocity_commands.mean_time=1.5")
+    assert found["velocity_commands"].mean_time == 1.5  # as --from repeats and then changes it
     for text, message in (
         ("rewards.poze=1", "no 'rewards.poze'; did you mean rewards.pose"),
         ("traking_sigma=1", "did you mean tracking_sigma"),
