@@ -402,7 +402,7 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert main(["train", "--robot", str(path)]) == 1
     assert f"for a task in Python: artix train {path}" in capsys.readouterr().err
     assert main(["train", "--from", "quadruped_velocity", "--output", str(tmp_path / "runs")]) == 1
-    assert "it has a policy alone, or is of another task" in capsys.readouterr().err
+    assert "that is a policy alone; training goes on with" in capsys.readouterr().err
     assert main(["train", str(path), "--robot", "quadruped"]) == 1
     assert "makes its own robot" in capsys.readouterr().err
     assert main(["train", str(path), "--set", "episode=3"]) == 1
