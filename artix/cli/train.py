@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -196,7 +197,15 @@ def _start(source: str, resume: bool, others: dict[str, str | None]) -> tuple[di
         )
     path = Path(source)
     path = TrainingFiles(path).checkpoint if path.is_dir() else path
-    return load_header(path), path
+    header = load_header(path)
+    is_built_in = not path.exists()
+    if is_built_in or not any("training/" in name for name in zipfile.ZipFile(path).namelist()):
+        raise CommandFailure(
+            f"--from {source}: that is a policy alone; training goes on with the critic, the "
+            "optimiser and the noise of a checkpoint.npz: give the folder of a training run, or "
+            f"learn what to add to the policy with --residual {source}"
+        )
+    return header, path
 
 
 def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> TrainingTask:

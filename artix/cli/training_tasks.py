@@ -267,6 +267,7 @@ def _like(one: Assignment, before: Any) -> Any:
         value = int(value) if fits else value
     elif isinstance(before, float):
         fits = isinstance(value, int | float) and not isinstance(value, bool)
+        value = float(value) if fits else value  # so that 1.5 may follow 2
     else:
         return value
     if not fits:

@@ -135,6 +135,8 @@ def test_options_of_a_task():
     assert (found["pushes"].mean_time, found["noise_scales"]["gyro"]) == (2, 0)
     assert (found["solver_options"].position_iterations, found["episode_length"]) == (3, 9)
     assert envs.make("quadruped_velocity", **found).episode_length == 9
+    found = options("velocity_commands.mean_time=2", "velocity_commands.mean_time=1.5")
+    assert found["velocity_commands"].mean_time == 1.5  # as --from repeats and then changes it
     for text, message in (
         ("rewards.poze=1", "no 'rewards.poze'; did you mean rewards.pose"),
         ("traking_sigma=1", "did you mean tracking_sigma"),
@@ -400,7 +402,7 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert main(["train", "--robot", str(path)]) == 1
     assert f"for a task in Python: artix train {path}" in capsys.readouterr().err
     assert main(["train", "--from", "quadruped_velocity", "--output", str(tmp_path / "runs")]) == 1
-    assert "it has a policy alone, or is of another task" in capsys.readouterr().err
+    assert "that is a policy alone; training goes on with" in capsys.readouterr().err
     assert main(["train", str(path), "--robot", "quadruped"]) == 1
     assert "makes its own robot" in capsys.readouterr().err
     assert main(["train", str(path), "--set", "episode=3"]) == 1
