@@ -23,7 +23,7 @@ from artix.compiler.batch_axes import (
     merged,
     split_results,
 )
-from artix.compiler.compilation import cpu_kernel
+from artix.compiler.compilation import cpu_kernel, has_parts
 from artix.compiler.gpu_compilation import gpu_call
 from artix.compiler.jax_internals import without_varying_check
 from artix.compiler.operation import evaluate, evaluate_by_xla, program_p
@@ -33,8 +33,11 @@ from artix.compiler.program import Program
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers a program operation by operation, for XLA to compile."""
+    evaluated: Any = evaluate_by_xla
+    if has_parts(program.jaxpr.jaxpr):  # Its own derivatives are programs, so no rule is lost.
+        evaluated = functools.partial(evaluate_by_xla, without_empty=True)
     return lower_on_one_device(
-        functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands
+        functools.partial(evaluated, program=program, axes=axes), context, *operands
     )
 
 

@@ -33,6 +33,7 @@ from artix.simulation.contacts import touching_of, whole_memory, with_whole_memo
 from artix.simulation.continuous import rk4_step
 from artix.simulation.implicit.report import step_reports
 from artix.simulation.implicit.step import contact_memory, solve_step
+from artix.simulation.many import has_many_bodies, many_step
 
 Array = jax.Array
 
@@ -297,6 +298,8 @@ def _implicit_substep(
     options: SolverOptions,
     with_report: bool,
 ) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
+    if has_many_bodies(scene, options):
+        return many_step(scene, states, controls, dt, options, memory, with_report)
     touching = touching_of(scene, states, options, memory) if scene.can_touch else None
     solved = solve_step(scene.articulations, states, controls, dt, options, touching)
     if memory is not None and touching is not None:

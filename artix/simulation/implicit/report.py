@@ -5,7 +5,7 @@ of contacts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ from artix.simulation.common.report import (
 from artix.simulation.common.step_start import HIGHEST, incoming_joint_forces, link_motion
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import contact_rates, contact_rows
+from artix.simulation.implicit.resolvents import ContactRow
 from artix.simulation.implicit.row_equations import contact_imbalance
 from artix.simulation.implicit.rows import ContactRows
 from artix.simulation.implicit.solution import Bounded
@@ -44,7 +45,7 @@ Array = jax.Array
 _BORDER = 1e-5
 
 
-class _Done(NamedTuple):
+class ContactResults(NamedTuple):
     """The results of K contacts, named as in the reports."""
 
     force: Array
@@ -55,12 +56,13 @@ class _Done(NamedTuple):
     imbalance: Array
     """Residual of the contact laws for each impulse, [K, 3]."""
 
-    def part(self, which: slice) -> _Done:
-        return _Done(*(array[which] for array in self))
+    def part(self, which: slice) -> ContactResults:
+        """Those of some contacts."""
+        return ContactResults(*(array[which] for array in self))
 
-    def at(self, ground: GroundContacts) -> _Done:
+    def at(self, ground: GroundContacts) -> ContactResults:
         """The same of all points of which these contacts are the nearest, zero for the others."""
-        return _Done(*(ground.spread(values) for values in self))
+        return ContactResults(*(ground.spread(values) for values in self))
 
     def reported(self) -> dict[str, Array]:
         """What both kinds of reports contain."""
@@ -93,7 +95,8 @@ def contact_reports(
       A report on each articulation's contacts with the ground, one on all contacts between links,
       and the wrenches on each articulation's links at their centres of mass, [L, 6].
     """
-    done = _done(touches, rows, impulse, velocity, dt)
+    rates = contact_rates(rows.each, impulse, matmul(rows.motions, velocity))
+    done = contact_results(touches, rows.each, impulse, rates, dt)
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     reports: list[ContactReport | None] = []
     wrenches: list[list[Array]] = [[] for _ in articulations]
@@ -102,7 +105,7 @@ def contact_reports(
         report = None
         if ground is not None:
             count = len(ground.contacts.gap)
-            report, wrench = _ground_report(
+            report, wrench = ground_report(
                 articulations[k], kins[k], ground, done.part(slice(first, first + count))
             )
             wrenches[k].append(wrench)
@@ -124,23 +127,28 @@ def contact_reports(
     return reports, between, totals
 
 
-def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, dt: Array) -> _Done:
+def contact_results(
+    touches: Any, each: ContactRow, impulse: Array, rates: Array, dt: Array
+) -> ContactResults:
+    """The results of contacts with these impulses and velocities, [K, 3], those in the laws."""
     frames = contact_frames(touches.normal)
     force = jnp.sum(impulse[:, :, None] * frames, axis=1) / dt
-    rates = contact_rates(rows.each, impulse, matmul(rows.motions, velocity))
-    imbalance = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
+    imbalance = jax.vmap(contact_imbalance)(each, impulse, rates)
     # Touching, and inside the cone up to rounding.
     held = impulse[:, 2] * touches.friction
     pull = jnp.sum(impulse[:, :2] ** 2, axis=1)
     touching = impulse[:, 2] > 0
     sticks = touching & (pull < (held * (1 - _BORDER)) ** 2)
     slip = square_root(jnp.sum(rates[:, :2] ** 2, axis=1))
-    return _Done(force, impulse, slip, sticks, touching & ~sticks, imbalance)
+    return ContactResults(force, impulse, slip, sticks, touching & ~sticks, imbalance)
 
 
-def _ground_report(
-    articulation: Articulation, kin: Kinematics, ground: GroundContacts, done: _Done
+def ground_report(
+    articulation: Articulation, kin: Kinematics, ground: GroundContacts, done: ContactResults
 ) -> tuple[ContactReport, Array]:
+    """The report on an articulation's contacts with the ground, and their wrenches [L, 6] on its
+    links.
+    """
     if ground.source is not None:
         done, ground = done.at(ground), ground.source.replace(omitted=ground.omitted)
     contacts = ground.contacts
@@ -165,7 +173,10 @@ def _ground_report(
 
 
 def _link_report(
-    articulations: Sequence[Articulation], kins: Sequence[Kinematics], touches: Touches, done: _Done
+    articulations: Sequence[Articulation],
+    kins: Sequence[Kinematics],
+    touches: Touches,
+    done: ContactResults,
 ) -> tuple[LinkContactReport, list[Array]]:
     contacts, pairs = touches.between, touches.pairs
     assert contacts is not None
@@ -221,12 +232,12 @@ def step_reports(solved: Solved, options: SolverOptions) -> list[StepReport]:
     reports = []
     for k, ground in enumerate(grounds):
         one = parts[k], solution.each[k], wrenches[k], solved.ends[k], solved.energy_corrections[k]
-        report = _report(*one, residuals, solution.is_solved)
+        report = member_report(*one, residuals, solution.is_solved)
         reports.append(report.replace(contacts=ground, link_contacts=between))
     return reports
 
 
-def _report(
+def member_report(
     part: Prepared,
     solution: Bounded,
     wrench: Array,

@@ -142,12 +142,16 @@ class StepSystem(NamedTuple):
     groups: Sequence[np.ndarray] | None
     """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the
     order of rows."""
+    factorize: Callable[[Array], Callable[[Array], Array]] | None = None
+    """Another elimination: gives the function that solves with a matrix [nv, nv]."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
         if self.along_trees is not None and self.rows.is_diagonal:
             return self.along_trees(self.rows.diagonal(slopes))
         matrix = self.matrix + self.rows.stiffness(slopes)
+        if self.factorize is not None:
+            return self.factorize(matrix)
         if self.order is None:
             return lu_solver(matrix)
         order, back = self.order, np.argsort(self.order)
