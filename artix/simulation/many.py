@@ -1,8 +1,9 @@
-"""Scenes of many bodies: which are stacked, their contacts, and a step of them.
+"""Scenes of many bodies: bodies of one kind as stacks, and their contacts.
 
 A step of few bodies is written out, body by body and pair by pair, and becomes one kernel. Beyond
-what a kernel can hold, bodies of one kind are stacked
-(:mod:`artix.simulation.implicit.many_bodies`). The laws, the solver and its options are the same.
+what a kernel can hold, bodies of one kind are stacked, and
+:mod:`artix.simulation.implicit.many_bodies` takes the step. The laws, the solver and its options
+are the same.
 """
 
 from __future__ import annotations
@@ -33,32 +34,12 @@ from artix.model.topology import Topology
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.common.report import StepReport
-from artix.simulation.common.step_start import has_loop_joints, has_tendons
-from artix.simulation.implicit.many_bodies import SolvedStacks, solve_stacks
-from artix.simulation.implicit.many_report import stack_reports
-from artix.simulation.implicit.many_rows import Layout, ManyTouches
+from artix.simulation.implicit.many_rows import Layout, ManyTouches, SolvedStacks
 
 Array = jax.Array
 
-#: The longest generalised velocity of a scene that is written out: that of twelve free bodies. With
-#: thirteen boxes that may all touch, a step is too much for one kernel.
-MOST_VELOCITIES = 72
 
-
-def has_many_bodies(scene: Scene, options: SolverOptions) -> bool:
-    """Whether a step of this scene is one of stacks."""
-    trees = scene.topologies
-    if not options.is_implicit or sum(tree.nv for tree in trees) <= MOST_VELOCITIES:
-        return False
-    # What couples more than a tree is in none of the stacks' equations.
-    is_plain = not any(
-        len(tree.mimic_dofs) or has_tendons(tree) or has_loop_joints(tree) for tree in trees
-    )
-    return is_plain and len(scene.shape_pairs) > 0
-
-
-class _Stacks(NamedTuple):
+class Stacks(NamedTuple):
     """The bodies of a scene by kinds."""
 
     members: tuple[tuple[int, ...], ...]
@@ -69,8 +50,17 @@ class _Stacks(NamedTuple):
 
     @property
     def layout(self) -> Layout:
+        """The numbers and sizes of the stacks."""
         sizes = tuple(one.topology.nv for one in self.articulations)
         return Layout(tuple(map(len, self.members)), sizes)
+
+    def links(self, scene: Scene) -> list[np.ndarray]:
+        """The numbers in the scene of each stack's links, [n, L] each."""
+        firsts = np.cumsum([0, *(tree.num_links for tree in scene.topologies)])
+        return [
+            firsts[list(numbers)][:, None] + np.arange(one.topology.num_links)
+            for numbers, one in zip(self.members, self.articulations, strict=True)
+        ]
 
     def in_order(self, stacks: Sequence[Any]) -> list[Any]:
         """One value of each body, in the order of the scene, from stacks of them."""
@@ -81,39 +71,8 @@ class _Stacks(NamedTuple):
         return [every[number] for number in range(len(every))]
 
 
-def many_step(
-    scene: Scene,
-    states: Sequence[State],
-    controls: Sequence[Control],
-    dt: Array,
-    options: SolverOptions,
-    memory: ContactMemory | None,
-    with_report: bool,
-) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
-    """The states after a step, the memory of its contacts if there was one, and the robots' reports
-    if wanted.
-
-    Memories are those of :func:`artix.simulation.contacts.whole_memory`.
-    """
-    stacks = _stacked(scene, states, controls)
-    touches = _touches(scene, stacks, options)
-    remembered = None if memory is None else _recalled(scene, stacks, touches, memory, options)
-    solved = solve_stacks(*stacks[1:], dt, options, touches, remembered)
-    if memory is not None:
-        memory = _recorded(scene, stacks, touches, solved, memory)
-    reports: list[StepReport] = []
-    if with_report:
-        firsts = np.cumsum([0, *(tree.num_links for tree in scene.topologies)])
-        links = [
-            firsts[list(numbers)][:, None] + np.arange(one.topology.num_links)
-            for numbers, one in zip(stacks.members, stacks.articulations, strict=True)
-        ]
-        each, between = stack_reports(solved, touches, links, dt)
-        reports = [one.replace(link_contacts=between) for one in stacks.in_order(each)]
-    return tuple(stacks.in_order(solved.ends)), memory, reports
-
-
-def _stacked(scene: Scene, states: Sequence[State], controls: Sequence[Control]) -> _Stacks:
+def stacked(scene: Scene, states: Sequence[State], controls: Sequence[Control]) -> Stacks:
+    """The bodies of a scene by kinds: those that differ in numbers alone are of one."""
     kinds: dict[Any, list[tuple[int, Any]]] = {}
     for k, member in enumerate(zip(scene.articulations, states, controls, strict=True)):
         member = member[0].replace(topology=_nameless(member[0].topology)), *member[1:]
@@ -125,7 +84,7 @@ def _stacked(scene: Scene, states: Sequence[State], controls: Sequence[Control])
         members.append(tuple(k for k, _ in kind))
         stacks.append(jax.tree.map(lambda *x: jnp.stack(x), *(member for _, member in kind)))
     articulations, states, controls = zip(*stacks, strict=True)
-    return _Stacks(tuple(members), articulations, states, controls)
+    return Stacks(tuple(members), articulations, states, controls)
 
 
 @functools.lru_cache(maxsize=256)
@@ -169,7 +128,8 @@ def _near_ground(
     return _ground_contacts(articulation, state, ground, *budgets)
 
 
-def _touches(scene: Scene, stacks: _Stacks, options: SolverOptions) -> ManyTouches:
+def stack_touches(scene: Scene, stacks: Stacks, options: SolverOptions) -> ManyTouches:
+    """The contacts with the ground and between shapes at the start of a step."""
     grounds: list[GroundContacts | None] = []
     grounded = scene.grounded
     for k, numbers in enumerate(stacks.members):
@@ -189,7 +149,7 @@ def _touches(scene: Scene, stacks: _Stacks, options: SolverOptions) -> ManyTouch
 
 def _with_pairs(
     scene: Scene,
-    stacks: _Stacks,
+    stacks: Stacks,
     options: SolverOptions,
     grounds: tuple[GroundContacts | None, ...],
 ) -> ManyTouches:
@@ -237,7 +197,7 @@ def _with_pairs(
     )
 
 
-def _ground_places(scene: Scene, stacks: _Stacks, sizes: Sequence[int]) -> list[np.ndarray]:
+def _ground_places(scene: Scene, stacks: Stacks, sizes: Sequence[int]) -> list[np.ndarray]:
     """Where the candidates with the ground of each stack stand among those of the scene, [n, its
     candidates], for the numbers of candidates of each stack's bodies.
     """
@@ -255,16 +215,16 @@ def _num_candidates(touches: ManyTouches) -> list[int]:
     return [0 if one is None else one.choice.num_candidates for one in touches.grounds]
 
 
-def _dof_places(scene: Scene, stacks: _Stacks) -> np.ndarray:
+def _dof_places(scene: Scene, stacks: Stacks) -> np.ndarray:
     """The place of each DOF of the stacks among those of the scene, [n]."""
     firsts = np.cumsum([0, *(tree.num_dofs for tree in scene.topologies)])
     every = [np.arange(firsts[k], firsts[k + 1]) for numbers in stacks.members for k in numbers]
     return np.concatenate(every)
 
 
-def _recalled(
+def recalled(
     scene: Scene,
-    stacks: _Stacks,
+    stacks: Stacks,
     touches: ManyTouches,
     memory: ContactMemory,
     options: SolverOptions,
@@ -285,9 +245,9 @@ def _recalled(
     return ContactMemory(impulse, memory.joint_friction[_dof_places(scene, stacks)])
 
 
-def _recorded(
+def recorded(
     scene: Scene,
-    stacks: _Stacks,
+    stacks: Stacks,
     touches: ManyTouches,
     solved: SolvedStacks,
     memory: ContactMemory,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix.simulation import many
+from artix.simulation import contacts
 
 BOX = artix.Geometry.box((0.1, 0.1, 0.1), friction=0.6)
 BALL = artix.Geometry.sphere(0.1, friction=0.5, restitution=0.4)
@@ -59,7 +59,7 @@ WRITTEN_OUT = artix.SolverOptions()
 @pytest.fixture
 def stacked(monkeypatch):
     """Has all scenes with pairs stacked, however small."""
-    monkeypatch.setattr(many, "MOST_VELOCITIES", 0)
+    monkeypatch.setattr(contacts, "MOST_VELOCITIES", 0)
 
 
 def arm() -> artix.Articulation:
@@ -103,7 +103,7 @@ def test_stacks_take_the_steps_of_bodies_written_out(monkeypatch) -> None:
         expected.append((states, report))
     touched = expected[-1][1].link_contacts.force
     assert float(jnp.max(jnp.abs(touched))) > 1  # The heap has come together.
-    monkeypatch.setattr(many, "MOST_VELOCITIES", 0)
+    monkeypatch.setattr(contacts, "MOST_VELOCITIES", 0)
     stacks = jax.jit(lambda s: artix.step_and_report(scene, s, None, 0.005, STACKED))
     states, differs = start, []
     for k in range(60):

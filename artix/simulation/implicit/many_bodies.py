@@ -29,7 +29,13 @@ from artix.simulation.common.control import Control
 from artix.simulation.common.drives import Sweep, has_envelopes
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.joint_rows import bound_rows
-from artix.simulation.implicit.many_rows import Layout, ManyTouches, block_rows
+from artix.simulation.implicit.many_rows import (
+    Layout,
+    ManyTouches,
+    SolvedStacks,
+    StackVelocity,
+    block_rows,
+)
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
@@ -49,35 +55,6 @@ class StackInputs(NamedTuple):
     acting: tuple[Acting, ...]
     touches: ManyTouches
     dt: Array
-
-
-class StackVelocity(NamedTuple):
-    """The solution of a step."""
-
-    velocity: Array
-    """Generalised velocity of all bodies, [nv]."""
-    impulses: Impulses
-    residual: Array
-    """How far each law is from being satisfied, as a velocity, [R]."""
-    steps: Array
-    """Number of Newton steps, as a floating-point number."""
-    solved: Array
-    """1 if they were enough, else 0, as a floating-point number, []."""
-    added_momenta: tuple[Array, ...]
-    """What contacts add to the momenta of each stack, [n, its base]."""
-
-
-class SolvedStacks(NamedTuple):
-    """A step of stacks, solved for velocities."""
-
-    parts: list[Prepared]
-    """With a leading axis [n] each."""
-    solution: StackVelocity
-    bounded: list[Bounded]
-    ends: list[State]
-    energy_corrections: list[Array]
-    """[n] each."""
-    rows: StepRows
 
 
 def solve_stacks(
@@ -190,7 +167,7 @@ def _solve(
         rows=rows,
         response=Response(None, layout.diagonal(responses)),
         along_trees=None,
-        order=None,
+        order=np.arange(len(velocity)),
         groups=None,
         factorize=lambda matrix: lu_by_library(matrix).solve,
     )
