@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching
 from jax.interpreters import partial_eval as pe
 
 from artix.compiler.batch_axes import Axes, Axis
-from artix.compiler.empty_arrays import evaluate_elements
+from artix.compiler.empty_arrays import Elements
 from artix.compiler.jax_internals import (
     check_results_for_nan,
     linearize_by,
@@ -52,7 +52,8 @@ def evaluate_by_xla(
     """
     function: Any = program
     if without_empty:
-        function = lambda *each: evaluate_elements(program.jaxpr, *program.arguments(each))  # noqa: E731
+        elements = Elements(program.has_kernel)
+        function = lambda *each: elements.evaluate(program.jaxpr, *program.arguments(each))  # noqa: E731
     for axis in reversed(axes):
         in_axes = tuple(0 if is_mapped else None for is_mapped in axis.mapped)
         function = jax.vmap(function, in_axes=in_axes, out_axes=0, axis_size=axis.size)

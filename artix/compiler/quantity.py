@@ -138,7 +138,8 @@ def subprogram(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        call = call_of(function, *args, **kwargs)
+        with use_kernels(True):  # The switch for the whole counts where it is lowered.
+            call = call_of(function, *args, **kwargs)
         if call is None:
             return function(*args, **kwargs)
         return jax.tree.unflatten(call.structure, evaluate(call.program, call.operands))
