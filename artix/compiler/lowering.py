@@ -33,12 +33,17 @@ from artix.compiler.program import Program
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers a program operation by operation, for XLA to compile."""
-    evaluated: Any = evaluate_by_xla
-    if has_parts(program.jaxpr.jaxpr):  # Its own derivatives are programs, so no rule is lost.
-        evaluated = functools.partial(evaluate_by_xla, without_empty=True)
     return lower_on_one_device(
-        functools.partial(evaluated, program=program, axes=axes), context, *operands
+        functools.partial(_evaluate_by_xla, program=program, axes=axes), context, *operands
     )
+
+
+def _evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Any]:
+    """Evaluates a program by XLA, without empty arrays if it has parts: what is lowered is not
+    differentiated.
+    """
+    without_empty = has_parts(program.jaxpr.jaxpr)
+    return evaluate_by_xla(*operands, program=program, axes=axes, without_empty=without_empty)
 
 
 def lower_on_one_device(function: Any, context: Any, *operands: Any) -> Any:
@@ -105,7 +110,7 @@ def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[An
         size = next(
             x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped
         )
-        return evaluate_by_xla(
+        return _evaluate_by_xla(
             *parts, program=program, axes=(axes[0]._replace(size=size), *axes[1:])
         )
 
