@@ -3,8 +3,8 @@
 Written out for each of fifty boxes, a step is a program of a million operations. Here bodies of one
 kind are a stack, with a leading axis [n], and what is computed for each of them is a program of its
 own, a kernel for all. The solver and its laws are those of every step; what couples the bodies are
-contacts, in blocks (:mod:`artix.simulation.implicit.many_rows`). XLA compiles the whole, whose size
-depends on the number of kinds, not on that of bodies.
+contacts, in blocks (:mod:`artix.simulation.implicit.many_rows`). XLA compiles the whole; all of it
+but the stacking depends on the number of kinds, not on that of bodies.
 """
 
 from __future__ import annotations
