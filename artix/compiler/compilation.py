@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.extend.core import jaxprs_in_params
 
 from artix.compiler import kernels
 from artix.compiler.disk import KernelFiles
@@ -52,6 +53,8 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         return None
 
     def build() -> bytes:
+        if has_parts(program.jaxpr.jaxpr):
+            return REFUSAL
         scalars = scalars_of(program, levels)
         # A program that only moves data is left to XLA, which can fuse it with its neighbours.
         return kernels.build(scalars) if scalars.size else REFUSAL
@@ -60,6 +63,15 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         if levels not in program.kernels:
             program.kernels[levels] = _load_or_build([program], repr(levels), build)
         return program.kernels[levels]
+
+
+def has_parts(jaxpr: Any) -> bool:
+    """Whether programs are operations of a jaxpr, so that XLA evaluates it, and kernels those."""
+    return any(
+        equation.primitive.name == "artix_program"
+        or any(has_parts(inner) for inner in jaxprs_in_params(equation.params))
+        for equation in jaxpr.eqns
+    )
 
 
 class RowProgram(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 from artix.compiler import kernels
 from artix.compiler.argument_types import examples_for, parameter_types
 from artix.compiler.batch_axes import Axes, groups_of, levels_of, merged
-from artix.compiler.compilation import scalars_of
+from artix.compiler.compilation import has_parts, scalars_of
 from artix.compiler.operation import program_p
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
@@ -224,6 +224,8 @@ def _cost(program: Program, axes: Axes) -> tuple[OperationCost, int]:
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")
+        if has_parts(program.jaxpr.jaxpr):
+            raise UnsupportedOperation("its parts repeat, and have kernels of their own")
         scalars = scalars_of(program, levels)
     except (UnsupportedOperation, TooManyOperations) as refusal:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, str(refusal)), 0
@@ -238,7 +240,10 @@ def _cost(program: Program, axes: Axes) -> tuple[OperationCost, int]:
 def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
     for equation in jaxpr.eqns:
         if equation.primitive is program_p:
-            yield equation.params["program"], equation.params["axes"]
+            program = equation.params["program"]
+            yield program, equation.params["axes"]
+            if has_parts(program.jaxpr.jaxpr):
+                yield from _operations(program.jaxpr.jaxpr)
         for parameter in jax.tree.leaves(
             list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")
         ):

@@ -23,7 +23,7 @@ from artix.compiler.batch_axes import (
     merged,
     split_results,
 )
-from artix.compiler.compilation import cpu_kernel
+from artix.compiler.compilation import cpu_kernel, has_parts
 from artix.compiler.gpu_compilation import gpu_call
 from artix.compiler.jax_internals import without_varying_check
 from artix.compiler.operation import evaluate, evaluate_by_xla, program_p
@@ -34,8 +34,16 @@ from artix.compiler.program import Program
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers a program operation by operation, for XLA to compile."""
     return lower_on_one_device(
-        functools.partial(evaluate_by_xla, program=program, axes=axes), context, *operands
+        functools.partial(_evaluate_by_xla, program=program, axes=axes), context, *operands
     )
+
+
+def _evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Any]:
+    """Evaluates a program by XLA, without empty arrays if it has parts: what is lowered is not
+    differentiated.
+    """
+    without_empty = has_parts(program.jaxpr.jaxpr)
+    return evaluate_by_xla(*operands, program=program, axes=axes, without_empty=without_empty)
 
 
 def lower_on_one_device(function: Any, context: Any, *operands: Any) -> Any:
@@ -102,7 +110,7 @@ def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[An
         size = next(
             x.shape[0] for x, is_mapped in zip(parts, axes[0].mapped, strict=True) if is_mapped
         )
-        return evaluate_by_xla(
+        return _evaluate_by_xla(
             *parts, program=program, axes=(axes[0]._replace(size=size), *axes[1:])
         )
 

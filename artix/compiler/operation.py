@@ -22,6 +22,7 @@ from jax.interpreters import ad, batching
 from jax.interpreters import partial_eval as pe
 
 from artix.compiler.batch_axes import Axes, Axis
+from artix.compiler.empty_arrays import Elements
 from artix.compiler.jax_internals import (
     check_results_for_nan,
     linearize_by,
@@ -44,11 +45,16 @@ def evaluate(program: Program, operands: Sequence[Any], axes: Axes = ()) -> list
     return program_p.bind(*match_varying_axes(tuple(operands)), program=program, axes=axes)
 
 
-def evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Array]:
+def evaluate_by_xla(
+    *operands: Any, program: Program, axes: Axes, without_empty: bool = False
+) -> list[Array]:
     """:func:`evaluate`, operation by operation: its definition, and its implementation where there
-    is no kernel.
+    is no kernel; if wanted, ``without_empty`` arrays.
     """
     function: Any = program
+    if without_empty:
+        elements = Elements(program.has_kernel)
+        function = lambda *each: elements.evaluate(program.jaxpr, *program.arguments(each))  # noqa: E731
     for axis in reversed(axes):
         in_axes = tuple(0 if is_mapped else None for is_mapped in axis.mapped)
         function = jax.vmap(function, in_axes=in_axes, out_axes=0, axis_size=axis.size)

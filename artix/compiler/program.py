@@ -133,8 +133,12 @@ class Program:
 
     def __call__(self, *operands: Any) -> list[Any]:
         """Evaluates the program operation by operation."""
+        return jaxpr_as_fun(self.jaxpr)(*self.arguments(operands))
+
+    def arguments(self, operands: Sequence[Any]) -> list[Any]:
+        """All arguments, known or not."""
         arguments = dict(zip(self.traced, operands, strict=True)) | self.known
-        return jaxpr_as_fun(self.jaxpr)(*(arguments[index] for index in range(len(arguments))))
+        return [arguments[index] for index in range(len(arguments))]
 
     def with_known(self, known: Mapping[int, np.ndarray]) -> Program:
         """The program with some arguments known."""

@@ -130,6 +130,24 @@ def quantity(function: _Function) -> _Function:
     return cast(_Function, wrapper)
 
 
+def subprogram(function: _Function) -> _Function:
+    """Decorator for a part of a quantity that stays a program of its own within it.
+
+    A quantity that contains one is evaluated by XLA, and its parts by kernels: so a large one has
+    kernels where it repeats itself, under ``jax.vmap`` one for all repetitions.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with use_kernels(True):  # The switch for the whole counts where it is lowered.
+            call = call_of(function, *args, **kwargs)
+        if call is None:
+            return function(*args, **kwargs)
+        return jax.tree.unflatten(call.structure, evaluate(call.program, call.operands))
+
+    return cast(_Function, wrapper)
+
+
 def _check_values(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:

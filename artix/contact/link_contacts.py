@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from artix.math import struct
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_count, check_state
+from artix.model.geometry import Geometries
 
 Array = jax.Array
 
@@ -198,7 +200,11 @@ def _say_budget(most: int, count: int, num_pairs: int) -> None:
 def _materials(articulations: Sequence[Articulation], numbers: np.ndarray) -> dict[str, Array]:
     """The materials of pairs of shapes, [P] each."""
     shape = joined([articulation.geometry for articulation in articulations])
-    a, b = numbers.T
+    return materials_of(shape, *numbers.T)
+
+
+def materials_of(shape: Geometries, a: Any, b: Any) -> dict[str, Array]:
+    """The materials of pairs of shapes with these numbers, [P] each."""
     softness = Softness.of(shape.stiffness, shape.damping)
     return {
         "friction": _COMBINATION(shape.friction[a], shape.friction[b]),

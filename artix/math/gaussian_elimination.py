@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import identity, shared
+from artix.math.arrays import identity, matmul, shared
 
 Array = jax.Array
 _X = TypeVar("_X")
@@ -108,6 +108,41 @@ def lu_solver(matrix: Array) -> Callable[[Array], Array]:
         return jax.lax.fori_loop(0, size, backwards, jax.lax.fori_loop(0, size, forwards, right))
 
     return solve
+
+
+class PivotedFactors(NamedTuple):
+    """The factors of an unsymmetric matrix with rows exchanged, ``P matrix = L U``."""
+
+    upper: Array
+    """U in its upper half, [n, n]."""
+    lower_inverse: Array
+    """``L^-1 P``, [n, n]."""
+
+    def solve(self, right: Array) -> Array:
+        """The solution x of ``matrix x = right``, [n]."""
+        return self._upper_solve(matmul(self.lower_inverse, right), transposed=False)
+
+    def solve_transposed(self, right: Array) -> Array:
+        """The solution x of ``matrix^T x = right``, [n]."""
+        return matmul(self._upper_solve(right, transposed=True), self.lower_inverse)
+
+    def _upper_solve(self, right: Array, *, transposed: bool) -> Array:
+        return jax.lax.linalg.triangular_solve(
+            self.upper, right[:, None], left_side=True, lower=False, transpose_a=transposed
+        )[:, 0]
+
+
+def lu_by_library(matrix: Array) -> PivotedFactors:
+    """The factors of a large matrix by XLA's own factorisation, LAPACK's on a CPU, of which a
+    program does not grow with n.
+
+    It factorises the matrix with the unit matrix beside it, which becomes ``L^-1 P``: to exchange
+    the rows of right-hand sides takes XLA a loop over them, which is slower.
+    """
+    size = len(matrix)
+    wide = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
+    factors, _, _ = jax.lax.linalg.lu(wide)
+    return PivotedFactors(factors[:, :size], factors[:, size:])
 
 
 def refined(

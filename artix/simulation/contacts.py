@@ -27,6 +27,7 @@ from artix.simulation.common.contact_memory import (
     part_memory,
 )
 from artix.simulation.common.options import SolverOptions, solver_of
+from artix.simulation.common.step_start import has_loop_joints, has_tendons
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
 
@@ -34,6 +35,23 @@ from artix.simulation.implicit.contact_rows import Touching
 #: is first solved with as many of them as the second: a humanoid stands on eight corners. Points of
 #: few links share their motions and often touch together.
 _MANY, _FEW = 32, 8
+
+
+#: The longest generalised velocity of a scene that is written out: that of twelve free bodies. With
+#: thirteen boxes that may all touch, a step is too much for one kernel.
+MOST_VELOCITIES = 72
+
+
+def has_many_bodies(scene: Scene, options: SolverOptions) -> bool:
+    """Whether a step of this scene is one of stacks."""
+    trees = scene.topologies
+    if not options.is_implicit or sum(tree.nv for tree in trees) <= MOST_VELOCITIES:
+        return False
+    # What couples more than a tree is in none of the stacks' equations.
+    is_plain = not any(
+        len(tree.mimic_dofs) or has_tendons(tree) or has_loop_joints(tree) for tree in trees
+    )
+    return is_plain and len(scene.shape_pairs) > 0
 
 
 def with_empty_memory(

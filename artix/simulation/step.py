@@ -29,10 +29,17 @@ from artix.simulation.common.control import (
 )
 from artix.simulation.common.options import HOMES, SolverOptions, solver_of
 from artix.simulation.common.report import RolloutReport, SceneReport, StepReport, summarized
-from artix.simulation.contacts import touching_of, whole_memory, with_whole_memory
+from artix.simulation.contacts import (
+    has_many_bodies,
+    touching_of,
+    whole_memory,
+    with_whole_memory,
+)
 from artix.simulation.continuous import rk4_step
-from artix.simulation.implicit.report import step_reports
+from artix.simulation.implicit.many_bodies import solve_stacks
+from artix.simulation.implicit.report import stack_reports, step_reports
 from artix.simulation.implicit.step import contact_memory, solve_step
+from artix.simulation.many import recalled, recorded, stack_touches, stacked
 
 Array = jax.Array
 
@@ -297,11 +304,36 @@ def _implicit_substep(
     options: SolverOptions,
     with_report: bool,
 ) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
+    if scene.can_touch and has_many_bodies(scene, options):
+        return _stacks_substep(scene, states, controls, dt, options, memory, with_report)
     touching = touching_of(scene, states, options, memory) if scene.can_touch else None
     solved = solve_step(scene.articulations, states, controls, dt, options, touching)
     if memory is not None and touching is not None:
         memory = contact_memory(solved)
     return tuple(solved.ends), memory, step_reports(solved, options) if with_report else []
+
+
+def _stacks_substep(
+    scene: Scene,
+    states: Sequence[State],
+    controls: Sequence[Control],
+    dt: Array,
+    options: SolverOptions,
+    memory: ContactMemory | None,
+    with_report: bool,
+) -> tuple[tuple[State, ...], ContactMemory | None, list[StepReport]]:
+    """The same of many bodies, by stacks."""
+    stacks = stacked(scene, states, controls)
+    touches = stack_touches(scene, stacks, options)
+    start = None if memory is None else recalled(scene, stacks, touches, memory, options)
+    solved = solve_stacks(*stacks[1:], dt, options, touches, start)
+    if memory is not None:
+        memory = recorded(scene, stacks, touches, solved, memory)
+    reports: list[StepReport] = []
+    if with_report:
+        each, between = stack_reports(solved, touches, stacks.links(scene), dt)
+        reports = [one.replace(link_contacts=between) for one in stacks.in_order(each)]
+    return tuple(stacks.in_order(solved.ends)), memory, reports
 
 
 def in_parts(

@@ -9,6 +9,7 @@ rest of the solver works with these motions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -80,7 +81,7 @@ def contact_rows(
     motions, reach, groups = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(motions), acting[0].dt
     block = contact_blocks(response.reading(motions), effect, reach, groups)
-    softness = _softness(contacts, dt)
+    softness = softness_of(contacts, dt)
     velocity = joined(
         [generalized_velocity(*member) for member in zip(articulations, states, strict=True)]
     )
@@ -88,11 +89,11 @@ def contact_rows(
     tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
     # The largest entry of a response is on its diagonal because the response is positive
     # semidefinite.
-    least = _MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
+    least = MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
     normal = jnp.maximum(block[:, 2, 2], least) + softness
     each = ContactRow(
         reach=reach,
-        approach=_approach(contacts, closing, _fall(articulations, contacts), dt, options),
+        approach=approach_of(contacts, closing, _fall(articulations, contacts), dt, options),
         softness=softness,
         friction=contacts.friction,
         tangential=jnp.maximum(tangential, least),
@@ -180,10 +181,10 @@ def contact_impulse(
 _LEAST_SHARE_CLOSED = 0.05
 
 #: A direction is locked if its remaining mobility is below this, in units of the rounding error.
-_MIN_MOBILITY = 100
+MIN_MOBILITY = 100
 
 
-def _softness(contacts: Touches, dt: Array) -> Array:
+def softness_of(contacts: Any, dt: Array) -> Array:
     """Velocity per impulse at which a compliant contact yields, ``1 / (k dt (dt + tau))``; Castro
     et al., SAP, 2022.
     """
@@ -195,14 +196,19 @@ def _fall(articulations: Sequence[Articulation], contacts: Touches) -> Array:
     fall together.
     """
     falls = [
-        -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1)
-        * _gravity_scale(articulation, ground)
+        fall_on_ground(articulation, ground)
         for articulation, ground in zip(articulations, contacts.ground_contacts, strict=True)
         if ground is not None
     ]
     if contacts.between is not None:
         falls.append(jnp.zeros_like(contacts.between.gap))
     return joined(falls)
+
+
+def fall_on_ground(articulation: Articulation, ground: GroundContacts) -> Array:
+    """The same for an articulation's contacts with the ground, [K]."""
+    fall = -jnp.sum(ground.contacts.normal * articulation.gravity, axis=1)
+    return fall * _gravity_scale(articulation, ground)
 
 
 def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
@@ -213,8 +219,8 @@ def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
     return take(articulation.gravity_scale, links)
 
 
-def _approach(
-    contacts: Touches, closing: Array, fall: Array, dt: Array, options: SolverOptions
+def approach_of(
+    contacts: Any, closing: Array, fall: Array, dt: Array, options: SolverOptions
 ) -> Array:
     """The largest speed at which contacts may close; negative if they must separate.
 
@@ -234,7 +240,7 @@ def _approach(
     return jnp.where(hits, jnp.minimum(approach, -_rebound(contacts, closing, fall, dt)), approach)
 
 
-def _share_closed(contacts: Touches, options: SolverOptions) -> Array | int:
+def _share_closed(contacts: Any, options: SolverOptions) -> Array | int:
     """The largest share of its gap that a contact may close in one step, [K]: all of it unless it
     is rigid and small.
 
@@ -251,7 +257,7 @@ def _share_closed(contacts: Touches, options: SolverOptions) -> Array | int:
     )
 
 
-def _rebound(contacts: Touches, closing: Array, fall: Array, dt: Array) -> Array:
+def _rebound(contacts: Any, closing: Array, fall: Array, dt: Array) -> Array:
     """The speed at which contacts that hit during a step separate at its end, [K].
 
     Steps of a free fall lie on a parabola whose speed is that of the step plus ``dt fall / 2``. On

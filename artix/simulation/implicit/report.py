@@ -5,12 +5,13 @@ of contacts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.quantity import subprogram
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.selection import looked_up
 from artix.kinematics.contact_points import contact_frames, contact_points
@@ -32,6 +33,8 @@ from artix.simulation.common.report import (
 from artix.simulation.common.step_start import HIGHEST, incoming_joint_forces, link_motion
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import contact_rates, contact_rows
+from artix.simulation.implicit.many_rows import BlockRows, ManyTouches, SolvedStacks
+from artix.simulation.implicit.resolvents import ContactRow
 from artix.simulation.implicit.row_equations import contact_imbalance
 from artix.simulation.implicit.rows import ContactRows
 from artix.simulation.implicit.solution import Bounded
@@ -56,6 +59,7 @@ class _Done(NamedTuple):
     """Residual of the contact laws for each impulse, [K, 3]."""
 
     def part(self, which: slice) -> _Done:
+        """Those of some contacts."""
         return _Done(*(array[which] for array in self))
 
     def at(self, ground: GroundContacts) -> _Done:
@@ -93,7 +97,8 @@ def contact_reports(
       A report on each articulation's contacts with the ground, one on all contacts between links,
       and the wrenches on each articulation's links at their centres of mass, [L, 6].
     """
-    done = _done(touches, rows, impulse, velocity, dt)
+    rates = contact_rates(rows.each, impulse, matmul(rows.motions, velocity))
+    done = _done(touches, rows.each, impulse, rates, dt)
     kins = [kinematics(*member) for member in zip(articulations, states, strict=True)]
     reports: list[ContactReport | None] = []
     wrenches: list[list[Array]] = [[] for _ in articulations]
@@ -124,11 +129,11 @@ def contact_reports(
     return reports, between, totals
 
 
-def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, dt: Array) -> _Done:
+def _done(touches: Any, each: ContactRow, impulse: Array, rates: Array, dt: Array) -> _Done:
+    """The results of contacts with these impulses and velocities, [K, 3], those in the laws."""
     frames = contact_frames(touches.normal)
     force = jnp.sum(impulse[:, :, None] * frames, axis=1) / dt
-    rates = contact_rates(rows.each, impulse, matmul(rows.motions, velocity))
-    imbalance = jax.vmap(contact_imbalance)(rows.each, impulse, rates)
+    imbalance = jax.vmap(contact_imbalance)(each, impulse, rates)
     # Touching, and inside the cone up to rounding.
     held = impulse[:, 2] * touches.friction
     pull = jnp.sum(impulse[:, :2] ** 2, axis=1)
@@ -141,6 +146,9 @@ def _done(touches: Touches, rows: ContactRows, impulse: Array, velocity: Array, 
 def _ground_report(
     articulation: Articulation, kin: Kinematics, ground: GroundContacts, done: _Done
 ) -> tuple[ContactReport, Array]:
+    """The report on an articulation's contacts with the ground, and their wrenches [L, 6] on its
+    links.
+    """
     if ground.source is not None:
         done, ground = done.at(ground), ground.source.replace(omitted=ground.omitted)
     contacts = ground.contacts
@@ -165,7 +173,10 @@ def _ground_report(
 
 
 def _link_report(
-    articulations: Sequence[Articulation], kins: Sequence[Kinematics], touches: Touches, done: _Done
+    articulations: Sequence[Articulation],
+    kins: Sequence[Kinematics],
+    touches: Touches,
+    done: _Done,
 ) -> tuple[LinkContactReport, list[Array]]:
     contacts, pairs = touches.between, touches.pairs
     assert contacts is not None
@@ -287,3 +298,105 @@ def _tendon_wrenches(
                 "s,slk->lk", effort, group.transmitted, precision=HIGHEST
             )
     return everything, transmitted
+
+
+# --- steps of many bodies, see :mod:`artix.simulation.implicit.many_bodies` ---------------------
+
+
+def stack_reports(
+    solved: SolvedStacks, touches: ManyTouches, links: Sequence[np.ndarray], dt: Array
+) -> tuple[list[StepReport], LinkContactReport]:
+    """The reports of each stack, with a leading axis [n], and one on the contacts between shapes.
+
+    Args:
+      solved: the step.
+      touches: its contacts.
+      links: the numbers of the links of each stack in the scene, [n, L] each.
+      dt: length of the step [s].
+    """
+    contacts, solution = solved.rows.contacts, solved.solution
+    assert isinstance(contacts, BlockRows)
+    impulse, each = solution.impulses.contacts, contacts.each
+    rates = contacts.rates(solution.velocity)
+    rates = rates.at[:, 2].add(each.approach + each.softness * impulse[:, 2])
+    done = _done(touches, each, impulse, rates, dt)
+    between, on_links = _stacks_link_report(
+        touches, done.part(slice(touches.num_ground, None)), links
+    )
+    residual = residual_of(solution.residual)
+    reports, first = [], 0
+    for k, part in enumerate(solved.parts):
+        ground, report = touches.grounds[k], None
+        wrench = jax.vmap(_about_centers, in_axes=(0, 0, 0, None))(
+            part.articulation, part.state, on_links[links[k]], touches.origin
+        )
+        if ground is not None:
+            count, many = ground.contacts.gap.shape
+            mine = done.part(slice(first, first + count * many))
+            stack = _Done(*(x.reshape(count, many, *x.shape[1:]) for x in mine))
+            one = part.articulation, part.state, ground, stack
+            report, pushed = jax.vmap(_ground_report_of)(*one)
+            wrench = wrench + pushed
+            first += count * many
+        ends = solved.bounded[k], part.wrench + wrench, solved.ends[k]
+        correction = solved.energy_corrections[k]
+        of_member = jax.vmap(_member_report_of, in_axes=(0, 0, 0, 0, 0, None, None))
+        whole = of_member(part, *ends, correction, residual, solution.solved > 0)
+        reports.append(whole.replace(contacts=report))
+    return reports, between
+
+
+def _stacks_link_report(
+    touches: ManyTouches, done: _Done, links: Sequence[np.ndarray]
+) -> tuple[LinkContactReport, Array]:
+    """The report, and the wrenches [L, 6] on all links about the origin of the contacts."""
+    contacts, pairs = touches.between, touches.pairs
+    shapes, on = (
+        jnp.asarray(table, jnp.int32)[contacts.pair] for table in (pairs.numbers, pairs.links)
+    )
+    numbers = jnp.arange(sum(one.size for one in links), dtype=jnp.int32)[:, None]
+    onto = (numbers == on[:, 0]).astype(done.force.dtype)
+    onto = onto - (numbers == on[:, 1]).astype(done.force.dtype)
+    moment = spatial.cross(contacts.point.T, done.force.T).T
+    wrench = matmul(onto, jnp.concatenate([done.force, moment], axis=1))
+    report = LinkContactReport(
+        geometries=shapes,
+        links=on,
+        point=contacts.point + touches.origin,
+        normal=contacts.normal,
+        gap=contacts.gap,
+        **done.reported(),
+        link_force=wrench[:, :3],
+        omitted=contacts.omitted,
+    )
+    return report, wrench
+
+
+@subprogram
+def _about_centers(articulation: Articulation, state: State, wrench: Array, origin: Array) -> Array:
+    """Wrenches [L, 6] about a point as those at the links' centres of mass."""
+    kin = kinematics(articulation, state)
+    centers = link_centers(articulation, kin) + (kin.reference - origin)[:, None]
+    turning = wrench[:, 3:] - spatial.cross(centers, wrench[:, :3].T).T
+    return jnp.concatenate([wrench[:, :3], turning], axis=1)
+
+
+@subprogram
+def _ground_report_of(
+    articulation: Articulation, state: State, ground: GroundContacts, done: _Done
+) -> tuple[ContactReport, Array]:
+    return _ground_report(articulation, kinematics(articulation, state), ground, done)
+
+
+@subprogram
+def _member_report_of(
+    part: Prepared,
+    solution: Bounded,
+    wrench: Array,
+    end: State,
+    correction: Array,
+    residual: Residual,
+    is_solved: Array,
+) -> StepReport:
+    residuals = residual, residual
+    return _report(part, solution, wrench, end, correction, residuals, is_solved)

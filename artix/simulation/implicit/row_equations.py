@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import identity, matmul
-from artix.math.gaussian_elimination import lu_factorize, refined
+from artix.math.gaussian_elimination import lu_by_library, lu_factorize, refined
 from artix.math.tangents import without_derivatives
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow, ContactRow, drive_impulse
@@ -93,9 +93,9 @@ class RowEquations(NamedTuple):
     by_rate: Array
     """[K, 3, 3]."""
 
-    def solve(self, order: np.ndarray, right: Changes) -> Changes:
+    def solve(self, order: np.ndarray | None, right: Changes) -> Changes:
         """The changes for these right-hand sides, eliminated in this order of the velocity's
-        entries.
+        entries; ``None`` for a library's elimination, in programs of XLA's.
         """
         regularized = _Regularized.of(without_derivatives(self), order)
         shapes = [part.shape for part in right]
@@ -154,14 +154,14 @@ class _Regularized(NamedTuple):
     """The equations with a little added, factorised."""
 
     equations: RowEquations
-    order: np.ndarray
+    order: np.ndarray | None
     inverse_dofs: Array
     inverse_bounds: Array
     inverse_law: Array
     factors: Any
 
     @classmethod
-    def of(cls, equations: RowEquations, order: np.ndarray) -> _Regularized:
+    def of(cls, equations: RowEquations, order: np.ndarray | None) -> _Regularized:
         added, by_impulse = _REGULARIZATION, equations.by_impulse
         inverse_dofs = 1 / (equations.own_dofs + added)
         inverse_bounds = 1 / (equations.own_bounds + added)
@@ -175,7 +175,10 @@ class _Regularized(NamedTuple):
             -product(inverse_law, equations.by_rate),
         )
         matrix = equations.matrix + equations.rows.stiffness(slopes)
-        factors = lu_factorize(matrix[np.ix_(order, order)])
+        if order is None:
+            factors: Any = lu_by_library(matrix)
+        else:
+            factors = lu_factorize(matrix[np.ix_(order, order)])
         return cls(equations, order, inverse_dofs, inverse_bounds, inverse_law, factors)
 
     def solve(self, right: Changes) -> Changes:
@@ -213,6 +216,8 @@ class _Regularized(NamedTuple):
         )
 
     def _in_order(self, solve, right: Array) -> Array:
+        if self.order is None:
+            return solve(right)
         return solve(right[self.order])[np.argsort(self.order)]
 
 

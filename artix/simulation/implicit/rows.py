@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from artix.simulation.implicit.resolvents import (
     BoundImpulses,
     BoundRow,
     ContactRow,
+    Linear,
     VelocityBounds,
     bound_changes,
     convex_contacts,
@@ -142,9 +143,22 @@ class ContactRows(struct.PyTreeNode):
         """K."""
         return len(self.each.approach)
 
-    def on_links(self, impulse: Array) -> Array:
-        """Converts impulses [K, 3] to impulses on the link motions, [S]."""
-        return matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
+    def rates(self, velocity: Array) -> Array:
+        """The contacts' velocities for a generalised velocity [nv], [K, 3]."""
+        return matmul(self.each.reach, matmul(self.motions, velocity))
+
+    def force(self, impulse: Array) -> Array:
+        """The generalised impulse [nv] of impulses [K, 3]."""
+        on_links = matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
+        return matmul(on_links, self.motions)
+
+    def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
+        """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
+        return linear_contacts(self.each, center, rate, share)
+
+    def convex(self, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
+        """The resolvents of the convex law of all contacts, [K, 3], and their slopes."""
+        return convex_contacts(self.each, center, rate, slip, share)
 
     def stiffness(self, slopes: Array) -> Array:
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]: many contacts of one link add up to one
@@ -195,7 +209,8 @@ class StepRows(NamedTuple):
     """Indices of the DOFs in the generalised velocity, [n]."""
     dofs: BoundRow
     bounds: VelocityBounds | None
-    contacts: ContactRows | None
+    contacts: Any
+    """The contacts: :class:`ContactRows`, another class with the same methods, or ``None``."""
     sweep: Sweep
 
     def rates(self, velocity: Array) -> Rates:
@@ -204,8 +219,7 @@ class StepRows(NamedTuple):
         bounds = none if self.bounds is None else matmul(self.bounds.direction, velocity)
         if self.contacts is None:
             return Rates(dofs, bounds, none.reshape(0, 3))
-        motions = matmul(self.contacts.motions, velocity)
-        return Rates(dofs, bounds, matmul(self.contacts.each.reach, motions))
+        return Rates(dofs, bounds, self.contacts.rates(velocity))
 
     def force(self, impulses: Impulses) -> Array:
         """The generalised impulse ``J^T lambda``, [nv]."""
@@ -213,8 +227,7 @@ class StepRows(NamedTuple):
         if self.bounds is not None:
             total = total + matmul(impulses.distances, self.bounds.direction)
         if self.contacts is not None:
-            on_links = self.contacts.on_links(impulses.contacts)
-            total = total + matmul(on_links, self.contacts.motions)
+            total = total + self.contacts.force(impulses.contacts)
         return total
 
     @property
@@ -276,8 +289,7 @@ class StepRows(NamedTuple):
             bounds = resolve_bounds(self.bounds, center.distances, rates.bounds, share)
         contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
         if self.contacts is not None:
-            each = self.contacts.each
-            contacts = convex_contacts(each, center.contacts, rates.contacts, lagged.slip, share)
+            contacts = self.contacts.convex(center.contacts, rates.contacts, lagged.slip, share)
         impulses = Impulses(dofs[0], bounds[0], contacts[0])
         return impulses, Slopes(dofs[1], bounds[1], contacts[1])
 
@@ -307,7 +319,7 @@ class StepRows(NamedTuple):
                 slope._replace(bounds=part.slope),
             )
         if self.contacts is not None:
-            wrong, each = linear_contacts(self.contacts.each, contacts, rates.contacts, share)
+            wrong, each = self.contacts.linear(contacts, rates.contacts, share)
             missing = missing._replace(contacts=wrong)
             change, slope = (
                 change._replace(contacts=each.change),

@@ -20,6 +20,7 @@ from artix.dynamics.factorization import MassProduct, factorize_product, solve
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math.arrays import joined, matmul
+from artix.math.gaussian_elimination import lu_solver
 from artix.math.tangents import value_and_change, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
@@ -259,8 +260,9 @@ def _step_system(
         rows=rows,
         response=Response.joined(responses),
         along_trees=_along_trees(trees, products),
-        order=elimination_order(trees) if num_products <= _MAX_PRODUCTS else None,
+        order=elimination_order(trees),
         groups=loose_groups(trees) if is_spread else None,
+        factorize=None if num_products <= _MAX_PRODUCTS else lu_solver,
     )
 
 

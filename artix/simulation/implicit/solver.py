@@ -49,7 +49,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import chosen, if_needed, matmul
-from artix.math.gaussian_elimination import lu_factorize, lu_solver
+from artix.math.gaussian_elimination import lu_factorize
 from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.rows import (
     ContactRows,
@@ -136,23 +136,23 @@ class StepSystem(NamedTuple):
     along_trees: Callable[[Array], Callable[[Array], Array]] | None
     """For a diagonal [nv], the function that gives ``(M + diagonal)^-1 p`` by elimination along the
     trees; ``None`` if M does not have their pattern."""
-    order: np.ndarray | None
-    """The entries of the velocity from the leaves to the root; ``None`` for a loop over them in any
-    order, which is XLA's."""
+    order: np.ndarray
+    """The entries of the velocity from the leaves to the root."""
     groups: Sequence[np.ndarray] | None
     """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the
     order of rows."""
+    factorize: Callable[[Array], Callable[[Array], Array]] | None = None
+    """Gives what solves with a large matrix, in any order of the entries, by XLA's loops."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
         if self.along_trees is not None and self.rows.is_diagonal:
             return self.along_trees(self.rows.diagonal(slopes))
         matrix = self.matrix + self.rows.stiffness(slopes)
-        if self.order is None:
-            return lu_solver(matrix)
-        order, back = self.order, np.argsort(self.order)
-        solve = lu_factorize(matrix[np.ix_(order, order)]).solve
-        return lambda right: solve(right[order])[back]
+        if self.factorize is not None:
+            return self.factorize(matrix)
+        solve = lu_factorize(matrix[np.ix_(self.order, self.order)]).solve
+        return lambda right: solve(right[self.order])[np.argsort(self.order)]
 
     def imbalance(self, change: Array, impulses: Impulses) -> Array:
         """``M (v - v0) - p - J^T lambda``, [nv]."""

@@ -31,6 +31,7 @@ from artix.simulation.common.step_start import (
 from artix.simulation.implicit.contact_rows import Touching
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
 from artix.simulation.implicit.joint_rows import is_unlimited
+from artix.simulation.implicit.rows import RowImpulses
 from artix.simulation.implicit.solution import AllBounded, Bounded, row_impulses, solved_bounds
 from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
 
@@ -65,12 +66,12 @@ def solve_step(
 ) -> Solved:
     """Solves one step (see :func:`artix.step`) of articulations that contacts may couple."""
     parts = [
-        _prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))
+        prepared(articulations[k], states[k], controls[k], dt, options) for k in range(len(states))
     ]
     return _ended(parts, touching, solved_bounds(parts, touching, options))
 
 
-def _prepared(
+def prepared(
     articulation: Articulation, state: State, control: Control, dt: Array, options: SolverOptions
 ) -> Prepared:
     """Evaluates an articulation at the start of the step, and solves its linear system."""
@@ -110,12 +111,27 @@ def _ended(parts: list[Prepared], touching: Touching | None, solution: AllBounde
     pushes = row_impulses(parts, touching, solution.impulses)
     for k, (part, bounded_part) in enumerate(zip(parts, solution.each, strict=True)):
         is_touched = touching is not None and touching.touches.is_external(k)
-        start = part.articulation, part.state, part.acting, part.loops, part.slow
-        end = _end(part, bounded_part, is_touched)
-        end, correction = with_bounded_energy(*start, bounded_part.velocity, end, pushes[k])
+        end, correction = bounded_end(part, bounded_part, is_touched, pushes[k])
         ends.append(end)
         corrections.append(correction)
     return Solved(parts, touching, solution, ends, corrections)
+
+
+def bounded_end(
+    part: Prepared, solution: Bounded, is_touched: bool, rows: RowImpulses
+) -> tuple[State, Array]:
+    """The state of one articulation after the step, and the energy [J] that the bound on that of
+    fast motion adds.
+
+    Args:
+      part: the articulation.
+      solution: its velocities.
+      is_touched: whether anything else can touch it.
+      rows: the impulses of all rows on it.
+    """
+    start = part.articulation, part.state, part.acting, part.loops, part.slow
+    end = _end(part, solution, is_touched)
+    return with_bounded_energy(*start, solution.velocity, end, rows)
 
 
 def _end(part: Prepared, solution: Bounded, is_touched: bool) -> State:

@@ -1,0 +1,456 @@
+"""Contacts of many bodies as rows of the implicit solver, by blocks.
+
+A contact touches one or two bodies out of many, so its velocities depend on a block of the
+generalised velocity for each of them, and on nothing else. Bodies of one kind, such as twenty equal
+boxes, are one stack of arrays with a leading axis [n], and one program evaluates them all. The
+generalised velocity goes through the stacks one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.compiler.quantity import subprogram
+from artix.contact.ground_contacts import GroundContacts
+from artix.contact.link_contacts import LinkContacts
+from artix.contact.shape_pairs import ShapePairs
+from artix.kinematics.configuration import generalized_velocity
+from artix.kinematics.contact_points import contact_frames, motions_at
+from artix.kinematics.forward import kinematics
+from artix.math import spatial, struct
+from artix.math.arrays import joined, matmul
+from artix.model.articulation import Articulation, State
+from artix.simulation.common.options import SolverOptions
+from artix.simulation.implicit.contact_motions import Touches, contact_directions
+from artix.simulation.implicit.contact_rows import (
+    MIN_MOBILITY,
+    approach_of,
+    fall_on_ground,
+    softness_of,
+)
+from artix.simulation.implicit.resolvents import (
+    ContactRow,
+    Linear,
+    convex_contacts,
+    linear_contacts,
+)
+from artix.simulation.implicit.rows import Impulses, StepRows
+from artix.simulation.implicit.solution import Bounded
+from artix.simulation.implicit.system import Prepared
+
+Array = jax.Array
+
+
+class Layout(NamedTuple):
+    """The stacks of a scene; static."""
+
+    counts: tuple[int, ...]
+    """Number of bodies in each stack."""
+    sizes: tuple[int, ...]
+    """Length of the generalised velocity of each of them."""
+
+    @property
+    def num_bodies(self) -> int:
+        """Number N of bodies."""
+        return sum(self.counts)
+
+    @property
+    def width(self) -> int:
+        """The largest length m of a velocity."""
+        return max(self.sizes)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all velocities have this length."""
+        return len(set(self.sizes)) == 1
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where each velocity stands among padded ones, [nv]."""
+        owner = np.repeat(np.arange(self.num_bodies), np.repeat(self.sizes, self.counts))
+        within = [
+            np.tile(np.arange(size), n) for n, size in zip(self.counts, self.sizes, strict=True)
+        ]
+        return owner * self.width + np.concatenate(within)
+
+    def padded(self, velocity: Array) -> Array:
+        """A generalised velocity [nv] as rows of bodies, [N, m]."""
+        if self.is_uniform:
+            return velocity.reshape(self.num_bodies, self.width)
+        parts = zip(self.parts(velocity), self.sizes, strict=True)
+        return joined([jnp.pad(part, ((0, 0), (0, self.width - size))) for part, size in parts])
+
+    def plain(self, rows: Array) -> Array:
+        """The generalised velocity [nv] of rows of bodies [N, m]."""
+        flat = rows.reshape(-1)
+        return flat if self.is_uniform else flat[self.places]
+
+    def plain_matrix(self, blocks: Array) -> Array:
+        """The matrix [nv, nv] of blocks [N, N, m, m]."""
+        size = self.num_bodies * self.width
+        matrix = jnp.swapaxes(blocks, 1, 2).reshape(size, size)
+        return matrix if self.is_uniform else matrix[np.ix_(self.places, self.places)]
+
+    def parts(self, velocity: Array) -> list[Array]:
+        """The velocities [n, its nv] of each stack."""
+        lengths = np.multiply(self.counts, self.sizes)
+        split = jnp.split(velocity, np.cumsum(lengths)[:-1].tolist())
+        shapes = zip(split, self.counts, self.sizes, strict=True)
+        return [part.reshape(count, size) for part, count, size in shapes]
+
+    def diagonal(self, stacks: Sequence[Array]) -> Array:
+        """The block-diagonal matrix [nv, nv] of stacks of matrices, [n, its nv, its nv]."""
+        total = sum(np.multiply(self.counts, self.sizes).tolist())
+        rows, first = [], 0
+        for stack, count, size in zip(stacks, self.counts, self.sizes, strict=True):
+            unit = np.eye(count, dtype=stack.dtype)
+            block = (stack[:, :, None] * unit[:, None, :, None]).reshape(count * size, -1)
+            end = first + count * size
+            rows.append(jnp.pad(block, ((0, 0), (first, total - end))))
+            first = end
+        return joined(rows)
+
+
+class ManyTouches(struct.PyTreeNode):
+    """All K contacts of a scene of stacks: those with the ground, stack by stack and body by body,
+    then those between shapes.
+    """
+
+    grounds: tuple[GroundContacts | None, ...]
+    """Of each stack, with a leading axis [n]."""
+    between: LinkContacts
+    """Their points are relative to ``origin``."""
+    origin: Array
+    """The point to which those are relative, [3]."""
+    pairs: ShapePairs = struct.field(pytree_node=False)
+    layout: Layout = struct.field(pytree_node=False)
+    shapes: tuple[tuple[int, ...], ...] = struct.field(pytree_node=False)
+    """Of each stack the numbers of the shapes that may touch others."""
+    rows: tuple[int, ...] = struct.field(pytree_node=False)
+    """The row of each shape of the scene among those of all stacks."""
+
+    def _joined(self, name: str) -> Array:
+        parts = [getattr(one.contacts, name) for one in self.grounds if one is not None]
+        flat = [part.reshape(-1, *part.shape[2:]) for part in parts]
+        return joined([*flat, getattr(self.between, name)])
+
+    @property
+    def num_ground(self) -> int:
+        """The number of contacts with the ground."""
+        return sum(one.contacts.gap.size for one in self.grounds if one is not None)
+
+    @property
+    def normal(self) -> Array:
+        """Normals, [K, 3]."""
+        return self._joined("normal")
+
+    @property
+    def gap(self) -> Array:
+        """[K]."""
+        return self._joined("gap")
+
+    @property
+    def friction(self) -> Array:
+        """[K]."""
+        return self._joined("friction")
+
+    @property
+    def restitution(self) -> Array:
+        """[K]."""
+        return self._joined("restitution")
+
+    @property
+    def compliance(self) -> Array:
+        """[K]."""
+        return self._joined("compliance")
+
+    @property
+    def relaxation_time(self) -> Array:
+        """[K]."""
+        return self._joined("relaxation_time")
+
+
+class BlockRows(struct.PyTreeNode):
+    """All K contacts, by blocks; see :class:`artix.simulation.implicit.rows.ContactRows`."""
+
+    each: ContactRow
+    on_ground: tuple[Array | None, ...]
+    """Velocities of the contacts of each body with the ground, [n, its contacts, 3, its nv]."""
+    sides: tuple[Array, Array]
+    """Velocities of contacts between shapes by those of the first and of the second body,
+    [C, 3, m]."""
+    bodies: tuple[Array, Array]
+    """Their numbers, [C]."""
+    layout: Layout = struct.field(pytree_node=False)
+
+    @property
+    def num_contacts(self) -> int:
+        """K."""
+        return len(self.each.approach)
+
+    def rates(self, velocity: Array) -> Array:
+        """The contacts' velocities for a generalised velocity [nv], [K, 3]."""
+        parts = []
+        for direction, part in zip(self.on_ground, self.layout.parts(velocity), strict=True):
+            if direction is not None:
+                rate = jnp.sum(direction * part[:, None, None], axis=3)
+                parts.append(rate.reshape(-1, 3))
+        rows = self.layout.padded(velocity)
+        first, second = (
+            jnp.sum(side * rows[body][:, None], axis=2)
+            for side, body in zip(self.sides, self.bodies, strict=True)
+        )
+        return joined([*parts, first + second])
+
+    def force(self, impulse: Array) -> Array:
+        """The generalised impulse [nv] of impulses [K, 3]."""
+        each, pushes = self._parted(impulse)
+        stacks = [
+            jnp.zeros((count, size), impulse.dtype)
+            if direction is None or push is None
+            else jnp.sum(direction * push[..., None], axis=(1, 2))
+            for direction, push, count, size in zip(self.on_ground, each, *self.layout, strict=True)
+        ]
+        on_ground = jnp.concatenate([stack.reshape(-1) for stack in stacks])
+        onto = [
+            matmul(self._onto(body, impulse.dtype), jnp.sum(side * pushes[:, :, None], axis=1))
+            for side, body in zip(self.sides, self.bodies, strict=True)
+        ]
+        return on_ground + self.layout.plain(onto[0] + onto[1])
+
+    def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
+        """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
+        return linear_contacts(self.each, center, rate, share)
+
+    def convex(self, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
+        """The resolvents of the convex law of all contacts, [K, 3], and their slopes."""
+        return convex_contacts(self.each, center, rate, slip, share)
+
+    def stiffness(self, slopes: Array) -> Array:
+        """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]."""
+        each, between = self._parted(slopes)
+        stacks = []
+        for direction, slope, count, size in zip(self.on_ground, each, *self.layout, strict=True):
+            if direction is None or slope is None:
+                stacks.append(jnp.zeros((count, size, size), slopes.dtype))
+                continue
+            yielding = matmul(slope, direction)
+            flat = direction.reshape(count, -1, size), yielding.reshape(count, -1, size)
+            stacks.append(matmul(jnp.swapaxes(flat[0], 1, 2), flat[1]))
+        yielding_sides = [matmul(between, side) for side in self.sides]
+        bodies, width = self.layout.num_bodies, self.layout.width
+        blocks = jnp.zeros((bodies, bodies, width, width), slopes.dtype)
+        for row, side in zip(self.bodies, self.sides, strict=True):
+            for column, yielding in zip(self.bodies, yielding_sides, strict=True):
+                block = matmul(jnp.swapaxes(side, 1, 2), yielding)
+                blocks = blocks.at[row, column].add(block)
+        return self.layout.diagonal(stacks) + self.layout.plain_matrix(blocks)
+
+    def _parted(self, values: Array) -> tuple[list[Array | None], Array]:
+        """Values [K, ...] of each stack's contacts with the ground and of those between shapes."""
+        parts: list[Array | None] = []
+        first = 0
+        for direction in self.on_ground:
+            if direction is None:
+                parts.append(None)
+                continue
+            count = direction.shape[0] * direction.shape[1]
+            part = values[first : first + count]
+            parts.append(part.reshape(*direction.shape[:2], *part.shape[1:]))
+            first += count
+        return parts, values[first:]
+
+    def _onto(self, body: Array, dtype: Any) -> Array:
+        """One where a contact is on a body, [N, C]."""
+        numbers = jnp.arange(self.layout.num_bodies, dtype=body.dtype)
+        return (numbers[:, None] == body[None]).astype(dtype)
+
+
+class StackVelocity(NamedTuple):
+    """The solution of a step."""
+
+    velocity: Array
+    """Generalised velocity of all bodies, [nv]."""
+    impulses: Impulses
+    residual: Array
+    """How far each law is from being satisfied, as a velocity, [R]."""
+    steps: Array
+    """Number of Newton steps, as a floating-point number."""
+    solved: Array
+    """1 if they were enough, else 0, as a floating-point number, []."""
+    added_momenta: tuple[Array, ...]
+    """What contacts add to the momenta of each stack, [n, its base]."""
+
+
+class SolvedStacks(NamedTuple):
+    """A step of stacks, solved for velocities."""
+
+    parts: list[Prepared]
+    """With a leading axis [n] each."""
+    solution: StackVelocity
+    bounded: list[Bounded]
+    ends: list[State]
+    energy_corrections: list[Array]
+    """[n] each."""
+    rows: StepRows
+
+
+@subprogram
+def _ground_rows(
+    articulation: Articulation, state: State, ground: GroundContacts
+) -> tuple[Array, Array]:
+    """The velocities of a body's contacts with the ground, [its contacts, 3, its nv], and the
+    accelerations with which gravity closes them, [its contacts].
+    """
+    touches = Touches((ground,), None, ShapePairs.of([articulation.topology]))
+    direction = contact_directions([articulation], [state], touches)
+    return direction, fall_on_ground(articulation, ground)
+
+
+@subprogram
+def _shape_motions(
+    articulation: Articulation, state: State, numbers: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Motions of the links of shapes per generalised velocity, at the reference point of an
+    articulation, [G, 6, nv], and that point, [3].
+    """
+    kin = kinematics(articulation, state)
+    links = articulation.topology.geometry_links(numbers)
+    at = jnp.zeros_like(kin.reference, shape=(3, len(links)))
+    return jnp.moveaxis(motions_at(articulation, kin, links, at), 0, 1), kin.reference
+
+
+def block_rows(
+    articulations: Sequence[Articulation],
+    states: Sequence[State],
+    touches: ManyTouches,
+    responses: Sequence[Array],
+    dt: Array,
+    options: SolverOptions,
+) -> BlockRows:
+    """The rows of all contacts.
+
+    Args:
+      articulations: the bodies, a stack of each kind.
+      states: their states.
+      touches: the contacts.
+      responses: changes of the generalised velocity per impulse, [n, its nv, its nv] each.
+      dt: length of the step [s].
+      options: options of the solver.
+    """
+    layout = touches.layout
+    directions: list[Array | None] = []
+    falls, blocks, closing, met, rates = [], [], [], [], []
+    velocities = [
+        jax.vmap(generalized_velocity)(*one) for one in zip(articulations, states, strict=True)
+    ]
+    for k, ground in enumerate(touches.grounds):
+        if ground is None:
+            directions.append(None)
+            continue
+        direction, fall = jax.vmap(_ground_rows)(articulations[k], states[k], ground)
+        directions.append(direction)
+        falls.append(fall.reshape(-1))
+        moved = matmul(direction.reshape(len(direction), -1, layout.sizes[k]), responses[k])
+        moved = moved.reshape(direction.shape)
+        block = jnp.sum(moved[:, :, :, None] * direction[:, :, None], axis=4)
+        blocks.append(block.reshape(-1, 3, 3))
+        rate = jnp.sum(direction[:, :, 2] * velocities[k][:, None], axis=2)
+        closing.append(rate.reshape(-1))
+    sides, bodies, is_one = _sides(articulations, states, touches)
+    rows = layout.padded(jnp.concatenate([one.reshape(-1) for one in velocities]))
+    margin = [(0, layout.width - size) for size in layout.sizes]
+    padded = joined(
+        [jnp.pad(one, ((0, 0), edge, edge)) for one, edge in zip(responses, margin, strict=True)]
+    )
+    shared = [] if is_one is None else [is_one[:, None, None]]
+    for number, (side, body) in enumerate(zip(sides, bodies, strict=True)):
+        moved = jnp.sum(side[..., None] * padded[body][:, None], axis=2)
+        met.append(jnp.sum(moved[:, :, None] * side[:, None], axis=3))
+        met += [
+            one * jnp.sum(moved[:, :, None] * sides[1 - number][:, None], axis=3) for one in shared
+        ]
+        rates.append(jnp.sum(side[:, 2] * rows[body], axis=1))
+    blocks.append(sum(met[1:], start=met[0]))
+    closing.append(rates[0] + rates[1])
+    falls.append(jnp.zeros_like(rates[0]))
+    largest = jnp.max(jnp.stack([jnp.max(_diagonals(one)) for one in responses]))
+    each = _contact_row(
+        touches, joined(blocks), joined(closing), joined(falls), largest, dt, options
+    )
+    return BlockRows(each, tuple(directions), sides, bodies, layout)
+
+
+def _diagonals(matrices: Array) -> Array:
+    return jnp.diagonal(matrices, axis1=1, axis2=2)
+
+
+def _contact_row(
+    touches: ManyTouches,
+    block: Array,
+    closing: Array,
+    fall: Array,
+    largest: Array,
+    dt: Array,
+    options: SolverOptions,
+) -> ContactRow:
+    softness = softness_of(touches, dt)
+    tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
+    least = MIN_MOBILITY * jnp.finfo(dt.dtype).eps * largest
+    normal = jnp.maximum(block[:, 2, 2], least) + softness
+    none: Any = None  # The velocities are those of the blocks.
+    return ContactRow(
+        reach=none,
+        approach=approach_of(touches, closing, fall, dt, options),
+        softness=softness,
+        friction=touches.friction,
+        tangential=jnp.maximum(tangential, least),
+        normal=normal,
+        smoothing=jnp.full_like(normal, options.contact_smoothing)
+        if options.contact_smoothing
+        else None,
+    )
+
+
+def _sides(
+    articulations: Sequence[Articulation], states: Sequence[State], touches: ManyTouches
+) -> tuple[tuple[Array, Array], tuple[Array, Array], Array | None]:
+    """The velocities of contacts between shapes by those of both bodies, [C, 3, m], the numbers of
+    these, [C], and whether they are one, or ``None`` if they never are.
+    """
+    layout, between = touches.layout, touches.between
+    motions, references, owners, first = [], [], [], 0
+    for k, numbers in enumerate(touches.shapes):
+        if numbers:
+            one = jax.vmap(lambda a, s, numbers=numbers: _shape_motions(a, s, numbers))
+            motion, reference = one(articulations[k], states[k])
+            motion = motion.reshape(-1, 6, layout.sizes[k])
+            margin = (0, layout.width - layout.sizes[k])
+            motions.append(jnp.pad(motion, ((0, 0), (0, 0), margin)))
+            references.append(jnp.repeat(reference, len(numbers), axis=0))
+            owner = np.repeat(np.arange(first, first + layout.counts[k]), len(numbers))
+            owners.append(owner)
+        first += layout.counts[k]
+    motion, reference, owner = joined(motions), joined(references), np.concatenate(owners)
+    rows = np.array(touches.rows)[touches.pairs.numbers]
+    can_be_one = bool(np.any(owner[rows[:, 0]] == owner[rows[:, 1]]))
+    both = jnp.asarray(rows, jnp.int32)[between.pair]
+    frames = contact_frames(between.normal)
+    sides, bodies = [], []
+    for side, sign in ((0, 1), (1, -1)):
+        row = both[:, side]
+        place = between.point + touches.origin - reference[row]
+        moving = motion[row]
+        turned = spatial.cross(jnp.moveaxis(moving[:, 3:], 1, 0), place.T[:, :, None])
+        linear = moving[:, :3] + jnp.moveaxis(turned, 0, 1)
+        sides.append(sign * jnp.sum(frames[:, :, :, None] * linear[:, None], axis=2))
+        bodies.append(jnp.asarray(owner, jnp.int32)[row])
+    is_one = None
+    if can_be_one:
+        is_one = (bodies[0] == bodies[1]).astype(between.gap.dtype)
+    return (sides[0], sides[1]), (bodies[0], bodies[1]), is_one
