@@ -56,7 +56,7 @@ def box_meetings(a: Core, b: Core) -> Meeting:
 
     reference, incident = chosen(by_b, b, a), chosen(by_b, a, b)
     axis = jnp.where(by_b, of_b.which, of_a.which)
-    gap, outward, point = _between_faces(reference, incident, axis, of_faces)
+    gap, outward, point = _between_faces(reference, incident, axis, of_faces, tolerance)
     normal = jnp.where(by_b, outward, -outward)
     edge_normal, edge_point = _between_edges(a, b, of_edges.which, along)
     far = jnp.sum(a.half) + jnp.sum(b.half)
@@ -118,7 +118,7 @@ def _innermost(box: Core, edge: Array, direction: Array) -> Array:
 
 
 def _between_faces(
-    reference: Core, incident: Core, axis: Array, separation: Array
+    reference: Core, incident: Core, axis: Array, separation: Array, tolerance: Array
 ) -> tuple[Array, Array, Array]:
     """Gaps [4] and points [4, 3] between two faces, and the outward normal of the reference face.
 
@@ -127,6 +127,7 @@ def _between_faces(
       incident: the other box.
       axis: one at that face's axis, zeros elsewhere, [3].
       separation: how far the incident box is from that face.
+      tolerance: boxes are apart from this separation on.
     """
     middle = jnp.sum(reference.rotation * (incident.center - reference.center)[:, None], axis=0)
     side = sign(jnp.sum(axis * middle))
@@ -156,11 +157,13 @@ def _between_faces(
     )
     size = jnp.sum(reference.half + incident.half + jnp.abs(center))
     height, place, is_used = on_both(face, other, size)
-    # Faces that share nothing belong to boxes that are apart, or overlap in a corner beside them.
+    # Boxes that are apart may be nearer beside these faces, but not nearer than the separation.
+    # Faces that share nothing belong to such, or to boxes that overlap in a corner beside them.
     lowest = jnp.sum(turn * (-sign(slope) * incident.half), axis=1) + center
-    is_lowest = ~jnp.any(is_used) & np.array([True, False, False, False])
-    gap = jnp.where(is_lowest, separation, height)
-    place = jnp.where(is_lowest[:, None], lowest, place)
+    is_first = np.array([True, False, False, False])
+    shares_none = ~jnp.any(is_used)
+    gap = jnp.where(is_first & (shares_none | (separation > tolerance)), separation, height)
+    place = jnp.where((is_first & shares_none)[:, None], lowest, place)
     place = place - 0.5 * gap[:, None] * np.array([0, 0, 1], center.dtype)
     point = reference.center + jnp.sum(rotation * place[:, None], axis=2)
     return gap, rotation[:, 2], point

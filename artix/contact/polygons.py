@@ -1,8 +1,8 @@
 """Faces of boxes and hulls as convex polygons, and what two of them, or a segment and one, share.
 
-Where the edges of two faces cross, what they share has a corner, too. Points without these, such as
-the corners of one face moved into the other, let three of a hundred heaps of three bodies tremble
-without end, since where a body tips next may be seen only once it is beyond the surface.
+Where the edges of two faces cross, what they share has a corner, too. Without these, by the corners
+of one face moved into the other, 9 of 128 heaps of three hulls trembled without end, since the next
+point to touch was seen only once it was beneath the surface.
 """
 
 from __future__ import annotations

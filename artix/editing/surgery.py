@@ -507,8 +507,8 @@ def select_geometry_pairs(
 
     Args:
       articulation: the articulation; its arrays may be traced or have leading batch axes.
-      pairs: pairs of names of spheres, capsules or boxes on links that move relative to each other;
-        empty for a robot that passes through itself.
+      pairs: pairs of names of spheres, capsules, boxes, cylinders or hulls on links that move
+        relative to each other; empty for a robot that passes through itself.
 
     Returns:
       The articulation with these pairs.
