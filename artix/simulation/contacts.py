@@ -45,7 +45,10 @@ MOST_VELOCITIES = 72
 def has_many_bodies(scene: Scene, options: SolverOptions) -> bool:
     """Whether a step of this scene is one of stacks."""
     trees = scene.topologies
-    if not options.is_implicit or sum(tree.nv for tree in trees) <= MOST_VELOCITIES:
+    sizes = [tree.nv for tree in trees]
+    # One large robot is written out, also with a few objects.
+    is_large = sum(sizes) > MOST_VELOCITIES and 2 * max(sizes) <= sum(sizes)
+    if not (options.is_implicit and is_large):
         return False
     # What couples more than a tree is in none of the stacks' equations.
     is_plain = not any(
