@@ -153,7 +153,7 @@ def _between_faces(
         jnp.stack([zero, zero, half[2]]),
         jnp.stack([half[0], zero, zero]),
         jnp.stack([zero, half[1], zero]),
-        np.array([0, 0, 1], center.dtype),
+        jnp.asarray(np.array([0, 0, 1], center.dtype)),
     )
     size = jnp.sum(reference.half + incident.half + jnp.abs(center))
     height, place, is_used = on_both(face, other, size)
@@ -174,4 +174,4 @@ def _face(middle: Array, along: Array, across: Array, normal: Array) -> Polygon:
     loop = [middle - along - across, middle + along - across]
     loop += [middle + along + across, middle - along + across]
     edges = [2 * along, 2 * across, -2 * along, -2 * across]
-    return Polygon(jnp.stack(loop), jnp.stack(edges), np.ones(4, bool), normal)
+    return Polygon(jnp.stack(loop), jnp.stack(edges), jnp.ones(4, bool), normal)

@@ -132,12 +132,12 @@ def _spanning(rows: Array, is_corner: Array, up: Array, rounding: Array) -> tupl
     beyond = jnp.maximum(jnp.maximum(-side * area, side * over_third), side * over_first)
     rest, fourth, _ = pick(beyond)
     reach = rounding * jnp.sqrt(jnp.maximum(square, 0))
-    is_used = [True, square > rounding**2, most > reach, rest > reach]
+    is_used = [jnp.ones((), bool), square > rounding**2, most > reach, rest > reach]
     return jnp.stack([first, second, third, fourth]), jnp.any(is_corner) & jnp.stack(is_used)
 
 
 def _row_of_largest(values: Array, rows: Array) -> tuple[Array, Array]:
-    """The largest of values [P], and its row of [P, C]; the first of equal ones."""
+    """The largest of values [P], and its row of [P, C]."""
     while len(values) > 1:
         half = (len(values) + 1) // 2
         rest = len(values) - half
