@@ -53,7 +53,7 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         return None
 
     def build() -> bytes:
-        if has_parts(program.jaxpr.jaxpr):
+        if has_parts(program):
             return REFUSAL
         scalars = scalars_of(program, levels)
         # A program that only moves data is left to XLA, which can fuse it with its neighbours.
@@ -65,11 +65,17 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         return program.kernels[levels]
 
 
-def has_parts(jaxpr: Any) -> bool:
-    """Whether programs are operations of a jaxpr, so that XLA evaluates it, and kernels those."""
+def has_parts(program: Program) -> bool:
+    """Whether programs are operations of this one, so that XLA evaluates it, and kernels those."""
+    while program.transposes is not None:  # has the same ones, and is not traced yet.
+        program = program.transposes[0]
+    return _has_programs(program.jaxpr.jaxpr)
+
+
+def _has_programs(jaxpr: Any) -> bool:
     return any(
         equation.primitive.name == "artix_program"
-        or any(has_parts(inner) for inner in jaxprs_in_params(equation.params))
+        or any(map(_has_programs, jaxprs_in_params(equation.params)))
         for equation in jaxpr.eqns
     )
 

@@ -224,7 +224,7 @@ def _cost(program: Program, axes: Axes) -> tuple[OperationCost, int]:
     try:
         if not program.has_kernel:
             raise UnsupportedOperation("kernels are switched off")
-        if has_parts(program.jaxpr.jaxpr):
+        if has_parts(program):
             raise UnsupportedOperation("its parts repeat, and have kernels of their own")
         scalars = scalars_of(program, levels)
     except (UnsupportedOperation, TooManyOperations) as refusal:
@@ -242,7 +242,7 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
         if equation.primitive is program_p:
             program = equation.params["program"]
             yield program, equation.params["axes"]
-            if has_parts(program.jaxpr.jaxpr):
+            if has_parts(program):
                 yield from _operations(program.jaxpr.jaxpr)
         for parameter in jax.tree.leaves(
             list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")

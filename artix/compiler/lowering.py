@@ -42,7 +42,7 @@ def _evaluate_by_xla(*operands: Any, program: Program, axes: Axes) -> list[Any]:
     """Evaluates a program by XLA, without empty arrays if it has parts: what is lowered is not
     differentiated.
     """
-    without_empty = has_parts(program.jaxpr.jaxpr)
+    without_empty = has_parts(program)
     return evaluate_by_xla(*operands, program=program, axes=axes, without_empty=without_empty)
 
 
