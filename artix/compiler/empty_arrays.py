@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from artix.compiler.array_entries import MOVEMENTS
+from artix.compiler.jax_internals import scan_counts
 from artix.compiler.known_arrays import numeric_rule
 
 _CALLS = {
@@ -26,6 +27,7 @@ _CALLS = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "remat": "jaxpr",
+    "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
 
@@ -97,7 +99,8 @@ class Elements(NamedTuple):
 
     def _scan(self, equation: Any, operands: list[Any]) -> list[Any]:
         params = equation.params
-        body, num_fixed, num_carried = params["jaxpr"], params["num_consts"], params["num_carry"]
+        body = params["jaxpr"]
+        num_fixed, num_carried = scan_counts(equation)
         fixed, rest = operands[:num_fixed], operands[num_fixed:]
         start, items = rest[:num_carried], rest[num_carried:]
         inner = getattr(body, "jaxpr", body)

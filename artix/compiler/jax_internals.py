@@ -207,3 +207,17 @@ def long_call(function: _Function) -> _Function:
     code = call.__code__.replace(co_stacksize=_WORDS)
     roomy = types.FunctionType(code, globals(), call.__name__, None, call.__closure__)
     return cast(_Function, functools.wraps(function)(roomy))
+
+
+def scan_counts(equation: Any) -> tuple[int, int]:
+    """How many constants a ``lax.scan`` has, and how many values it carries.
+
+    JAX 0.12 does not say so; what is scanned has one axis more outside of the loop than inside.
+    """
+    body = getattr(equation.params["jaxpr"], "jaxpr", equation.params["jaxpr"])
+
+    def scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+        return sum(len(x.aval.shape) > len(y.aval.shape) for x, y in zip(outer, inner, strict=True))
+
+    num_carried = len(equation.outvars) - scanned(equation.outvars, body.outvars)
+    return len(equation.invars) - num_carried - scanned(equation.invars, body.invars), num_carried

@@ -10,6 +10,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from artix.compiler.array_rules import Rule, symbolic_rule
+from artix.compiler.jax_internals import scan_counts
 from artix.compiler.known_arrays import Numeric, numeric_rule
 from artix.compiler.scalar_builder import (
     TRUE,
@@ -234,8 +235,7 @@ def _linear_solve(evaluator: Evaluator, equation: Any, arguments: list[Value]) -
 
 def _scan(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
     body, length = equation.params["jaxpr"], equation.params["length"]
-    num_carry = len(equation.outvars) - _num_scanned(equation.outvars, body.jaxpr.outvars)
-    num_consts = len(equation.invars) - num_carry - _num_scanned(equation.invars, body.jaxpr.invars)
+    num_consts, num_carry = scan_counts(equation)
     constants, carry = arguments[:num_consts], list(arguments[num_consts : num_consts + num_carry])
     scanned = arguments[num_consts + num_carry :]
     if not length:
@@ -292,11 +292,6 @@ def _kept_loop(
         return evaluator.loops.repeated(body, carry, types, equation.params["length"], equation)
     except UnsupportedOperation:
         return None
-
-
-def _num_scanned(outer: Sequence[Any], inner: Sequence[Any]) -> int:
-    """How many variables of a loop have one axis more outside of it than inside."""
-    return sum(len(x.aval.shape) > len(y.aval.shape) for x, y in zip(outer, inner, strict=True))
 
 
 def _entry(value: Value, index: int, length: int) -> Value:
