@@ -43,7 +43,45 @@ from artix.simulation.implicit.system import in_columns, side_by_side
 Array = jax.Array
 
 
-class Touches(struct.PyTreeNode):
+class JoinedContacts:
+    """K contacts of several kinds, as arrays of all."""
+
+    @property
+    def normal(self) -> Array:
+        """Normals, [K, 3]."""
+        return self._joined("normal")
+
+    @property
+    def gap(self) -> Array:
+        """[K]."""
+        return self._joined("gap")
+
+    @property
+    def friction(self) -> Array:
+        """[K]."""
+        return self._joined("friction")
+
+    @property
+    def restitution(self) -> Array:
+        """[K]."""
+        return self._joined("restitution")
+
+    @property
+    def compliance(self) -> Array:
+        """[K]."""
+        return self._joined("compliance")
+
+    @property
+    def relaxation_time(self) -> Array:
+        """[K]."""
+        return self._joined("relaxation_time")
+
+    def _joined(self, name: str) -> Array:
+        """What all kinds have by this name, one after another."""
+        raise NotImplementedError
+
+
+class Touches(JoinedContacts, struct.PyTreeNode):
     """All K contacts: those with the ground, articulation by articulation, then those between
     links.
     """
@@ -75,36 +113,6 @@ class Touches(struct.PyTreeNode):
         return self.ground_contacts[number] is not None or (
             len(self.grounds) > 1 and self.between is not None
         )
-
-    @property
-    def normal(self) -> Array:
-        """Normals, [K, 3]."""
-        return self._joined("normal")
-
-    @property
-    def gap(self) -> Array:
-        """[K]."""
-        return self._joined("gap")
-
-    @property
-    def friction(self) -> Array:
-        """[K]."""
-        return self._joined("friction")
-
-    @property
-    def restitution(self) -> Array:
-        """[K]."""
-        return self._joined("restitution")
-
-    @property
-    def compliance(self) -> Array:
-        """[K]."""
-        return self._joined("compliance")
-
-    @property
-    def relaxation_time(self) -> Array:
-        """[K]."""
-        return self._joined("relaxation_time")
 
     def _joined(self, name: str) -> Array:
         return joined(

@@ -9,7 +9,7 @@ rest of the solver works with these motions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import (
+    JoinedContacts,
     Touches,
     contact_blocks,
     contact_directions,
@@ -81,19 +82,49 @@ def contact_rows(
     motions, reach, groups = contact_reaches(articulations, states, contacts)
     effect, dt = response.effect(motions), acting[0].dt
     block = contact_blocks(response.reading(motions), effect, reach, groups)
-    softness = softness_of(contacts, dt)
     velocity = joined(
         [generalized_velocity(*member) for member in zip(articulations, states, strict=True)]
     )
     closing = matmul(reach[:, 2], matmul(motions, velocity))
-    tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
     # The largest entry of a response is on its diagonal because the response is positive
     # semidefinite.
-    least = MIN_MOBILITY * jnp.finfo(dt.dtype).eps * jnp.max(response.diagonal)
+    largest = jnp.max(response.diagonal)
+    fall = _fall(articulations, contacts)
+    each = contact_row(contacts, reach, block, closing, fall, largest, dt, options)
+    shared = tuple(tuple(which.tolist()) for which in groups)
+    coupled = _coupled(articulations, contacts)
+    return ContactRows(motions, each, shared, coupled, *_trees(articulations, states, contacts))
+
+
+def contact_row(
+    contacts: JoinedContacts,
+    reach: Array | None,
+    block: Array,
+    closing: Array,
+    fall: Array,
+    largest: Array,
+    dt: Array,
+    options: SolverOptions,
+) -> ContactRow:
+    """The laws of contacts.
+
+    Args:
+      contacts: the contacts.
+      reach: their velocities per motion, [K, 3, S], if rows compute velocities by it.
+      block: their velocities per impulse of their own, [K, 3, 3].
+      closing: their normal velocities at the start, [K].
+      fall: accelerations along the normals at which what they touch would fall, [K].
+      largest: the largest entry of the response, [].
+      dt: length of the step [s].
+      options: the solver's options.
+    """
+    softness = _softness(contacts, dt)
+    tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
+    least = _MIN_MOBILITY * jnp.finfo(dt.dtype).eps * largest
     normal = jnp.maximum(block[:, 2, 2], least) + softness
-    each = ContactRow(
-        reach=reach,
-        approach=approach_of(contacts, closing, _fall(articulations, contacts), dt, options),
+    return ContactRow(
+        reach=cast(Array, reach),
+        approach=_approach(contacts, closing, fall, dt, options),
         softness=softness,
         friction=contacts.friction,
         tangential=jnp.maximum(tangential, least),
@@ -102,9 +133,6 @@ def contact_rows(
         if options.contact_smoothing
         else None,
     )
-    shared = tuple(tuple(which.tolist()) for which in groups)
-    coupled = _coupled(articulations, contacts)
-    return ContactRows(motions, each, shared, coupled, *_trees(articulations, states, contacts))
 
 
 def _trees(
@@ -181,10 +209,10 @@ def contact_impulse(
 _LEAST_SHARE_CLOSED = 0.05
 
 #: A direction is locked if its remaining mobility is below this, in units of the rounding error.
-MIN_MOBILITY = 100
+_MIN_MOBILITY = 100
 
 
-def softness_of(contacts: Any, dt: Array) -> Array:
+def _softness(contacts: JoinedContacts, dt: Array) -> Array:
     """Velocity per impulse at which a compliant contact yields, ``1 / (k dt (dt + tau))``; Castro
     et al., SAP, 2022.
     """
@@ -219,8 +247,8 @@ def _gravity_scale(articulation: Articulation, ground: GroundContacts) -> Array:
     return take(articulation.gravity_scale, links)
 
 
-def approach_of(
-    contacts: Any, closing: Array, fall: Array, dt: Array, options: SolverOptions
+def _approach(
+    contacts: JoinedContacts, closing: Array, fall: Array, dt: Array, options: SolverOptions
 ) -> Array:
     """The largest speed at which contacts may close; negative if they must separate.
 
@@ -240,7 +268,7 @@ def approach_of(
     return jnp.where(hits, jnp.minimum(approach, -_rebound(contacts, closing, fall, dt)), approach)
 
 
-def _share_closed(contacts: Any, options: SolverOptions) -> Array | int:
+def _share_closed(contacts: JoinedContacts, options: SolverOptions) -> Array | int:
     """The largest share of its gap that a contact may close in one step, [K]: all of it unless it
     is rigid and small.
 
@@ -257,7 +285,7 @@ def _share_closed(contacts: Any, options: SolverOptions) -> Array | int:
     )
 
 
-def _rebound(contacts: Any, closing: Array, fall: Array, dt: Array) -> Array:
+def _rebound(contacts: JoinedContacts, closing: Array, fall: Array, dt: Array) -> Array:
     """The speed at which contacts that hit during a step separate at its end, [K].
 
     Steps of a free fall lie on a parabola whose speed is that of the step plus ``dt fall / 2``. On

@@ -26,12 +26,10 @@ from artix.math import spatial, struct
 from artix.math.arrays import joined, matmul
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.contact_motions import Touches, contact_directions
+from artix.simulation.implicit.contact_motions import JoinedContacts, Touches, contact_directions
 from artix.simulation.implicit.contact_rows import (
-    MIN_MOBILITY,
-    approach_of,
+    contact_row,
     fall_on_ground,
-    softness_of,
 )
 from artix.simulation.implicit.resolvents import (
     ContactRow,
@@ -116,7 +114,7 @@ class Layout(NamedTuple):
         return joined(rows)
 
 
-class ManyTouches(struct.PyTreeNode):
+class ManyTouches(JoinedContacts, struct.PyTreeNode):
     """All K contacts of a scene of stacks: those with the ground, stack by stack and body by body,
     then those between shapes.
     """
@@ -143,36 +141,6 @@ class ManyTouches(struct.PyTreeNode):
     def num_ground(self) -> int:
         """The number of contacts with the ground."""
         return sum(one.contacts.gap.size for one in self.grounds if one is not None)
-
-    @property
-    def normal(self) -> Array:
-        """Normals, [K, 3]."""
-        return self._joined("normal")
-
-    @property
-    def gap(self) -> Array:
-        """[K]."""
-        return self._joined("gap")
-
-    @property
-    def friction(self) -> Array:
-        """[K]."""
-        return self._joined("friction")
-
-    @property
-    def restitution(self) -> Array:
-        """[K]."""
-        return self._joined("restitution")
-
-    @property
-    def compliance(self) -> Array:
-        """[K]."""
-        return self._joined("compliance")
-
-    @property
-    def relaxation_time(self) -> Array:
-        """[K]."""
-        return self._joined("relaxation_time")
 
 
 class BlockRows(struct.PyTreeNode):
@@ -380,41 +348,14 @@ def block_rows(
     closing.append(rates[0] + rates[1])
     falls.append(jnp.zeros_like(rates[0]))
     largest = jnp.max(jnp.stack([jnp.max(_diagonals(one)) for one in responses]))
-    each = _contact_row(
-        touches, joined(blocks), joined(closing), joined(falls), largest, dt, options
-    )
+    # Velocities are those of the blocks, without a reach.
+    laws = joined(blocks), joined(closing), joined(falls)
+    each = contact_row(touches, None, *laws, largest, dt, options)
     return BlockRows(each, tuple(directions), sides, bodies, layout)
 
 
 def _diagonals(matrices: Array) -> Array:
     return jnp.diagonal(matrices, axis1=1, axis2=2)
-
-
-def _contact_row(
-    touches: ManyTouches,
-    block: Array,
-    closing: Array,
-    fall: Array,
-    largest: Array,
-    dt: Array,
-    options: SolverOptions,
-) -> ContactRow:
-    softness = softness_of(touches, dt)
-    tangential = jnp.maximum(block[:, 0, 0], block[:, 1, 1]) + jnp.abs(block[:, 0, 1])
-    least = MIN_MOBILITY * jnp.finfo(dt.dtype).eps * largest
-    normal = jnp.maximum(block[:, 2, 2], least) + softness
-    none: Any = None  # The velocities are those of the blocks.
-    return ContactRow(
-        reach=none,
-        approach=approach_of(touches, closing, fall, dt, options),
-        softness=softness,
-        friction=touches.friction,
-        tangential=jnp.maximum(tangential, least),
-        normal=normal,
-        smoothing=jnp.full_like(normal, options.contact_smoothing)
-        if options.contact_smoothing
-        else None,
-    )
 
 
 def _sides(
