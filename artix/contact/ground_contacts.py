@@ -285,8 +285,7 @@ def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidate
     """The candidates of shapes, their distances [C] from a surface, and the surface's normals
     there, [3, C].
     """
-    _, below = surface.distances(kin.reference, shapes.position)
-    candidates = candidates_of(shapes, below)
+    candidates = candidates_of(shapes, surface, kin.reference)
     gap, normal = surface.distances(
         kin.reference, candidates.position, candidates.radius, shapes.is_round
     )
