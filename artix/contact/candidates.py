@@ -45,8 +45,9 @@ from artix.model.geometry import (
 Array = jax.Array
 
 
-#: Shapes whose candidates have no radius.
-_POINTED = (GeometryType.BOX, GeometryType.CYLINDER, GeometryType.ELLIPSOID)
+#: On how many sides of a pit the candidates of a shape may lie; those without a radius touch what
+#: is right below them.
+_SIDES = {GeometryType.SPHERE: 3, GeometryType.CAPSULE: 3, GeometryType.HULL: 1}
 
 
 class Shapes(NamedTuple):
@@ -57,8 +58,8 @@ class Shapes(NamedTuple):
     structures: tuple[GeometryStructure, ...]
     owner: np.ndarray
     """Index of the shape of each candidate, [C]."""
-    is_round: np.ndarray
-    """Whether each candidate has a radius, [C]."""
+    sides: np.ndarray
+    """On how many sides of a pit each candidate may lie, [C]; 0 if it has no radius."""
     size: Array
     """Sizes of the shapes, [3, G]."""
     local: Transforms
@@ -102,7 +103,7 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
         tuple(numbers),
         structures,
         np.repeat(np.arange(len(index)), counts),
-        np.repeat([one.type not in _POINTED for one in structures], counts).astype(bool),
+        np.repeat([_SIDES.get(one.type, 0) for one in structures], counts).astype(int),
         take(arrays.size.T, index),
         local,
         rotation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from artix.compiler import quantity
 from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
+from artix.contact.plane import Plane
 from artix.contact.scene import Scene, accepts_ground, scene_of
 from artix.contact.selection import Choice, looked_up, lowest
 from artix.kinematics.contact_points import Contacts, contact_points
@@ -184,9 +185,12 @@ def _distances(articulation: Articulation, state: State, ground: Ground) -> Arra
     if not topology.geometries:
         return jnp.zeros(0, articulation.dtype)
     shapes = shapes_of(articulation, kin, range(len(topology.geometries)))
-    gaps = jnp.stack([_touch(kin, shapes, surface)[1] for surface in ground.surfaces])
-    groups = [jnp.min(gaps[:, shapes.owner == k]) for k in range(len(shapes.numbers))]
-    return jnp.stack(groups)
+    least = []
+    for surface in ground.surfaces:
+        touch = _touch(kin, shapes, surface, 1)
+        groups = [touch.gap[touch.owner == k] for k in range(len(shapes.numbers))]
+        least.append(jnp.stack([jnp.min(group) for group in groups]))
+    return jnp.min(jnp.stack(least), axis=0)
 
 
 def contacts_with_ground(
@@ -281,15 +285,37 @@ def _check_surfaces(articulation: Articulation, ground: Ground) -> None:
             )
 
 
-def _touch(kin: Kinematics, shapes: Shapes, surface: Surface) -> tuple[Candidates, Array, Array]:
-    """The candidates of shapes, their distances [C] from a surface, and the surface's normals
-    there, [3, C].
-    """
-    candidates = candidates_of(shapes, surface, kin.reference)
-    gap, normal = surface.distances(
-        kin.reference, candidates.position, candidates.radius, shapes.is_round
-    )
-    return candidates, gap - candidates.radius, normal
+class _Touch(NamedTuple):
+    """K places where shapes touch a surface."""
+
+    owner: np.ndarray
+    """Indices of the shapes, static, [K]."""
+    number: np.ndarray
+    """Which of the places where its shape may touch each one is, static, [K]."""
+    counts: list[int]
+    """How many these are for each shape."""
+    candidates: Candidates
+    gap: Array
+    """[K]."""
+    normal: Array
+    """Of the surface, [3, K]."""
+
+
+def _touch(kin: Kinematics, shapes: Shapes, surface: Surface, most: int | None) -> _Touch:
+    """Where shapes touch a surface, at most ``most`` places of each candidate."""
+    each = candidates_of(shapes, surface, kin.reference)
+    sides = shapes.sides if most is None else np.minimum(shapes.sides, most)
+    gap, normal = surface.distances(kin.reference, each.position, each.radius, sides)
+    places, taken = np.maximum(shapes.sides, 1), np.maximum(sides, 1)
+    if isinstance(surface, Plane):
+        places = taken = np.ones_like(places)
+    index = np.repeat(np.arange(len(taken)), taken)
+    side = np.concatenate([np.arange(count) for count in taken])
+    counts = np.bincount(shapes.owner, places, len(shapes.numbers)).astype(int)
+    before = np.cumsum(places) - places - (np.cumsum(counts) - counts)[shapes.owner]
+    candidates = Candidates(*(take(one, index) for one in each))
+    owner, number = shapes.owner[index], before[index] + side
+    return _Touch(owner, number, counts.tolist(), candidates, gap - candidates.radius, normal)
 
 
 def _contacts_with(
@@ -301,12 +327,11 @@ def _contacts_with(
     most: int | None,
 ) -> GroundContacts:
     """The contacts of shapes with one surface."""
-    candidates, gap, normal = _touch(kin, shapes, surface)
-    topology, owner = articulation.topology, shapes.owner
+    owner, number, counts, candidates, gap, normal = _touch(kin, shapes, surface, most)
+    topology = articulation.topology
     inward = spatial.apply_transposed(shapes.rotation[:, :, owner], normal)
     inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
-    counts = [one.num_candidates for one in shapes.structures]
-    numbers = jnp.asarray(np.concatenate([np.arange(count) for count in counts]), gap.dtype)
+    numbers = jnp.asarray(number, gap.dtype)
     columns = jnp.concatenate(
         [gap[None], candidates.link_point - candidates.radius * inward, normal, numbers[None]]
     )

@@ -20,6 +20,8 @@ Array = jax.Array
 
 #: Most rounds in which the point of the nearest cell is made precise.
 _ROUNDS = 8
+#: How far above the plane of a side another side is, in units of their distance.
+_ABOVE = 1e-3
 
 
 class HeightField(struct.PyTreeNode):
@@ -133,34 +135,40 @@ class HeightField(struct.PyTreeNode):
         reference: Array,
         position: Array,
         radius: Array | None = None,
-        is_round: np.ndarray | None = None,
+        sides: np.ndarray | None = None,
     ) -> tuple[Array, Array]:
-        """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and their
-        gradients, [3, C].
+        """Signed distances [K] of the points ``reference`` [3] + ``position`` [3, C], and their
+        gradients, [3, K].
 
         The distance is from the nearest point of the surface, negative below it. For spheres around
-        the points, which are those that ``is_round`` (static, [C]), it is sought in all cells
-        within their ``radius`` [C], measured horizontally, and within half a cell. Other points
-        touch the surface right below them, and have the distance from that cell.
+        the points, which have ``sides`` (static, [C]), it is sought in all cells within their
+        ``radius`` [C], measured horizontally, and within half a cell. After it come the distances
+        from the other sides of the groove or pit in which the sphere is, as many as its sides in
+        all: from the nearest point above the planes through those before and across their
+        gradients, or a large one if there is none. Points without sides touch the surface right
+        below them, and have the distance from that cell.
         """
         place = (reference - self.origin)[:, None] + position
         field, fixed = without_derivatives((self, place))
-        round_ones = np.zeros(place.shape[1], bool) if is_round is None else is_round
-        near, below = np.flatnonzero(round_ones), np.flatnonzero(~round_ones)
-        parts = []
-        if len(near):
+        sides = np.zeros(place.shape[1], int) if sides is None else sides
+        parts, number = [], []
+        for most in np.unique(sides):
+            points = np.flatnonzero(sides == most)
+            number.append(np.tile(points, max(most, 1)))
+            if most == 0:
+                parts.append(_cell_below(field, take(fixed, points)))
+                continue
             assert radius is not None
-            parts.append(
-                _nearest_cell(field, take(fixed, near), without_derivatives(take(radius, near)))
-            )
-        if len(below):
-            parts.append(_cell_below(field, take(fixed, below)))
-        order = np.argsort(np.concatenate([near, below]))
-        cell, share = (
-            take(jnp.concatenate(each, axis=1), order) for each in zip(*parts, strict=True)
+            reach = without_derivatives(take(radius, points))
+            parts.append(_sides(field, take(fixed, points), reach, most))
+        order = np.argsort(np.concatenate(number), kind="stable")
+        cell, share, beyond, is_other = (
+            take(jnp.concatenate(each, axis=-1), order) for each in zip(*parts, strict=True)
         )
+        place = take(place, np.concatenate(number)[order])
         patch = self._patch(cell)
-        return patch.signed_distance(place, patch.refined(place, share))
+        gap, normal = patch.signed_distance(place, patch.refined(place, share), is_other)
+        return gap + beyond, normal
 
     def heights_below(self, reference: Array, position: Array) -> Array:
         """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right
@@ -268,14 +276,19 @@ class _Patch(NamedTuple):
         is_nearer = spatial.dot(after, after) <= 1.001 * spatial.dot(before, before) + small
         return jnp.where(is_nearer, stepped, share)
 
-    def signed_distance(self, place: Array, share: Array) -> tuple[Array, Array]:
-        """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these
-        to the points.
-        """
+    def normal(self, share: Array) -> Array:
+        """Unit normals of the surface at shares [2, C], [3, C]."""
         (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
         slope_x, slope_y = rise_x / dx, rise_y / dy
         up = jax.lax.rsqrt(1 + slope_x * slope_x + slope_y * slope_y)
-        normal = jnp.stack([-slope_x * up, -slope_y * up, up])
+        return jnp.stack([-slope_x * up, -slope_y * up, up])
+
+    def signed_distance(self, place: Array, share: Array, is_outside: Array) -> tuple[Array, Array]:
+        """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these
+        to the points. Points that are lower are inside, but not those known to be outside.
+        """
+        dx, dy = self.spacing
+        normal = self.normal(share)
         apart = self.apart(place, share)
         gap = spatial.dot(normal, apart)
         # On a ridge or in a valley, the nearest point's own normal is not the direction to the
@@ -285,22 +298,52 @@ class _Patch(NamedTuple):
         is_edge = spatial.dot(aside, aside) > least
         square = jnp.where(is_edge, spatial.dot(apart, apart), jnp.ones_like(gap))
         inverse = jax.lax.rsqrt(square)
-        inverse = jnp.where(apart[2] < 0, -inverse, inverse)
+        inverse = jnp.where((apart[2] < 0) & ~is_outside, -inverse, inverse)
         return jnp.where(is_edge, square * inverse, gap), jnp.where(
             is_edge, apart * inverse, normal
         )
 
 
-def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array]:
-    """The cells [2, C] right below points [3, C], and shares near their nearest points there."""
+def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array, Array, Array]:
+    """Of points [3, C] the cells right below them, and the rest as of :func:`_sides`."""
     scaled = place[:2] / field.spacing[:, None]
     cell = jnp.floor(scaled)
-    return cell, field._patch(cell).sought(place, scaled - cell)
+    zero = jnp.zeros_like(place[0])
+    return cell, field._patch(cell).sought(place, scaled - cell), zero, zero > 0
 
 
-def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Array, Array]:
-    """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell, and
-    shares there.
+def _sides(
+    field: HeightField, place: Array, radius: Array, most: int
+) -> tuple[Array, Array, Array, Array]:
+    """The sides of pits in which spheres are, the nearest of all points first, then the others.
+
+    Returns:
+      Cells, [2, most C]; shares near the nearest points there, [2, most C]; lengths that make the
+      distance large where there is no such side, [most C]; and whether it is another than the
+      nearest, [most C].
+    """
+    parts = []
+    planes: list[tuple[Array, Array]] = []
+    for k in range(most):
+        cell, share, exists = _nearest_cell(field, place, radius, planes)
+        far = jnp.where(exists, 0, 4 * (radius + jnp.sum(field.spacing)))
+        is_other = jnp.full(far.shape, k > 0)
+        parts.append((cell, share, far, is_other))
+        if k + 1 < most:
+            gap, normal = field._patch(cell).signed_distance(place, share, is_other)
+            planes.append((place - gap * normal, normal))
+    cell, share, far, is_other = (
+        jnp.concatenate(each, axis=-1) for each in zip(*parts, strict=True)
+    )
+    return cell, share, far, is_other
+
+
+def _nearest_cell(
+    field: HeightField, place: Array, radius: Array, planes: list[tuple[Array, Array]]
+) -> tuple[Array, Array, Array]:
+    """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell whose
+    nearest points are above planes, which have points and normals, [3, C]; shares there, and
+    whether there are such cells.
     """
     scaled, reach = (
         place[:2] / field.spacing[:, None],
@@ -328,7 +371,15 @@ def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Arra
         share = patch.sought(place, start)
         apart = patch.apart(place, share)
         square = spatial.dot(apart, apart)
-        is_nearer = stays | (square < search.square)
+        is_nearer = square < search.square
+        if planes:
+            is_nearer = is_nearer & (spatial.dot(patch.normal(share), apart) > 0)
+        for point, normal in planes:
+            beside = place - apart - point
+            length = jnp.sqrt(spatial.dot(beside, beside))
+            margin = _ABOVE * (length + jnp.min(field.spacing))
+            is_nearer = is_nearer & (spatial.dot(beside, normal) > margin)
+        is_nearer = stays | is_nearer
         return _Search(
             search.tried + 1,
             jnp.where(is_nearer, square, search.square),
@@ -340,7 +391,7 @@ def _nearest_cell(field: HeightField, place: Array, radius: Array) -> tuple[Arra
     zero = jnp.zeros_like(first)
     start = _Search(jnp.zeros_like(number), jnp.full_like(place[0], jnp.inf), first, zero, zero)
     end = jax.lax.while_loop(goes_on, body, start)
-    return end.cell, end.share
+    return end.cell, end.share, jnp.isfinite(end.square)
 
 
 class _Search(NamedTuple):

@@ -103,13 +103,13 @@ class Plane(struct.PyTreeNode):
         reference: Array,
         position: Array,
         radius: Array | None = None,
-        is_round: np.ndarray | None = None,
+        sides: np.ndarray | None = None,
     ) -> tuple[Array, Array]:
         """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals
         there, [3, C].
 
-        Height fields need to know the ``radius`` of the spheres around the points; a plane does
-        not.
+        Height fields need to know the ``radius`` of the spheres around the points and on how many
+        ``sides`` they may lie; a plane does not.
         """
         normal = jnp.broadcast_to(self.normal[:, None], position.shape)
         gap = spatial.dot(normal, position) + (spatial.dot(self.normal, reference) - self.height)

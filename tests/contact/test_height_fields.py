@@ -74,7 +74,7 @@ def distances(field: artix.HeightField, points) -> tuple[jax.Array, jax.Array]:
     count = points.shape[1]
     radius = jnp.full(count, 0.12, points.dtype)
     return field.distances(
-        jnp.zeros(3, points.dtype), jnp.asarray(points), radius, np.ones(count, bool)
+        jnp.zeros(3, points.dtype), jnp.asarray(points), radius, np.ones(count, int)
     )
 
 
@@ -136,8 +136,8 @@ def test_a_ball_on_a_ridge() -> None:
 
 
 def test_a_wall_is_near_before_it_is_below() -> None:
-    """A ball on level ground in front of a wall of 45 degrees touches the wall as soon as it is
-    near."""
+    """A ball over level ground in front of a wall of 45 degrees touches the wall as soon as it is
+    near, and the ground beside it."""
     wall = artix.HeightField.of(
         [[0.0] * 2, [0.0] * 2, [1.0] * 2], spacing=(1.0, 1.0), origin=(-1.0, -0.5, 0.0)
     )
@@ -145,8 +145,10 @@ def test_a_wall_is_near_before_it_is_below() -> None:
     state = artix.neutral_state(robot)
     state = state.replace(root_pose=state.root_pose.at[:3].set(jnp.array([-0.04, 0.0, 0.11])))
     found = artix.ground_contacts(artix.Scene(robot, ground=artix.Ground((wall,))), state).contacts
-    np.testing.assert_allclose(found.gap, [0.15 * 0.5**0.5 - 0.1], atol=1e-15)
-    np.testing.assert_allclose(found.normal, [[-(0.5**0.5), 0, 0.5**0.5]], atol=1e-15)
+    np.testing.assert_allclose(found.gap[:2], [0.15 * 0.5**0.5 - 0.1, 0.01], atol=1e-15)
+    assert found.gap[2] > 1.0
+    sides = [[-(0.5**0.5), 0, 0.5**0.5], [0, 0, 1]]
+    np.testing.assert_allclose(found.normal[:2], sides, atol=1e-15)
 
 
 def test_corners_far_above_rough_ground_are_far_above_it() -> None:
@@ -320,3 +322,48 @@ def test_points_of_bodies_that_roll_over_terrain_do_not_sink_in(kind: str, most:
 
     gains = np.maximum(np.diff(np.asarray(jax.jit(jax.vmap(energies))(state)), axis=1), 0)
     assert np.max(np.sum(gains, axis=1)) < most
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("kind", ["groove", "corner of a step", "pit"])
+def test_a_ball_rests_on_all_sides_at_once(kind: str, dtype) -> None:
+    """Without friction, forces on the sides of a groove are closed forms. Of a pit with four sides
+    three hold the ball, in turn if only the nearest did."""
+    along = 0.1 * np.arange(41) - 2.0
+    slope = {"groove": 1.0, "corner of a step": 3.0, "pit": 0.5}[kind]
+    heights = slope * np.abs(along)[:, None] + 0 * along
+    if kind == "corner of a step":
+        heights = slope * np.clip(along, 0.0, 0.1)[:, None] + 0 * along
+    if kind == "pit":
+        heights = slope * (np.abs(along)[:, None] + np.abs(along))
+    field = artix.HeightField.of(
+        heights, spacing=(0.1, 0.1), origin=(-2.0, -2.0, 0.0), friction=0.0, dtype=dtype
+    )
+    robot, radius = body(artix.Geometry.sphere(0.06), 0.06, dtype), 0.06
+    aside = 3.0 if kind == "corner of a step" else 0.0
+    robot = robot.replace(gravity=jnp.asarray([aside, 0.0, -GRAVITY], dtype))
+    x, tilt = 0.0, np.arctan(slope)
+    height = radius / np.cos(tilt)
+    if kind == "corner of a step":
+        x, height = -radius * np.tan(0.5 * tilt), radius
+    if kind == "pit":
+        height = radius * np.sqrt(1 + 2 * slope**2)
+    state = artix.neutral_state(robot)
+    state = state.replace(
+        root_pose=state.root_pose.at[:3].set(jnp.asarray([x, 0.03, height], dtype))
+    )
+    if kind == "pit":
+        state = state.replace(root_pose=state.root_pose.at[1].set(0.0))
+    scene = artix.Scene(robot, ground=artix.Ground((field,)))
+    rest = artix.rollout(scene, state, None, 0.002, num_steps=500)
+    last = jax.tree.map(lambda value: value[-1], rest)
+    close = 1e-9 if dtype == jnp.float64 else 1e-4
+    assert np.max(np.abs(rest.root_velocity[100:])) < close
+    _, report = artix.step_and_report(scene, last, None, 0.002)
+    assert bool(report.is_solved)
+    force = np.asarray(report.contacts.force)
+    np.testing.assert_allclose(np.sum(force, axis=0), [-aside, 0.0, GRAVITY], atol=20 * close)
+    if kind == "groove":
+        size = np.sort(np.linalg.norm(force, axis=1))[::-1]
+        np.testing.assert_allclose(size[:2], 0.5 * GRAVITY / np.cos(tilt), rtol=20 * close)
+        assert size[2] == 0

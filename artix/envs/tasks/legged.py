@@ -688,11 +688,11 @@ def _scaled(value: Array, scale: float) -> Array:
 
 
 def solver_options(robot: LeggedRobot, usual: artix.SolverOptions) -> artix.SolverOptions:
-    """The options of a task for a robot: at most four contacts between a foot and the ground."""
+    """The options of a task for a robot: at most four contacts between a foot and a surface, and
+    one of a foot that is a ball, since bumps of terrain are larger than feet.
+    """
     topology: Any = robot.articulation.topology
     most = max(
         topology.geometries[topology.geometry_index(foot)].num_candidates for foot in robot.feet
     )
-    return (
-        usual if most == 1 else dataclasses.replace(usual, max_contacts_per_geometry=min(most, 4))
-    )
+    return dataclasses.replace(usual, max_contacts_per_geometry=min(most, 4))
