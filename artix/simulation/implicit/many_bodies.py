@@ -17,12 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.compiler.kept_values import kept
 from artix.compiler.quantity import subprogram
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math.arrays import identity, joined
 from artix.math.gaussian_elimination import lu_by_library
-from artix.math.tangents import value_and_change
+from artix.math.tangents import value_and_change, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
@@ -33,13 +34,12 @@ from artix.simulation.implicit.many_rows import (
     Layout,
     ManyTouches,
     SolvedStacks,
-    StackVelocity,
     block_rows,
 )
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
-from artix.simulation.implicit.solution import Bounded
+from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
 from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.step import bounded_end, prepared
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
@@ -84,7 +84,11 @@ def solve_stacks(
         part.at_start.mass_matrix[:, : articulation.topology.num_base_dofs]
         for part, articulation in zip(parts, articulations, strict=True)
     )
-    solution = _solve(options, matrices, root_rows, responses, remembered, inputs)
+    linear = without_derivatives((matrices, root_rows, responses))
+    fixed = without_derivatives(inputs)
+    solved, outcome = _solve(options, *linear, without_derivatives(remembered), fixed)
+    # Its derivatives follow from the solution, whatever found it.
+    solution = _with_derivatives(options, kept(solved), *linear, inputs)
     layout = touches.layout
     rows = _step_rows(options, responses, inputs)
     push = jax.lax.stop_gradient(_contact_force(rows, solution.impulses))
@@ -102,7 +106,7 @@ def solve_stacks(
         ends.append(end)
         corrections.append(correction)
         bounded.append(one)
-    return SolvedStacks(parts, solution, bounded, ends, corrections, rows)
+    return SolvedStacks(parts, solution, outcome, bounded, ends, corrections, rows)
 
 
 @subprogram
@@ -141,8 +145,6 @@ def _dofs_of_stacks(
     return parts
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-@functools.partial(jax.jit, static_argnums=0, inline=True)
 def _solve(
     options: SolverOptions,
     matrices: tuple[Array, ...],
@@ -150,11 +152,9 @@ def _solve(
     responses: tuple[Array, ...],
     remembered: ContactMemory | None,
     inputs: StackInputs,
-) -> StackVelocity:
+) -> tuple[StepVelocity, Outcome]:
     """Solves a step, with the matrices of the bodies' linear systems, the rows of the mass matrices
     that belong to floating roots, and the inverses of the former.
-
-    Derivatives, which need it as well, find it traced.
     """
     layout = inputs.touches.layout
     rows = _step_rows(options, responses, inputs)
@@ -189,15 +189,28 @@ def _solve(
         moved = jnp.sum(root_rows[k] * (after - before)[:, None], axis=2)
         fast = inputs.acting[k].fast_impulse[:, : root_rows[k].shape[1]]
         added.append(inputs.dt * needed + moved + fast)
-    counts = [count.astype(end.dtype) for count in (steps, is_solved)]
-    return StackVelocity(end, point.impulses, law.residual, counts[0], counts[1], tuple(added))
+    outcome = Outcome(law.residual, steps.astype(end.dtype), is_solved)
+    return StepVelocity(end, point.impulses, tuple(added)), outcome
 
 
-@functools.partial(_solve.defjvp, symbolic_zeros=True)
-def _solve_jvp(options: SolverOptions, primals, tangents):
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _with_derivatives(
+    options: SolverOptions,
+    solution: StepVelocity,
+    matrices: tuple[Array, ...],
+    root_rows: tuple[Array, ...],
+    responses: tuple[Array, ...],
+    inputs: StackInputs,
+) -> StepVelocity:
+    """A solution, which is constant, with its derivatives by the inputs."""
+    return solution
+
+
+@functools.partial(_with_derivatives.defjvp, symbolic_zeros=True)
+def _with_derivatives_jvp(options: SolverOptions, primals, tangents):
     """Tangents of matrices and responses are not used: the equations account for them."""
-    (matrices, root_rows, responses, _, inputs), d_inputs = primals, tangents[4]
-    solution = _solve(options, *primals)
+    (_, matrices, root_rows, responses, inputs), d_inputs = primals, tangents[4]
+    solution = _with_derivatives(options, *primals)
     velocity, impulses, layout = solution.velocity, solution.impulses, inputs.touches.layout
 
     def imbalance(inputs: StackInputs) -> tuple[Array, list[Array], Changes]:
@@ -224,14 +237,7 @@ def _solve_jvp(options: SolverOptions, primals, tangents):
             d_added, root_rows, layout.parts(change.velocity), strict=True
         )
     ]
-    return solution, StackVelocity(
-        change.velocity,
-        d_impulses,
-        jnp.zeros_like(solution.residual),
-        jnp.zeros_like(solution.steps),
-        jnp.zeros_like(solution.solved),
-        tuple(d_added),
-    )
+    return solution, StepVelocity(change.velocity, d_impulses, tuple(d_added))
 
 
 @subprogram

@@ -37,8 +37,8 @@ from artix.simulation.implicit.resolvents import (
     convex_contacts,
     linear_contacts,
 )
-from artix.simulation.implicit.rows import Impulses, StepRows
-from artix.simulation.implicit.solution import Bounded
+from artix.simulation.implicit.rows import StepRows
+from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
 from artix.simulation.implicit.system import Prepared
 
 Array = jax.Array
@@ -239,28 +239,13 @@ class BlockRows(struct.PyTreeNode):
         return (numbers[:, None] == body[None]).astype(dtype)
 
 
-class StackVelocity(NamedTuple):
-    """The solution of a step."""
-
-    velocity: Array
-    """Generalised velocity of all bodies, [nv]."""
-    impulses: Impulses
-    residual: Array
-    """How far each law is from being satisfied, as a velocity, [R]."""
-    steps: Array
-    """Number of Newton steps, as a floating-point number."""
-    solved: Array
-    """1 if they were enough, else 0, as a floating-point number, []."""
-    added_momenta: tuple[Array, ...]
-    """What contacts add to the momenta of each stack, [n, its base]."""
-
-
 class SolvedStacks(NamedTuple):
     """A step of stacks, solved for velocities."""
 
     parts: list[Prepared]
     """With a leading axis [n] each."""
-    solution: StackVelocity
+    solution: StepVelocity
+    outcome: Outcome
     bounded: list[Bounded]
     ends: list[State]
     energy_corrections: list[Array]

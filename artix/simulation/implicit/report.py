@@ -323,7 +323,7 @@ def stack_reports(
     between, on_links = _stacks_link_report(
         touches, done.part(slice(touches.num_ground, None)), links
     )
-    residual = residual_of(solution.residual)
+    residual = residual_of(solved.outcome.residual)
     reports, first = [], 0
     for k, part in enumerate(solved.parts):
         ground, report = touches.grounds[k], None
@@ -341,7 +341,7 @@ def stack_reports(
         ends = solved.bounded[k], part.wrench + wrench, solved.ends[k]
         correction = solved.energy_corrections[k]
         of_member = jax.vmap(_member_report_of, in_axes=(0, 0, 0, 0, 0, None, None))
-        whole = of_member(part, *ends, correction, residual, solution.solved > 0)
+        whole = of_member(part, *ends, correction, residual, solved.outcome.is_solved)
         reports.append(whole.replace(contacts=report))
     return reports, between
 
