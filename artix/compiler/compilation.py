@@ -239,7 +239,12 @@ def scalars_of(
             return scalars_of(program, levels, False, min(most, _MAX_WITHOUT_LOOPS))
         except TooManyOperations:
             pass
-    options: Any = {"max_operations": most, "has_loops": has_loops}
+    options: Any = {
+        "max_operations": most,
+        "has_loops": has_loops,
+        # Tangents of one direction change from robot to robot, as values do; others oftener.
+        "one_direction": max(all_levels[: program.num_values], default=0) == max(all_levels),
+    }
     scalars = _scalars_of_transpose(program, all_levels, options)
     if scalars is not None:
         return scalars

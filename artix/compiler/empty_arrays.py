@@ -29,6 +29,7 @@ _CALLS = {
     "remat": "jaxpr",
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
+    "artix_linear_map": "many",
 }
 
 

@@ -79,10 +79,12 @@ class Evaluator:
     Args:
       builder: builds the scalars.
       has_loops: whether long loops stay loops.
+      one_direction: whether derivatives are along one direction for each robot.
     """
 
-    def __init__(self, builder: ScalarBuilder, has_loops: bool) -> None:
+    def __init__(self, builder: ScalarBuilder, has_loops: bool, one_direction: bool) -> None:
         self.builder, self.has_loops = builder, has_loops
+        self.one_direction = one_direction
         self.loops = Loops(builder)
         self._plans: dict[tuple[int, ...], _Plan] = {}
         self._operations: dict[Any, _Operation] = {}
@@ -224,6 +226,12 @@ def _call(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     if hasattr(program, "consts"):
         return evaluator.call(program, arguments)
     return evaluator.evaluate(program, (), arguments)
+
+
+def _linear_map(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
+    """The cheaper of its two formulas."""
+    formula = "one" if evaluator.one_direction else "many"
+    return evaluator.call(equation.params[formula], arguments)
 
 
 def _linear_solve(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -409,6 +417,7 @@ _LOOPS = ("scan", "while")
 _CONTROL: dict[str, Control] = {
     **dict.fromkeys(_CALLS, _call),
     "artix_program": _program,
+    "artix_linear_map": _linear_map,
     "custom_linear_solve": _linear_solve,
     "scan": _scan,
     "while": _while,

@@ -33,6 +33,7 @@ def scalarize(
     *,
     max_operations: int = 150_000,
     has_loops: bool = True,
+    one_direction: bool = False,
 ) -> ScalarProgram:
     """The scalar program of a program of arrays, with constants folded, zeros dropped and common
     subexpressions shared.
@@ -49,6 +50,8 @@ def scalarize(
       result_axes: where the results are within larger ones, which are zero elsewhere.
       max_operations: largest number of its operations.
       has_loops: whether long loops stay loops; if not, they are unrolled.
+      one_direction: whether derivatives are along one direction for each robot, which decides
+        between formulas, see :mod:`artix.compiler.linear_maps`.
 
     Raises:
       UnsupportedOperation: there is no rule for one of its operations.
@@ -57,7 +60,8 @@ def scalarize(
     builder = ScalarBuilder(max_operations, len(levels) - len(known))
     values, arguments = _operands(builder, program.in_avals, levels, known, argument_axes)
     with np.errstate(all="ignore"):
-        references = _references(builder, program, values, has_loops)
+        evaluator = Evaluator(builder, has_loops, one_direction)
+        references = _references(evaluator, program, values)
         types = [(aval.shape, np.dtype(aval.dtype)) for aval in program.out_avals]
         if result_axes is not None:
             pairs = list(map(_padded, references, types, result_axes))
@@ -76,6 +80,7 @@ def scalarize_transpose(
     *,
     max_operations: int = 150_000,
     has_loops: bool = True,
+    one_direction: bool = False,
 ) -> ScalarProgram:
     """The scalar program of the transpose of a linear program.
 
@@ -89,6 +94,7 @@ def scalarize_transpose(
       known: the values of those of its arguments that are known.
       max_operations: as for :func:`scalarize`.
       has_loops: as for :func:`scalarize`.
+      one_direction: as for :func:`scalarize`, of cotangents.
 
     Raises:
       NotLinear: the scalars have no transpose, although the program may have one.
@@ -104,7 +110,7 @@ def scalarize_transpose(
         builder.has_linear = True
         for number, index in enumerate(linear):
             values[index] = _entries(builder, program.in_avals[index], -1 - number)
-        results = _references(builder, program, values, has_loops)
+        results = _references(Evaluator(builder, has_loops, one_direction), program, values)
         kinds = [kind_of(program.out_avals[index].dtype) for index in used]
         cotangents = [
             builder.references(x, kind)
@@ -187,9 +193,8 @@ def _entries(builder: ScalarBuilder, aval: Any, number: int) -> Value:
 
 
 def _references(
-    builder: ScalarBuilder, program: ClosedJaxpr, values: Sequence[Value], has_loops: bool
+    evaluator: Evaluator, program: ClosedJaxpr, values: Sequence[Value]
 ) -> list[Sequence[int]]:
     """The references of the entries of all results."""
-    results = Evaluator(builder, has_loops).call(program, values)
-    outputs = zip(results, program.out_avals, strict=True)
-    return [builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]
+    outputs = zip(evaluator.call(program, values), program.out_avals, strict=True)
+    return [evaluator.builder.references(value, kind_of(aval.dtype)) for value, aval in outputs]

@@ -4,6 +4,7 @@ centres of subtrees.
 
 from __future__ import annotations
 
+import functools
 from typing import Literal, NamedTuple
 
 import jax
@@ -24,12 +25,20 @@ from artix.dynamics.newton_euler import (
     forces_by_velocity,
     newton_euler,
 )
-from artix.kinematics.columns import changes_by_velocity, generalized_columns
+from artix.kinematics.columns import (
+    changes_by_velocity,
+    displacement_from_tangents,
+    displacement_motions,
+    displacements,
+    generalized_columns,
+)
 from artix.kinematics.forward import (
     Kinematics,
+    dof_motions,
     generalized_motions,
     kinematics,
     link_centers,
+    motion_cross,
     motion_rates,
     root_motion,
     state_velocities,
@@ -41,10 +50,11 @@ from artix.kinematics.frames import (
     frame_velocity,
     link_of_frame,
 )
-from artix.kinematics.tree import link_subtree_sums
+from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import matmul
-from artix.math.spatial import Transforms
+from artix.math.arrays import matmul, take
+from artix.math.spatial import Motion, Transforms
+from artix.math.tangents import add, directional_derivative, is_zero
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 
@@ -357,13 +367,62 @@ def kinetic_energy(articulation: Articulation, state: State, *, armature: bool =
       >>> print(artix.kinetic_energy(pendulum, swinging))  # a rod of 2 kg and 2 m: m l^2 / 6 [J]
       1.334
     """
-    kin = kinematics(articulation, state)
-    velocity = state_velocities(articulation.topology, kin, state)
-    momenta = momentum_of_motion(reference_inertias(articulation, kin), velocity)
-    energy = 0.5 * jnp.sum(jnp.concatenate(momenta) * jnp.concatenate(velocity))
+    energy = _kinetic_energy_with_jvp(articulation, state)
     if armature:
         energy = energy + 0.5 * jnp.sum(articulation.armature * state.joint_velocity**2)
     return energy
+
+
+def _kinetic_energy(articulation: Articulation, state: State) -> Array:
+    kin = kinematics(articulation, state)
+    velocity = state_velocities(articulation.topology, kin, state)
+    return _energy(velocity, _momenta(articulation, kin, velocity))
+
+
+def _momenta(articulation: Articulation, kin: Kinematics, velocity: Motion) -> Array:
+    """Momenta of the bodies about the reference point, [6, B]."""
+    return jnp.concatenate(momentum_of_motion(reference_inertias(articulation, kin), velocity))
+
+
+def _energy(velocity: Motion, momenta: Array) -> Array:
+    return 0.5 * jnp.sum(momenta * jnp.concatenate(velocity))
+
+
+@jax.custom_jvp
+def _kinetic_energy_with_jvp(articulation: Articulation, state: State) -> Array:
+    return _kinetic_energy(articulation, state)
+
+
+@functools.partial(_kinetic_energy_with_jvp.defjvp, symbolic_zeros=True)
+def _kinetic_energy_jvp(primals, tangents):
+    """Seen from the bodies that a displacement moves, only their velocities change, by the same
+    motion: the energy changes by its product with their momentum.
+    """
+    (articulation, state), (d_articulation, d_state) = primals, tangents
+    tree, kin = articulation.topology, kinematics(articulation, state)
+    velocity, motions = state_velocities(tree, kin, state), dof_motions(tree, kin)
+    momenta = _momenta(articulation, kin, velocity)
+    total, below = subtree_sums(tree, momenta)
+    change = directional_derivative(
+        lambda a: _kinetic_energy(a, state), articulation, d_articulation
+    )
+    displacement = displacement_from_tangents(
+        tree, state, d_state.root_pose, d_state.joint_position
+    )
+    if displacement is not None:
+        masks = displacements(tree)
+        moved = displacement_motions(tree, kin, motions)
+        first = jnp.concatenate(motion_cross(velocity.take(masks.above), moved))
+        carried = take(jnp.concatenate([total, below], axis=1), masks.sums)
+        change = add(change, jnp.sum(spatial.dot(first, carried) * displacement))
+    if not is_zero(d_state.root_velocity):
+        d_root = jnp.concatenate(root_motion(tree, d_state.root_velocity))
+        change = add(change, jnp.sum(total * d_root))
+    if not is_zero(d_state.joint_velocity):
+        momentum = spatial.dot(jnp.concatenate(motions), below)
+        change = add(change, jnp.sum(momentum * d_state.joint_velocity))
+    energy = _energy(velocity, momenta)
+    return energy, jnp.zeros_like(energy) if change is None else change
 
 
 @quantity

@@ -24,11 +24,14 @@ all n^2 derivatives are their outer products under the ancestor masks. Carpentie
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
+from artix.compiler.linear_maps import linear_map
 from artix.dynamics.inertia import (
     Inertias,
     first_moments,
@@ -236,6 +239,13 @@ class ForceDerivatives(NamedTuple):
     """By the root's angular velocity and the joint velocities, [nv, 3 + n]."""
 
 
+_Constants: TypeAlias = tuple[Articulation, Kinematics, NewtonEuler, Array | None]
+"""What the derivatives depend on; the last are external wrenches."""
+
+_Change: TypeAlias = tuple[Array | None, Array | None]
+"""A displacement and a change of the velocity; at least one of them."""
+
+
 class Rates(NamedTuple):
     """How each unit displacement changes the motion of everything it moves, and sums over the
     bodies moved.
@@ -320,6 +330,68 @@ def force_derivatives(
     return ForceDerivatives(by_configuration, by_velocity)
 
 
+def _force_change_along_many(constants: _Constants, change: _Change, *, gravity: bool) -> Array:
+    """The change of the generalised forces [nv] along a displacement [c] and a change of the
+    velocity [3 + n], by the matrices of derivatives.
+    """
+    articulation, kin, rnea, external_force = constants
+    displacement, d_velocity = change
+    by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
+    if d_velocity is None:
+        assert displacement is not None
+        return matmul(by.configuration, displacement)
+    by_velocity = matmul(by.velocity, d_velocity)
+    if displacement is None:
+        return by_velocity
+    return matmul(by.configuration, displacement) + by_velocity
+
+
+def _force_change_along_one(constants: _Constants, change: _Change, *, gravity: bool) -> Array:
+    """:func:`_force_change_along_many`, by sums over the tree.
+
+    Body b moves by the sum of the displacements above it, and so do the changes of its velocity and
+    of its acceleration. Its force changes by what its change of motion needs, and turns with it; a
+    DOF feels how it turns relative to the DOF.
+    """
+    articulation, kin, rnea, external_force = constants
+    displacement, d_velocity = change
+    tree = articulation.topology
+    masks = displacements(tree)
+    count, total = NUM_ROOT + tree.num_dofs, len(masks.body)
+    motions, first, second = changes_by_displacement(
+        tree, kin, rnea.motions, rnea.velocity, rnea.acceleration
+    )
+    rows = []
+    if displacement is not None:
+        moved = jnp.concatenate([*second, first.angular, *motions]) * displacement[None]
+        rows.append(moved)
+    if d_velocity is not None:
+        rates = changes_by_velocity(tree, rnea.motions, rnea.velocity, first)
+        faster = jnp.concatenate([*rates, motions.angular[:, :count]]) * d_velocity[None]
+        rows.append(jnp.pad(faster, ((0, (0 if displacement is None else 6)), (0, total - count))))
+    of_columns = rows[0] if len(rows) == 1 else rows[0] + rows[1]
+    of_bodies = masked_sum(of_columns, tree.bodies_below[:, masks.sums].T)
+    acceleration, turn = Motion.from_rows(of_bodies[:6]), of_bodies[6:9]
+    momentum, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
+    bodies = Composites(rnea.inertias, momentum, moments, rnea.force, None)
+    forces = jnp.concatenate(momentum_of_motion(rnea.inertias, acceleration)) + twice_coriolis(
+        bodies, turn
+    )
+    if displacement is None:
+        return generalized_forces(tree, rnea.motions, forces)
+    motion = Motion.from_rows(of_bodies[9:])
+    forces = forces + force_cross(motion, rnea.force)
+    world = _world_forces(articulation, kin, external_force, lambda x: x, gravity=gravity)
+    if world is not None:
+        forces = forces + world_force_changes(world, motion.angular)
+    # What turns with the DOF is no change for it.
+    _, below = subtree_sums(tree, jnp.concatenate([forces, rnea.force]))
+    of_dofs = Motion.from_rows(masked_sum(moved[9:], masks.carries_dof.T))
+    relative = below[:6] - force_cross(of_dofs, below[6:])
+    joints = spatial.dot(jnp.concatenate(rnea.motions), relative)
+    return concatenate_root_and_joints(tree, jnp.sum(forces, axis=1, keepdims=True), joints)
+
+
 def coriolis_columns(articulation: Articulation, kin: Kinematics, rnea: NewtonEuler) -> Array:
     """The Coriolis matrix's columns of the root's angular velocity and the joint velocities,
     [nv, 3 + n].
@@ -379,11 +451,28 @@ def _composites(
     rows = [first, momentum, second.reshape(9, -1), moments.reshape(9, -1), rnea.force, mass[None]]
     sums = _sums(tree, jnp.concatenate(rows))
     second, moments = (sums[start : start + 9].reshape(3, 3, -1) for start in (6, 15))
-    world = _gravity_corrections(articulation, kin) if gravity else None
-    if external_force is not None:
-        wrench = _wrenches(articulation, kin, external_force)
-        world = wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
+    summed = functools.partial(_sums, tree)
+    world = _world_forces(articulation, kin, external_force, summed, gravity=gravity)
     return Composites(Inertias(sums[30], sums[:3], second), sums[3:6], moments, sums[24:30], world)
+
+
+def _world_forces(
+    articulation: Articulation,
+    kin: Kinematics,
+    external_force: Array | None,
+    summed: Callable[[Array], Array],
+    *,
+    gravity: bool,
+) -> WorldForces | None:
+    """Sums of the forces on bodies that keep their world components; ``None`` without any.
+
+    ``summed`` are the sums, of rows [k, B].
+    """
+    world = _gravity_corrections(articulation, kin, summed) if gravity else None
+    if external_force is None:
+        return world
+    wrench = _wrenches(articulation, kin, external_force, summed)
+    return wrench if world is None else WorldForces(*map(jnp.add, world, wrench))
 
 
 def _sums(tree: Topology, rows: Array) -> Array:
@@ -391,22 +480,27 @@ def _sums(tree: Topology, rows: Array) -> Array:
     return take(jnp.concatenate(subtree_sums(tree, rows), axis=1), displacements(tree).sums)
 
 
-def _gravity_corrections(articulation: Articulation, kin: Kinematics) -> WorldForces:
+def _gravity_corrections(
+    articulation: Articulation, kin: Kinematics, summed: Callable[[Array], Array]
+) -> WorldForces:
     """The forces that cancel gravity on links with a ``gravity_scale`` of their own."""
     mass, moment = gravity_free_moments(articulation, kin)
-    mass = _sums(articulation.topology, mass[None])
-    moment = _sums(articulation.topology, moment)
+    mass, moment = summed(mass[None]), summed(moment)
     gravity = articulation.gravity[:, None]
     return WorldForces(gravity * mass, gravity[:, None] * moment[None], jnp.zeros_like(moment))
 
 
-def _wrenches(articulation: Articulation, kin: Kinematics, external_force: Array) -> WorldForces:
-    """The external wrenches on the composites, negated."""
-    tree = articulation.topology
+def _wrenches(
+    articulation: Articulation,
+    kin: Kinematics,
+    external_force: Array,
+    summed: Callable[[Array], Array],
+) -> WorldForces:
+    """The external wrenches, negated."""
     force, torque = -external_force[:, :3].T, -external_force[:, 3:].T
     moments = force[:, None] * link_centers(articulation, kin)[None]
     rows = jnp.concatenate([force, torque, moments.reshape(9, -1)])
-    sums = _sums(tree, link_sums(tree, rows))
+    sums = summed(link_sums(articulation.topology, rows))
     return WorldForces(sums[:3], sums[6:].reshape(3, 3, -1), sums[3:6])
 
 
@@ -463,6 +557,16 @@ def world_force_changes_transposed(world: WorldForces, motion: Motion) -> Array:
     )
 
 
+_FORCE_CHANGES = tuple(
+    tuple(
+        functools.partial(formula, gravity=gravity)
+        for formula in (_force_change_along_one, _force_change_along_many)
+    )
+    for gravity in (False, True)
+)
+"""Without and with gravity, the formulas along one direction and along many."""
+
+
 def force_change(
     gravity: bool, primals, tangents, kin: Kinematics, rnea: NewtonEuler
 ) -> Array | None:
@@ -476,9 +580,16 @@ def force_change(
         tree, state, d_state.root_pose, d_state.joint_position
     )
     d_velocity = _velocity_change(articulation, d_state)
-    by = force_derivatives(articulation, kin, rnea, external_force, gravity=gravity)
-    change = None if displacement is None else matmul(by.configuration, displacement)
-    change = change if d_velocity is None else add(change, matmul(by.velocity, d_velocity))
+    change = None
+    if displacement is not None or d_velocity is not None:
+        along_one, along_many = _FORCE_CHANGES[gravity]
+        change = linear_map(
+            along_one,
+            along_many,
+            jax.ShapeDtypeStruct((tree.nv,), rnea.force.dtype),
+            (articulation, kin, rnea, external_force),
+            (displacement, d_velocity),
+        )
     if not is_zero(d_external_force):
         change = add(change, -generalized_wrenches(articulation, kin, d_external_force))
     by_parameters = directional_derivative(

@@ -12,21 +12,25 @@ import jax.numpy as jnp
 
 from artix.dynamics.inertia import Inertias, inertia_rates, momentum_of_motion, reference_inertias
 from artix.dynamics.momentum import about
-from artix.kinematics.columns import displaced_bodies, displacement_from_tangents
+from artix.dynamics.newton_euler import force_cross
+from artix.kinematics.columns import (
+    displacement_from_tangents,
+    displacement_motions,
+    displacements,
+)
 from artix.kinematics.forward import (
     body_velocities,
     dof_motions,
     kinematics,
-    motion_rates,
+    motion_cross,
     root_motion,
     state_velocities,
 )
 from artix.math import spatial
-from artix.math.arrays import shared
+from artix.math.arrays import masked_sum, shared
 from artix.math.spatial import Motion
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
-from artix.model.topology import Topology
 
 Array = jax.Array
 
@@ -159,25 +163,18 @@ def _mass_and_momentum_jvp(primals, tangents):
         tree, state, d_state.root_pose, d_state.joint_position
     )
     if displacement is not None:
-        moved = displaced_bodies(tree, kin, motions, displacement)
-        d_inertias, by_configuration = _displaced(tree, inertias, motions, velocity, qd, moved)
+        masks, columns = displacements(tree), displacement_motions(tree, kin, motions)
+        first = motion_cross(velocity.take(masks.above), columns)
+        rows = jnp.concatenate([*columns, *first]) * displacement[None]
+        of_bodies = masked_sum(rows, tree.bodies_below[:, masks.sums].T)
+        moved, change = Motion.from_rows(of_bodies[:6]), Motion.from_rows(of_bodies[6:])
+        d_inertias = inertia_rates(inertias, moved)
+        # Momenta turn with the bodies, whose velocities change as seen from them.
+        momenta = jnp.concatenate(momentum_of_motion(inertias, velocity))
+        by_configuration = _total(force_cross(moved, momenta)) + _carried(inertias, change)
         moments = Inertias(*(x + _total(dx) for x, dx in zip(moments, d_inertias, strict=True)))
         d_momentum = d_momentum + by_configuration
     return momentum, (moments, d_momentum)
-
-
-def _displaced(
-    tree: Topology, inertias: Inertias, motions: Motion, velocity: Motion, qd: Array, moved: Motion
-) -> tuple[Inertias, Array]:
-    """Changes of the bodies' mass moments and of the total momentum for displacements of bodies and
-    DOFs.
-    """
-    d_inertias, still = (
-        inertia_rates(inertias, moved),
-        Motion(*(jnp.zeros_like(part[:, :1]) for part in velocity)),
-    )
-    turned = body_velocities(tree, motion_rates(tree, moved, motions), still, qd)
-    return d_inertias, _carried(d_inertias, velocity) + _carried(inertias, turned)
 
 
 def _carried(inertias: Inertias, velocity: Motion) -> Array:
