@@ -616,8 +616,9 @@ def test_the_derivative_by_the_step_is_the_vector_field_where_the_step_is_zero(s
         wanted = artix.vector_field(0.0, state, (arm, Control()))
         kept, moved = state.joint_position, wanted.joint_position
         after = jax.jit(lambda dt: artix.step(arm, state, None, dt, options))  # noqa: B023
+        reverse = jax.jacrev(after)(zero)
         with artix.use_kernels(dtype == "float64"):
-            still, forward, reverse = after(zero), jax.jacfwd(after)(zero), jax.jacrev(after)(zero)
+            still, forward = after(zero), jax.jacfwd(after)(zero)
         np.testing.assert_allclose(still.joint_position, kept, rtol=1e-6)
         np.testing.assert_allclose(still.joint_velocity, state.joint_velocity, rtol=1e-6)
         for rate in (forward, reverse):
