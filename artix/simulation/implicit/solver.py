@@ -87,7 +87,7 @@ _BALANCE = 0.01
 #: Steps with active sets that may get no nearer in a row, at the start and from proximal points.
 _FIRST_MISSES, _MISSES = 6, 1
 
-#: At the start with many bodies, where the sets of a heap rarely settle after so many misses.
+#: The first with many bodies: the sets of a heap that do not settle soon rarely do later.
 _FIRST_MISSES_OF_MANY = 2
 
 #: A step with active sets is halved until it leaves less than this share of the squares of all
