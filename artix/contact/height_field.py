@@ -162,13 +162,16 @@ class HeightField(struct.PyTreeNode):
             reach = without_derivatives(take(radius, points))
             parts.append(_sides(field, take(fixed, points), reach, most))
         order = np.argsort(np.concatenate(number), kind="stable")
-        cell, share, beyond, is_other = (
+        cell, share, exists, is_other = (
             take(jnp.concatenate(each, axis=-1), order) for each in zip(*parts, strict=True)
         )
-        place = take(place, np.concatenate(number)[order])
-        patch = self._patch(cell)
+        index = np.concatenate(number)[order]
+        place, patch = take(place, index), self._patch(cell)
         gap, normal = patch.signed_distance(place, patch.refined(place, share), is_other)
-        return gap + beyond, normal
+        if radius is not None:
+            beyond = 4 * (take(radius, index) + jnp.sum(self.spacing))
+            gap = jnp.where(exists, gap, gap + beyond)
+        return gap, normal
 
     def heights_below(self, reference: Array, position: Array) -> Array:
         """How far the points ``reference`` [3] + ``position`` [3, C] are above the surface right
@@ -308,8 +311,9 @@ def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array, Array, 
     """Of points [3, C] the cells right below them, and the rest as of :func:`_sides`."""
     scaled = place[:2] / field.spacing[:, None]
     cell = jnp.floor(scaled)
-    zero = jnp.zeros_like(place[0])
-    return cell, field._patch(cell).sought(place, scaled - cell), zero, zero > 0
+    share = field._patch(cell).sought(place, scaled - cell)
+    is_other = jnp.zeros(place.shape[1], bool)
+    return cell, share, ~is_other, is_other
 
 
 def _sides(
@@ -318,24 +322,22 @@ def _sides(
     """The sides of pits in which spheres are, the nearest of all points first, then the others.
 
     Returns:
-      Cells, [2, most C]; shares near the nearest points there, [2, most C]; lengths that make the
-      distance large where there is no such side, [most C]; and whether it is another than the
-      nearest, [most C].
+      Cells, [2, most C]; shares near the nearest points there, [2, most C]; whether there is such a
+      side, and whether it is another than the nearest, [most C].
     """
     parts = []
     planes: list[tuple[Array, Array]] = []
     for k in range(most):
         cell, share, exists = _nearest_cell(field, place, radius, planes)
-        far = jnp.where(exists, 0, 4 * (radius + jnp.sum(field.spacing)))
-        is_other = jnp.full(far.shape, k > 0)
-        parts.append((cell, share, far, is_other))
+        is_other = jnp.full(exists.shape, k > 0)
+        parts.append((cell, share, exists, is_other))
         if k + 1 < most:
             gap, normal = field._patch(cell).signed_distance(place, share, is_other)
             planes.append((place - gap * normal, normal))
-    cell, share, far, is_other = (
+    cell, share, exists, is_other = (
         jnp.concatenate(each, axis=-1) for each in zip(*parts, strict=True)
     )
-    return cell, share, far, is_other
+    return cell, share, exists, is_other
 
 
 def _nearest_cell(

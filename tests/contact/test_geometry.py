@@ -336,7 +336,7 @@ def test_gradients_by_everything_are_those_of_differences() -> None:
     field = artix.HeightField.of(
         heights, spacing=(2.1, 2.3), origin=(-8.0, -8.0, 0.0), stiffness=1e3, damping=10.0
     )
-    weights = jax.random.normal(jax.random.key(1), (7, 24))
+    weights = jax.random.normal(jax.random.key(1), (7, 30))
 
     def value(geometry, position, ground):
         body = robot.replace(geometry=geometry)

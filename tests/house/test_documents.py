@@ -185,7 +185,7 @@ def test_the_examples_about_shapes_and_ground_run(capsys, tmp_path, monkeypatch)
         "['front_left_foot', 'front_right_foot', 'rear_left_foot', 'rear_right_foot']\n[-0.01 "
         "-0.01 -0.01 -0.01]" in out
     )
-    assert "(64, 4)\n" in out
+    assert "(64, 12)\n" in out
     assert out.endswith("[0.6]\n")
     assert namespace["slope"].shape == (200, 200)
     assert float(namespace["slope"].sum()) < -1
