@@ -373,7 +373,7 @@ def _nearest_cell(
         share = patch.sought(place, start)
         apart = patch.apart(place, share)
         square = spatial.dot(apart, apart)
-        is_nearer = square < search.square
+        is_nearer = ~stays & (square < search.square)
         if planes:
             is_nearer = is_nearer & (spatial.dot(patch.normal(share), apart) > 0)
         for point, normal in planes:
@@ -381,7 +381,8 @@ def _nearest_cell(
             length = jnp.sqrt(spatial.dot(beside, beside))
             margin = _ABOVE * (length + jnp.min(field.spacing))
             is_nearer = is_nearer & (spatial.dot(beside, normal) > margin)
-        is_nearer = stays | is_nearer
+        # What has not been found by then stays away.
+        is_nearer = is_nearer | (stays & jnp.isfinite(search.square))
         return _Search(
             search.tried + 1,
             jnp.where(is_nearer, square, search.square),

@@ -191,9 +191,15 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
             surfaces=(artix.HeightField.of(heights, spacing=spacing, origin=(-40.0, -40.0, 0.0)),)
         )
     contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
-    assert contacts.links == (0,) * 17 + (1,) * 7
-    np.testing.assert_allclose(contacts.normal, np.tile(normal, (24, 1)), atol=1e-14)
-    for k, link in enumerate(contacts.links):
+    # A sphere and the ends of a capsule may touch three sides of a field, which is flat here.
+    touch = np.ones(24, bool)
+    if surface == "height field":
+        touch = np.array([True] * 17 + 3 * [True, False, False] + [True] * 4)
+        assert np.min(contacts.gap[~touch]) > np.sum(spacing)
+    assert contacts.links == (0,) * 17 + (1,) * (len(touch) - 17)
+    np.testing.assert_allclose(contacts.normal[touch], np.tile(normal, (24, 1)), atol=1e-14)
+    for k in np.flatnonzero(touch):
+        link = contacts.links[k]
         at = jnp.concatenate([contacts.point[k], jnp.array([0.0, 0.0, 0.0, 1.0])])
         place = np.asarray(artix.frame_pose(robot, state, link, at)[:3])
         assert (place - np.array([0.0, 0.0, -0.3])) @ normal == pytest.approx(
