@@ -367,3 +367,28 @@ def test_a_ball_rests_on_all_sides_at_once(kind: str, dtype) -> None:
         size = np.sort(np.linalg.norm(force, axis=1))[::-1]
         np.testing.assert_allclose(size[:2], 0.5 * GRAVITY / np.cos(tilt), rtol=20 * close)
         assert size[2] == 0
+
+
+def test_flat_fields_have_one_side_each() -> None:
+    """Whatever the shape of cells, and beside others whose nearest points are still sought."""
+    x, y = 0.3 * np.arange(8), 0.2 * np.arange(9)
+    flat = artix.HeightField.of(0.5 * x[:, None] + 0.2 * y, spacing=(0.3, 0.2))
+    bent = artix.HeightField.of(
+        0.4 * np.random.default_rng(0).normal(size=(8, 9)), spacing=(0.3, 0.2)
+    )
+    draw = np.random.default_rng(1)
+    place = np.r_[draw.uniform(0.3, 1.3, (2, 200)), [draw.uniform(1.2, 1.4, 200)]]
+    radius, sides = jnp.full(200, 0.4), np.full(200, 3)
+    gap, _ = flat.distances(jnp.zeros(3), jnp.asarray(place), radius, sides)
+    assert np.all(gap.reshape(200, 3)[:, 1:] > 1.5)
+    gap, normal = bent.distances(jnp.zeros(3), jnp.asarray(place), radius, sides)
+    gap, normal = gap.reshape(200, 3), normal.T.reshape(200, 3, 3)
+    outside = gap[:, 0] > 0
+    assert np.sum(outside) > 100
+    assert np.all((gap[:, 1:] >= gap[:, :1] - 1e-9)[outside])
+    # The other sides are above the plane of the first.
+    points = place.T[:, None] - gap[..., None] * normal
+    above = np.sum((points[:, 1:] - points[:, :1]) * normal[:, :1], axis=2)
+    exists = outside[:, None] & (gap[:, 1:] < 1.5)
+    assert np.sum(exists) > 100
+    assert np.all(above[exists] > 0)
