@@ -51,7 +51,9 @@ class Scene(struct.PyTreeNode):
         spheres, capsules, boxes, cylinders and hulls, static. A robot's own pairs
         (:func:`artix.select_geometry_pairs`) act as well.
       max_contacts_per_geometry: the largest number of contacts between one shape and one surface of
-        the ground, static; the nearest are kept. ``None`` for all, which are 8 for a box.
+        the ground, static; the nearest are kept. ``None`` for all, which are 8 for a box, and 3
+        for a sphere on a height field: with 1, other sides of a groove are not sought, nor counted
+        as omitted.
       max_ground_contacts: the largest number of contacts of one robot with the ground, static; the
         nearest of all its shapes are kept. ``None`` for all.
       max_link_contacts: the largest number of contacts between shapes of robots, static; the

@@ -57,7 +57,8 @@ class SolverOptions:
       contact_iterations: ignored; it leaves with the next release.
       max_contacts_per_geometry: with a ground and ``"implicit"``, the largest number of contacts
         between one shape and one surface; the nearest are kept. ``None`` for all, which are 8 for a
-        box. That of a :class:`artix.Scene` comes first.
+        box, and 3 for a sphere on a height field, whose other sides are not sought, nor counted as
+        omitted, with a budget of 1. That of a :class:`artix.Scene` comes first.
       max_ground_contacts: with a ground and ``"implicit"``, the largest number of contacts of an
         articulation with the ground; the nearest of all candidates are kept. ``None`` for all, of
         which a step with more than 32 on more than eight links tries the nearest eight first. With
