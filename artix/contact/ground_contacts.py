@@ -306,16 +306,17 @@ def _touch(kin: Kinematics, shapes: Shapes, surface: Surface, most: int | None) 
     each = candidates_of(shapes, surface, kin.reference)
     sides = shapes.sides if most is None else np.minimum(shapes.sides, most)
     gap, normal = surface.distances(kin.reference, each.position, each.radius, sides)
-    places, taken = np.maximum(shapes.sides, 1), np.maximum(sides, 1)
+    places = np.maximum(shapes.sides, 1)
     if isinstance(surface, Plane):
-        places = taken = np.ones_like(places)
-    index = np.repeat(np.arange(len(taken)), taken)
-    side = np.concatenate([np.arange(count) for count in taken])
-    counts = np.bincount(shapes.owner, places, len(shapes.numbers)).astype(int)
-    before = np.cumsum(places) - places - (np.cumsum(counts) - counts)[shapes.owner]
+        places = np.ones_like(places)
+    index = np.repeat(np.arange(len(places)), places)
+    counts = np.bincount(shapes.owner[index], minlength=len(shapes.numbers)).tolist()
+    number, side = (np.concatenate([np.arange(n) for n in lengths]) for lengths in (counts, places))
+    if most is not None:
+        index, number = index[side < most], number[side < most]
     candidates = Candidates(*(take(one, index) for one in each))
-    owner, number = shapes.owner[index], before[index] + side
-    return _Touch(owner, number, counts.tolist(), candidates, gap - candidates.radius, normal)
+    owner = shapes.owner[index]
+    return _Touch(owner, number, counts, candidates, gap - candidates.radius, normal)
 
 
 def _contacts_with(

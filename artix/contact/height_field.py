@@ -151,23 +151,25 @@ class HeightField(struct.PyTreeNode):
         place = (reference - self.origin)[:, None] + position
         field, fixed = without_derivatives((self, place))
         sides = np.zeros(place.shape[1], int) if sides is None else sides
-        parts, number = [], []
+        parts, number, is_other = [], [], []
         for most in np.unique(sides):
             points = np.flatnonzero(sides == most)
-            number.append(np.tile(points, max(most, 1)))
             if most == 0:
                 parts.append(_cell_below(field, take(fixed, points)))
-                continue
-            assert radius is not None
-            reach = without_derivatives(take(radius, points))
-            parts.append(_sides(field, take(fixed, points), reach, most))
+            else:
+                assert radius is not None
+                reach = without_derivatives(take(radius, points))
+                parts += _sides(field, take(fixed, points), reach, most)
+            for k in range(max(most, 1)):
+                number.append(points)
+                is_other.append(np.full(len(points), k > 0))
         order = np.argsort(np.concatenate(number), kind="stable")
-        cell, share, exists, is_other = (
+        cell, share, exists = (
             take(jnp.concatenate(each, axis=-1), order) for each in zip(*parts, strict=True)
         )
-        index = np.concatenate(number)[order]
+        index, is_outside = np.concatenate(number)[order], np.concatenate(is_other)[order]
         place, patch = take(place, index), self._patch(cell)
-        gap, normal = patch.signed_distance(place, patch.refined(place, share), is_other)
+        gap, normal = patch.signed_distance(place, patch.refined(place, share), is_outside)
         if radius is not None:
             beyond = 4 * (take(radius, index) + jnp.sum(self.spacing))
             gap = jnp.where(exists, gap, gap + beyond)
@@ -286,9 +288,12 @@ class _Patch(NamedTuple):
         up = jax.lax.rsqrt(1 + slope_x * slope_x + slope_y * slope_y)
         return jnp.stack([-slope_x * up, -slope_y * up, up])
 
-    def signed_distance(self, place: Array, share: Array, is_outside: Array) -> tuple[Array, Array]:
+    def signed_distance(
+        self, place: Array, share: Array, is_outside: np.ndarray
+    ) -> tuple[Array, Array]:
         """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these
-        to the points. Points that are lower are inside, but not those known to be outside.
+        to the points. Points that are lower are inside, but not those known to be outside (static,
+        [C]).
         """
         dx, dy = self.spacing
         normal = self.normal(share)
@@ -307,37 +312,32 @@ class _Patch(NamedTuple):
         )
 
 
-def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array, Array, Array]:
-    """Of points [3, C] the cells right below them, and the rest as of :func:`_sides`."""
+def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array, Array]:
+    """The cells [2, C] right below points [3, C], shares near their nearest points there, and that
+    there are such cells.
+    """
     scaled = place[:2] / field.spacing[:, None]
     cell = jnp.floor(scaled)
     share = field._patch(cell).sought(place, scaled - cell)
-    is_other = jnp.zeros(place.shape[1], bool)
-    return cell, share, ~is_other, is_other
+    return cell, share, jnp.ones(place.shape[1], bool)
 
 
 def _sides(
     field: HeightField, place: Array, radius: Array, most: int
-) -> tuple[Array, Array, Array, Array]:
-    """The sides of pits in which spheres are, the nearest of all points first, then the others.
-
-    Returns:
-      Cells, [2, most C]; shares near the nearest points there, [2, most C]; whether there is such a
-      side, and whether it is another than the nearest, [most C].
+) -> list[tuple[Array, Array, Array]]:
+    """The sides of pits in which spheres are, as of :func:`_nearest_cell`: the nearest of all
+    points first, then the others.
     """
-    parts = []
+    sides: list[tuple[Array, Array, Array]] = []
     planes: list[tuple[Array, Array]] = []
     for k in range(most):
         cell, share, exists = _nearest_cell(field, place, radius, planes)
-        is_other = jnp.full(exists.shape, k > 0)
-        parts.append((cell, share, exists, is_other))
+        sides.append((cell, share, exists))
         if k + 1 < most:
+            is_other = np.full(place.shape[1], k > 0)
             gap, normal = field._patch(cell).signed_distance(place, share, is_other)
             planes.append((place - gap * normal, normal))
-    cell, share, exists, is_other = (
-        jnp.concatenate(each, axis=-1) for each in zip(*parts, strict=True)
-    )
-    return cell, share, exists, is_other
+    return sides
 
 
 def _nearest_cell(
