@@ -44,6 +44,7 @@ from artix.kinematics.columns import (
     NUM_ROOT,
     changes_by_displacement,
     changes_by_velocity,
+    displaced_sums,
     displacement_from_tangents,
     displacement_motions,
     displacements,
@@ -370,7 +371,7 @@ def _force_change_along_one(constants: _Constants, change: _Change, *, gravity: 
         faster = jnp.concatenate([*rates, motions.angular[:, :count]]) * d_velocity[None]
         rows.append(jnp.pad(faster, ((0, (0 if displacement is None else 6)), (0, total - count))))
     of_columns = rows[0] if len(rows) == 1 else rows[0] + rows[1]
-    of_bodies = masked_sum(of_columns, tree.bodies_below[:, masks.sums].T)
+    of_bodies = displaced_sums(tree, of_columns)
     acceleration, turn = Motion.from_rows(of_bodies[:6]), of_bodies[6:9]
     momentum, moments = moments_of_momentum(rnea.inertias, rnea.velocity)
     bodies = Composites(rnea.inertias, momentum, moments, rnea.force, None)

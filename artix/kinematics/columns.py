@@ -188,7 +188,12 @@ def displaced_bodies(
     DOFs.
     """
     columns = jnp.concatenate(displacement_motions(tree, kin, motions)) * displacement[None]
-    return Motion.from_rows(masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T))
+    return Motion.from_rows(displaced_sums(tree, columns))
+
+
+def displaced_sums(tree: Topology, columns: Array) -> Array:
+    """For each body, the sum of those columns [k, c] whose unit displacements move it, [k, B]."""
+    return masked_sum(columns, tree.bodies_below[:, displacements(tree).sums].T)
 
 
 def generalized_columns(tree: Topology, columns: Array) -> Array:

@@ -14,6 +14,7 @@ from artix.dynamics.inertia import Inertias, inertia_rates, momentum_of_motion, 
 from artix.dynamics.momentum import about
 from artix.dynamics.newton_euler import force_cross
 from artix.kinematics.columns import (
+    displaced_sums,
     displacement_from_tangents,
     displacement_motions,
     displacements,
@@ -27,7 +28,7 @@ from artix.kinematics.forward import (
     state_velocities,
 )
 from artix.math import spatial
-from artix.math.arrays import masked_sum, shared
+from artix.math.arrays import shared
 from artix.math.spatial import Motion
 from artix.math.tangents import directional_derivative
 from artix.model.articulation import Articulation, State
@@ -163,10 +164,10 @@ def _mass_and_momentum_jvp(primals, tangents):
         tree, state, d_state.root_pose, d_state.joint_position
     )
     if displacement is not None:
-        masks, columns = displacements(tree), displacement_motions(tree, kin, motions)
-        first = motion_cross(velocity.take(masks.above), columns)
+        columns = displacement_motions(tree, kin, motions)
+        first = motion_cross(velocity.take(displacements(tree).above), columns)
         rows = jnp.concatenate([*columns, *first]) * displacement[None]
-        of_bodies = masked_sum(rows, tree.bodies_below[:, masks.sums].T)
+        of_bodies = displaced_sums(tree, rows)
         moved, change = Motion.from_rows(of_bodies[:6]), Motion.from_rows(of_bodies[6:])
         d_inertias = inertia_rates(inertias, moved)
         # Momenta turn with the bodies, whose velocities change as seen from them.
