@@ -259,11 +259,22 @@ def _of_corner(one: Cylinder, half: Array) -> tuple[Directions, Array, Array]:
     inside = jnp.minimum(jnp.maximum(beyond_wall, beyond_cap), 0)
     nearest = first_of_largest(-outside - inside).astype(half.dtype)
     corner = jnp.sum(nearest[:, None] * corners, axis=0)
-    height, beyond_wall, beyond_cap = (
-        jnp.sum(nearest * x) for x in (height, beyond_wall, beyond_cap)
-    )
-    across = corner - one.center - height * one.axis
+    way, is_known, at_wall = towards_corner(one, corner)
+    never = -jnp.sum(half) - one.half - one.radius
+    separation = jnp.where(is_known, _along(one, half, way), never)
+    return Directions(separation[None], way[None]), corner, at_wall
+
+
+def towards_corner(one: Cylinder, corner: Array) -> tuple[Array, Array, Array]:
+    """The way from a point [3] to the cylinder; whether there is one, for that to a cap is the
+    axis, another direction; and whether it ends at the wall.
+    """
+    apart = corner - one.center
+    height = jnp.sum(apart * one.axis)
+    across = apart - height * one.axis
     square = jnp.sum(across**2)
+    beyond_wall = root(square) - one.radius
+    beyond_cap = jnp.abs(height) - one.half
     is_off = square > jnp.finfo(square.dtype).eps ** 2
     outwards = across / jnp.sqrt(jnp.where(is_off, square, 1))
     passes_rim = (beyond_wall > 0) & (beyond_cap > 0)
@@ -272,11 +283,8 @@ def _of_corner(one: Cylinder, half: Array) -> tuple[Directions, Array, Array]:
     way = jnp.where(
         passes_rim, -(beyond_wall * outwards + beyond_cap * upwards) / length, -outwards
     )
-    # The way to a cap is the axis, another direction.
     passes_wall = is_off & (beyond_cap <= 0)
-    never = -jnp.sum(half) - one.half - one.radius
-    separation = jnp.where(passes_rim | passes_wall, _along(one, half, way), never)
-    return Directions(separation[None], way[None]), corner, passes_wall
+    return way, passes_rim | passes_wall, passes_wall
 
 
 def _of_edge(one: Cylinder, half: Array, edge: Array) -> Directions:

@@ -1,11 +1,12 @@
-"""Where two convex hulls are nearest, as the numbers of their points.
+"""Where a convex hull is nearest to another one or to a cylinder, as the numbers of its points.
 
 Both are found by iterations on the differences ``m = a - b`` of their points, whose convex hull
-contains the origin if the hulls overlap. The nearest point of that hull to the origin is found by
+contains the origin if the shapes overlap. The nearest point of that hull to the origin is found by
 GJK, which keeps at most three differences that are nearest so far, and replaces them as long as
 another one is nearer. Where the hulls overlap, there is none. Then MPR finds the face of the hull
-of differences through which a ray leaves it, from its middle through the origin: where the hulls
-just touch, their common normal is that of this face, on either side of touching.
+of differences through which a ray leaves it, from its middle through the origin: where the shapes
+just touch, their common normal is that of this face, on either side of touching. Of a curved shape
+all that is asked is its farthest point in a direction; there the iterations end nearby.
 
 Gilbert, Johnson and Keerthi, *A fast procedure for computing the distance between complex objects
 in three-dimensional space*, 1988; Snethen, *XenoCollide*, Game Programming Gems 7, 2008.
@@ -68,9 +69,53 @@ class Differences(NamedTuple):
         offset = -jnp.sum(self.turn * self.offset[:, None], axis=0)
         return Differences(self.second, self.first, self.turn.T, offset)
 
+    def middle(self) -> Array:
+        """A difference inside of their hull, [3]."""
+        return jnp.mean(self.first, axis=0) - self.moved(jnp.mean(self.second, axis=0))
+
+    def start(self) -> tuple[Array, Array]:
+        """The numbers of any two points."""
+        return jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)
+
     def least(self, direction: Array) -> tuple[Array, Array]:
         """The numbers of the two points whose difference is the least along a direction."""
         return farthest(self.first, -direction), farthest(self.second, self.seen(direction))
+
+
+class FromCylinder(NamedTuple):
+    """A set of points and a cylinder, in the frame of the points; those of the cylinder have no
+    numbers and stand for themselves.
+    """
+
+    first: Array
+    """[V, 3]."""
+    center: Array
+    axis: Array
+    half: Array
+    """Half of the length."""
+    radius: Array
+
+    def between(self, a: Array, b: Array) -> Array:
+        """The differences of points with these numbers [...] and places [..., 3]."""
+        return point_at(self.first, a) - b
+
+    def middle(self) -> Array:
+        """A difference inside of all of them, [3]."""
+        return jnp.mean(self.first, axis=0) - self.center
+
+    def start(self) -> tuple[Array, Array]:
+        """Any point and any place of the cylinder."""
+        return jnp.zeros((), jnp.int32), self.center
+
+    def least(self, direction: Array) -> tuple[Array, Array]:
+        """The number and the place whose difference is the least along a direction."""
+        up = _dot(direction, self.axis)
+        across = direction - up * self.axis
+        square = _dot(across, across)
+        is_across = square > jnp.finfo(square.dtype).eps ** 2 * _dot(direction, direction)
+        rim = jnp.where(is_across, self.radius / jnp.sqrt(jnp.where(is_across, square, 1)), 0)
+        end = jnp.where(up < 0, -self.half, self.half)
+        return farthest(self.first, -direction), self.center + end * self.axis + rim * across
 
 
 class Corners(NamedTuple):
@@ -79,7 +124,7 @@ class Corners(NamedTuple):
     a: Array
     """Numbers of points of the first set, [3]."""
     b: Array
-    """Of the second, [3]."""
+    """Of the second, [3], or places of a cylinder, [3, 3]."""
     place: Array
     """The differences, [3, 3]."""
 
@@ -129,6 +174,10 @@ def _dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b)
 
 
+def _three_times(corner: Corners) -> Corners:
+    return Corners(*(jnp.broadcast_to(x, (3, *x.shape)) for x in corner))
+
+
 # --- hulls that are apart -----------------------------------------------------------------------
 
 
@@ -142,16 +191,15 @@ class _Search(NamedTuple):
     turns: Array
 
 
-def nearest_corners(sets: Differences, size: Array) -> Nearest:
+def nearest_corners(sets: Differences | FromCylinder, size: Array) -> Nearest:
     """The differences around the point that is nearest to the origin, and the way there, by GJK.
 
     Args:
       sets: the two sets of points, without derivatives.
       size: a length that is not smaller than the differences.
     """
-    zero = jnp.zeros((), jnp.int32)
-    start = sets.between(zero, zero)
-    none = jnp.zeros(3, jnp.int32)
+    first = sets.start()
+    start = sets.between(*first)
     rounding = _ROUNDING * jnp.finfo(size.dtype).eps * size
 
     def body(search: _Search) -> _Search:
@@ -172,11 +220,11 @@ def nearest_corners(sets: Differences, size: Array) -> Nearest:
         lambda search: ~search.is_done & (search.turns < _MOST),
         body,
         _Search(
-            Corners(none, none, jnp.broadcast_to(start, (3, 3))),
+            _three_times(Corners(*first, start)),
             start,
             jnp.full_like(size, -1),
             jnp.zeros((), bool),
-            zero,
+            jnp.zeros((), jnp.int32),
         ),
     )
     square = _dot(end.nearest, end.nearest)
@@ -239,7 +287,7 @@ class _Portal(NamedTuple):
     turns: Array
 
 
-def outermost_corners(sets: Differences, size: Array) -> Nearest:
+def outermost_corners(sets: Differences | FromCylinder, size: Array) -> Nearest:
     """The differences on the face through which a ray from the middle through the origin leaves
     their hull, and its normal, by MPR.
 
@@ -247,10 +295,8 @@ def outermost_corners(sets: Differences, size: Array) -> Nearest:
       sets: the two sets of points, without derivatives.
       size: a length that is not smaller than the differences.
     """
-    middle = jnp.mean(sets.first, axis=0) - sets.moved(jnp.mean(sets.second, axis=0))
-    middle = middle + size * _ASIDE.astype(size.dtype)
+    middle = sets.middle() + size * _ASIDE.astype(size.dtype)
     rounding = _ROUNDING * jnp.finfo(size.dtype).eps * size
-    none = jnp.zeros(3, jnp.int32)
 
     def body(portal: _Portal) -> _Portal:
         (v1, v2, v3), phase = portal.corners.place, portal.phase
@@ -317,7 +363,7 @@ def outermost_corners(sets: Differences, size: Array) -> Nearest:
         lambda portal: (portal.phase < 4) & (portal.turns < _MOST),
         body,
         _Portal(
-            Corners(none, none, jnp.zeros((3, 3), size.dtype)),
+            _three_times(Corners(*sets.start(), jnp.zeros(3, size.dtype))),
             -middle,
             jnp.zeros((), jnp.int32),
             jnp.zeros((), jnp.int32),
@@ -325,4 +371,5 @@ def outermost_corners(sets: Differences, size: Array) -> Nearest:
     )
     square = _dot(end.way, end.way)
     length = jnp.sqrt(jnp.where(square > 0, square, 1))
-    return Nearest(end.corners, -end.way / length, end.phase == 4)
+    # Around a curved shape, the last of the iterations is near enough.
+    return Nearest(end.corners, -end.way / length, (end.phase == 3) | (end.phase == 4))

@@ -11,6 +11,7 @@ import numpy as np
 from artix.contact.box_pairs import box_meetings
 from artix.contact.capsule_pairs import capsule_and_box, capsules
 from artix.contact.cores import Core, Meeting, between_points, in_box_frame, point_with_box
+from artix.contact.cylinder_hull_pairs import cylinder_and_hull
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
 from artix.contact.hull_pairs import capsule_and_hull, hull_meetings, sphere_and_hull
 from artix.contact.shape_pairs import num_points
@@ -89,6 +90,8 @@ def points_between(
             return sphere_and_hull(a, b, faces[1])
         if kind_a is GeometryType.CAPSULE:
             return capsule_and_hull(a, b, faces[1])
+        if kind_a is GeometryType.CYLINDER:
+            return cylinder_and_hull(a, b, faces[1])
         return hull_meetings(a, b, BOX_FACES if kind_a is GeometryType.BOX else faces[0], faces[1])
     if kind_a is GeometryType.BOX:
         return box_meetings(a, b)

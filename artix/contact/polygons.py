@@ -1,4 +1,5 @@
-"""Faces of boxes and hulls as convex polygons, and what two of them, or a segment and one, share.
+"""Faces of boxes and hulls as convex polygons, and what one shares with another, with a segment or
+with a cap of a cylinder.
 
 Where the edges of two faces cross, what they share has a corner, too. Without these, by the corners
 of one face moved into the other, 9 of 128 heaps of three hulls trembled without end, since the next
@@ -83,6 +84,72 @@ def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, 
     return jnp.where(is_used, chosen[:, 3], size), place, is_used
 
 
+class Disc(NamedTuple):
+    """A cap of a cylinder."""
+
+    center: Array
+    axis: Array
+    side: Array
+    """A unit vector across the axis, which turns with the cylinder."""
+    radius: Array
+
+
+def on_disc(face: Polygon, disc: Disc, up: Array, size: Array) -> tuple[Array, Array]:
+    """Up to four corners of what a face and a disc share, seen along a direction: heights of the
+    disc above the face [4], and places halfway between both [4, 3]. The heights of those that are
+    not used are the size.
+
+    Corners are the face's own ones under the disc, where its edges cross the rim, and the points of
+    the rim over the face among four: the lowest and those at quarter turns from there.
+
+    Args:
+      face: the face.
+      disc: the disc.
+      up: the normal of either, away from the face, [3].
+      size: a length that no difference exceeds.
+    """
+    rounding = _CLEARLY * jnp.finfo(size.dtype).eps * size
+    slope = jnp.sum(up * disc.axis)
+    slope = sign(slope) * jnp.maximum(jnp.abs(slope), _STEEPEST)
+    # The face's corners and edges, moved along the direction onto the disc.
+    rise = jnp.sum((disc.center - face.loop) * disc.axis, axis=1) / slope
+    apart = face.loop + rise[:, None] * up - disc.center
+    beyond = jnp.sum(apart**2, axis=1) - disc.radius**2
+    is_under = face.is_edge & (beyond <= rounding * size)
+    edges = face.edges - (jnp.sum(face.edges * disc.axis, axis=1) / slope)[:, None] * up
+    square, mixed = jnp.sum(edges**2, axis=1), jnp.sum(edges * apart, axis=1)
+    rest = mixed**2 - square * beyond
+    crosses = face.is_edge & (rest > 0) & (square > 0)
+    reach = jnp.sqrt(jnp.where(crosses, rest, 1))
+    shares = jnp.stack([-mixed - reach, -mixed + reach]) / jnp.where(crosses, square, 1)
+    is_crossing = crosses & (shares >= 0) & (shares <= 1)
+    crossings = apart + shares[..., None] * edges
+
+    across = jnp.sum(up * disc.axis) * disc.axis - up
+    square = jnp.sum(across**2)
+    is_level = square < jnp.finfo(square.dtype).eps
+    lowest = jnp.where(is_level, disc.side, across / jnp.sqrt(jnp.where(is_level, 1, square)))
+    beside = jnp.cross(disc.axis, lowest)
+    rim = disc.center + disc.radius * jnp.stack([lowest, -lowest, beside, -beside])
+    outside = _outside(rim, face.loop, jnp.cross(face.edges, up))
+    is_over = jnp.all(outside <= rounding * size, axis=1)
+
+    places = jnp.concatenate([disc.center + apart, disc.center + crossings.reshape(-1, 3), rim])
+    facing = jnp.maximum(jnp.sum(up * face.normal), _STEEPEST)
+    height = jnp.sum((places - face.loop[0]) * face.normal, axis=1) / facing
+    rows = jnp.concatenate([places, height[:, None]], axis=1)
+    is_corner = jnp.concatenate([is_under, is_crossing.reshape(-1), is_over])
+    # Of a beam across the disc, crossings span more than points of the rim between them.
+    rank = np.array([1.0] * (len(places) - 4) + [0.5] * 4)
+    corners, is_used = _spanning(rows, is_corner, up, rounding, rank)
+    # Where they share nothing, the rim is lowest anywhere.
+    first = jnp.concatenate([rim[0], height[-4:-3]])
+    corners = jnp.where(is_used[0], corners, first)
+    is_used = is_used | (np.arange(4) == 0)
+    place = corners[:, :3] - 0.5 * jnp.where(is_used, corners[:, 3], 0)[:, None] * up
+    return jnp.where(is_used, corners[:, 3], size), place
+
+
 def _within(reference: Polygon, incident: Polygon, rounding: Array) -> tuple[Array, Array, Array]:
     """The parts of a face's edges that are over another one: where they begin and end, as shares of
     each edge [K], and whether there is one.
@@ -104,15 +171,20 @@ def _outside(places: Array, loop: Array, outwards: Array) -> Array:
     return jnp.sum(places[:, None] * outwards, axis=2) - jnp.sum(loop * outwards, axis=1)
 
 
-def _spanning(rows: Array, is_corner: Array, up: Array, rounding: Array) -> tuple[Array, Array]:
-    """Four corners among rows of places and heights [P, 4], the lowest first, and whether each is
-    another one than those before it, [4].
+def _spanning(
+    rows: Array, is_corner: Array, up: Array, rounding: Array, rank: np.ndarray | None = None
+) -> tuple[Array, Array]:
+    """Four corners among rows of places and heights [P, 4], the lowest first, of several that with
+    the largest rank [P], and whether each is another one than those before it, [4].
     """
     height = without_derivatives(rows[:, 3])
     least = jnp.min(jnp.where(is_corner, height, jnp.inf))
     # Where faces are flush, rounding must not decide which is the lowest.
     is_low = is_corner & (height <= least + rounding)
-    _, first = _row_of_largest(is_low.astype(height.dtype), rows)
+    weights = is_low.astype(height.dtype)
+    _, first = _row_of_largest(
+        weights if rank is None else weights * rank.astype(height.dtype), rows
+    )
     apart = without_derivatives(rows[:, :3] - first[:3])
 
     def pick(values: Array) -> tuple[Array, Array, Array]:

@@ -48,6 +48,14 @@ class HullFaces:
         """The corners, [F, 4]."""
         return np.array(self.corners, np.int32)
 
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """The two points of each edge, [E, 2]."""
+        sides = [
+            side for loop in self.loops for side in zip(loop, loop[1:] + loop[:1], strict=True)
+        ]
+        return np.array(sorted({(min(side), max(side)) for side in sides}), np.int32)
+
 
 NO_FACES = HullFaces()
 

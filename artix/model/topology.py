@@ -524,7 +524,7 @@ register_content(Topology, lambda topology: topology._content)
 # --- pairs of shapes ----------------------------------------------------------------------------
 
 
-#: The kinds of shapes that can touch each other; a hull does not touch a cylinder.
+#: The kinds of shapes that can touch each other.
 PAIRED_TYPES = (
     GeometryType.SPHERE,
     GeometryType.CAPSULE,
@@ -532,12 +532,11 @@ PAIRED_TYPES = (
     GeometryType.CYLINDER,
     GeometryType.HULL,
 )
-_HULL_AND_CYLINDER = {GeometryType.HULL, GeometryType.CYLINDER}
 
 
 def is_paired(*shapes: GeometryStructure | Geometry) -> bool:
     """Whether shapes can touch each other."""
-    return {shape.type for shape in shapes} != _HULL_AND_CYLINDER and not any(map(_refusal, shapes))
+    return not any(map(_refusal, shapes))
 
 
 def _refusal(shape: GeometryStructure | Geometry) -> str:
@@ -609,13 +608,6 @@ def checked_shapes(
         refusal = _refusal(shape)
         if refusal:
             raise ValueError(f"geometry_pairs: {name!r} {refusal}")
-    chosen = [shapes[list(names).index(name)] for name in pair]
-    if not is_paired(*chosen):
-        hull = next(shape.name for shape in chosen if shape.type is GeometryType.HULL)
-        raise ValueError(
-            f"geometry_pairs: a hull does not touch a cylinder, as {pair[0]!r} and {pair[1]!r} "
-            f"would: make the cylinder a hull of its rims' points, or {hull!r} a box or a capsule"
-        )
     return pair[0], pair[1]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -183,11 +185,13 @@ def test_corners_of_a_small_box_on_a_cap() -> None:
         np.testing.assert_allclose(places[:, :2], [wanted] * 4, atol=5e-3)
 
 
-def test_a_rolling_cylinder_never_jumps() -> None:
+@pytest.mark.parametrize("is_hull", [False, True])
+def test_a_rolling_cylinder_never_jumps(is_hull: bool) -> None:
     """Over a face and down its edge: the smallest gap is what geometry says, at every angle."""
-    radius = 0.05
+    radius, half = 0.05, (0.3, 0.2, 0.1)
+    corners = np.array(list(itertools.product((-1.0, 1.0), repeat=3))) * half
     robot = paired(
-        Geometry.box((0.3, 0.2, 0.1)),
+        Geometry.hull(corners) if is_hull else Geometry.box(half),
         Geometry.cylinder(radius, 0.1, pose=(0.0, 0.0, 0.0, -(0.5**0.5), 0.0, 0.0, 0.5**0.5)),
     )
     start = artix.neutral_state(robot)

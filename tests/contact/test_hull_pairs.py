@@ -59,6 +59,10 @@ PAIRS = [
     ("prism", "prism"),
     ("tetrahedron", "ball"),
     ("ball", "ball"),
+    ("cylinder", "hull"),
+    ("cylinder", "tetrahedron"),
+    ("cylinder", "prism"),
+    ("cylinder", "ball"),
 ]
 
 
@@ -119,7 +123,9 @@ def mesh_distances(kinds: tuple[str, str], poses: np.ndarray) -> tuple[np.ndarra
 
 @pytest.mark.parametrize(
     "kinds",
-    slow_besides([("sphere", "hull"), ("capsule", "prism"), ("box", "ball")], PAIRS),
+    slow_besides(
+        [("sphere", "hull"), ("capsule", "prism"), ("box", "ball"), ("cylinder", "prism")], PAIRS
+    ),
     ids="-".join,
 )
 def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
@@ -135,11 +141,17 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     errors = np.asarray(found.distance[:, 0]) - distances
     assert np.sum(distances > 1e-6) > 300
     compared = distances > (-1e-2 if "capsule" not in kinds else 0)
-    if kinds[0] in ("sphere", "capsule"):
-        np.testing.assert_allclose(errors[compared], 0, atol=1e-7)
+    if kinds[0] in ("sphere", "capsule", "cylinder"):
+        # A wall beside a face with a gap that is larger by a thousandth of a length is on the face.
+        # Of one prism that overlaps, the way out is 0.8 mm longer than the shortest.
+        is_exact = kinds[0] != "cylinder"
+        assert np.max(np.abs(errors[distances > 0])) < (1e-7 if is_exact else 1e-5)
+        assert np.max(errors[compared]) < (1e-7 if is_exact else 1e-5)
+        assert np.min(errors[compared]) > (-1e-7 if is_exact else -1e-3)
+        assert np.quantile(np.abs(errors[compared]), 0.98) < 1e-7
         far = distances > 1e-2
         normals = (ends[far, :3] - ends[far, 3:]) / distances[far, None]
-        np.testing.assert_allclose(found.normal[far, 0], normals, atol=1e-5)
+        np.testing.assert_allclose(found.normal[far, 0], normals, atol=1e-5 if is_exact else 1e-2)
         return
     assert np.quantile(np.abs(errors[compared]), 0.8) < 1e-8
     # What MuJoCo finds where balls overlap may not be the least.
@@ -203,6 +215,7 @@ SHAPES_UNDER = {
     "box": Geometry.box((0.3, 0.2, 0.1)),
     "hull": Geometry.hull(CORNERS),
     "prism": Geometry.hull(prism(8, 0.2, 0.1)),
+    "cylinder": Geometry.cylinder(0.2, 0.1),
 }
 
 
@@ -232,7 +245,14 @@ def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
     "kinds",
     slow_besides(
         [("box", "tetrahedron")],
-        [("sphere", "hull"), ("capsule", "prism"), ("box", "tetrahedron"), ("prism", "hull")],
+        [
+            ("sphere", "hull"),
+            ("capsule", "prism"),
+            ("box", "tetrahedron"),
+            ("prism", "hull"),
+            ("cylinder", "tetrahedron"),
+            ("cylinder", "prism"),
+        ],
     ),
     ids="-".join,
 )
@@ -292,10 +312,42 @@ def test_a_capsule_on_a_prism() -> None:
     )
 
 
+@pytest.mark.parametrize("x", [0.2, 0.28, 0.2999, 0.32])
+def test_a_can_over_an_edge(x: float) -> None:
+    """Its contacts reach to the edge, where the rim crosses it, and as far as the rim inside."""
+    can = Geometry.cylinder(0.05, 0.1)
+    robot, state = lying(Geometry.hull(CORNERS), can, (x, 0.0, 0.2))
+    contacts = artix.link_contacts(robot, state)
+    touches = np.asarray(contacts.gap) < 0.5
+    assert np.sum(touches) == (3 if x > 0.3 else 4)
+    np.testing.assert_allclose(contacts.gap[touches], 0, atol=1e-12)
+    np.testing.assert_allclose(contacts.normal, [[0.0, 0.0, -1.0]] * 4, atol=1e-12)
+    places = np.asarray(contacts.point[touches] - state.root_pose[:3])
+    np.testing.assert_allclose(places[:, 2], 0.1, atol=1e-12)
+    np.testing.assert_array_less(np.hypot(places[:, 0] - x, places[:, 1]), 0.05 + 1e-12)
+    assert abs(np.max(places[:, 0]) - min(0.3, x + 0.05)) < 1e-12
+    assert abs(np.min(places[:, 0]) - (x - 0.05)) < 1e-12
+    if x + 0.05 > 0.3:
+        at_edge = np.sort(places[places[:, 0] > 0.3 - 1e-9, 1])
+        reach = (0.05**2 - (0.3 - x) ** 2) ** 0.5
+        np.testing.assert_allclose(at_edge[[0, -1]], [-reach, reach], atol=1e-12)
+
+
+def test_a_hull_on_a_cap() -> None:
+    """A small one has its corners there, a beam the crossings of its edges and the rim."""
+    for half, reach in (((0.1, 0.05, 0.02), 0.1), ((0.6, 0.05, 0.02), (0.3**2 - 0.05**2) ** 0.5)):
+        points = CORNERS / HALF * half
+        robot, state = lying(Geometry.cylinder(0.3, 0.1), Geometry.hull(points), (0.0, 0.0, 0.12))
+        contacts = artix.link_contacts(robot, state)
+        np.testing.assert_allclose(contacts.gap, 0, atol=1e-12)
+        np.testing.assert_allclose(contacts.normal, [[0.0, 0.0, -1.0]] * 4, atol=1e-12)
+        places = np.abs(np.asarray(contacts.point - state.root_pose[:3]))
+        np.testing.assert_allclose(places, [(reach, 0.05, 0.1)] * 4, atol=1e-12)
+
+
 def test_what_cannot_touch_is_refused() -> None:
     many, line = ball(65), np.array([(0.0, 0.0, 0.0), (0.1, 0.0, 0.0)])
     for a, b, message in (
-        (Geometry.cylinder(0.1, 0.1), Geometry.hull(CORNERS), "a hull does not touch a cylinder"),
         (Geometry.sphere(0.1), Geometry.hull(many), "'b' is a hull of 65 points"),
         (Geometry.sphere(0.1), Geometry.hull(line), "'b' is a hull whose points are on a line"),
         (Geometry.hull(CORNERS), Geometry.ellipsoid((0.1, 0.1, 0.2)), "'b' is an ellipsoid"),
@@ -319,6 +371,8 @@ def test_archives_keep_faces(tmp_path) -> None:
         (("prism", "prism"), 9400),
         (("box", "ball"), 9700),
         (("ball", "ball"), 13700),
+        (("cylinder", "hull"), 8000),
+        (("cylinder", "ball"), 26500),
     ],
     ids=str,
 )

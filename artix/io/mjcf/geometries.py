@@ -15,7 +15,13 @@ import numpy as np
 from artix.io.common.description import Names, Surface
 from artix.io.common.diagnostics import Location, Report, counted, listed
 from artix.io.common.meshes import MeshShape, mesh_shape, report_missing_meshes, summarize_errors
-from artix.io.mjcf.source import MjcfSource, compile_mjcf, geom_type, pose_from_wxyz
+from artix.io.mjcf.source import (
+    MjcfSource,
+    compile_mjcf,
+    geom_type,
+    is_free,
+    pose_from_wxyz,
+)
 from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
 from artix.model.topology import is_paired
 
@@ -80,8 +86,8 @@ def check_geoms(source: MjcfSource, bodies: list[int], touching: Collection[int]
         others.append(name)
         if shape.error:
             errors[name] = max(errors.get(name, 0.0), shape.error)
-    if source.options.meshes is not None:
-        summarize_errors(source.report, place, source.options.meshes, errors)
+    if errors:
+        summarize_errors(source.report, place, source.options.meshes or "hull", errors)
     bare = [name for name in dict.fromkeys(missing.get("mesh", ())) if name not in others]
     if bare and others:
         report_missing_meshes(source.report, place, bare, list(dict.fromkeys(others)))
@@ -115,11 +121,19 @@ def _shape(source: MjcfSource, geom: int, friction: float) -> MeshShape | None:
     points = np.array(model.mesh_vert[first : first + count], float)
     if count <= SMALL_MESH:
         return MeshShape(Geometry.hull(points, pose=pose, friction=friction), 0.0)
-    return (
-        None
-        if source.options.meshes is None
-        else mesh_shape(points, source.options.meshes, pose, friction=friction)
-    )
+    meshes = source.options.meshes
+    if meshes is None and source.options.ground and _is_object(model, int(model.geom_bodyid[geom])):
+        meshes = "hull"
+    return None if meshes is None else mesh_shape(points, meshes, pose, friction=friction)
+
+
+def _is_object(model: mujoco.MjModel, body: int) -> bool:
+    """Whether a body belongs to something free without joints, which is of no use in a scene
+    without shapes.
+    """
+    root = int(model.body_rootid[body])
+    whole = np.asarray(model.body_rootid) == root
+    return is_free(model, root) and bool(np.all(np.asarray(model.body_weldid)[whole] == root))
 
 
 def primitive(model: mujoco.MjModel, geom: int, **options: Any) -> Geometry | None:
@@ -443,7 +457,7 @@ def _supported(
         message += f" (types {', '.join(sorted(others))})"
         fix = (
             "where they matter, use spheres, capsules, boxes, cylinders and meshes, which touch "
-            "each other, but not meshes with cylinders"
+            "each other"
         )
         if "mesh" in others:
             fix += f"; read meshes of more than {SMALL_MESH} vertices with meshes='hull'"

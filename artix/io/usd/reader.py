@@ -287,16 +287,7 @@ def self_contact_pairs(
         )
         description.scene.report.warning(root, message, fix)
         return []
-    touching = [pair for pair in pairs if is_paired(*(shapes[name] for name in pair))]
-    if len(touching) < len(pairs):
-        message = counted(
-            len(pairs) - len(touching),
-            "pair of a hull and a cylinder that touch each other in PhysX is left out",
-            "pairs of a hull and a cylinder that touch each other in PhysX are left out",
-        )
-        fix = "where they matter, write the cylinder as a capsule or as a mesh"
-        description.scene.report.warning(root, message, fix)
-    return touching
+    return pairs
 
 
 def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:

@@ -1,0 +1,310 @@
+"""The points at which a cylinder touches a convex hull.
+
+They are farthest apart along a normal of the hull, the cylinder's axis, or a direction of one of
+the hull's corners or edges: from a corner to the wall or the rim, across an edge and the axis, from
+an edge parallel to it, or one at which a rim touches an edge. Which corners matter is found by
+searching (``hull_directions.py``), and all of these directions, and their derivatives, follow in
+closed form or by Newton's method, as between a cylinder and a box.
+
+If a face or a cap is closest, the points are corners of what the cap and the hull's face share: up
+to four of the face's corners, the crossings of its edges and the rim, and four points of the rim
+where it is lowest and at quarter turns from there. If a wall lies on a face, they are the ends of
+its lowest line over the face. Elsewhere a wall touches an edge in two points, or a rim touches in
+one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from artix.contact.capsule_pairs import Segment, segments
+from artix.contact.cores import Core, Meeting, sign
+from artix.contact.cylinder_pairs import (
+    CLEARLY,
+    NEARLY_PARALLEL,
+    PARALLEL,
+    PREFERENCE,
+    Cylinder,
+    Shadow,
+    at_rim,
+    curved_or_flat,
+    in_frame,
+    root,
+    towards_corner,
+    towards_rim,
+)
+from artix.contact.hull_directions import (
+    FromCylinder,
+    nearest_corners,
+    number_of_largest,
+    outermost_corners,
+    point_at,
+)
+from artix.contact.polygons import Disc, normal_of, on_disc, part_over, polygon_of
+from artix.math.arrays import chosen
+from artix.math.tangents import without_derivatives
+from artix.model.hull_faces import HullFaces
+
+Array = jax.Array
+
+#: Below this distance, in units of a length, MPR's corners are better than GJK's.
+_TOUCHING = 1e-3
+#: The kinds of directions of an edge and of the first of its corners.
+_KINDS = _CORNER, _ACROSS, _ALONG, _RIM = np.arange(4, dtype=np.int32)
+
+
+class _Flat(NamedTuple):
+    """The direction of a face or of a cap along which both are farthest apart."""
+
+    separation: Array
+    normal: Array
+    """From the hull towards the cylinder, [3]."""
+    face: Array
+    """The number of the hull's face that the points are on."""
+    by_cap: Array
+    inside: Array
+    """The smallest distance from the hull's middle to any of its faces."""
+
+
+def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
+    """The four points of a cylinder and a hull: gaps [4], normals and points [4, 3]. Unused ones
+    have large gaps.
+    """
+    assert hull.points is not None
+    one, points = in_frame(cylinder, hull), hull.points
+    known, known_points = without_derivatives((one, points))
+    extent = jnp.sum(jnp.max(jnp.abs(points), axis=0))
+    far = without_derivatives(
+        extent + jnp.sum(jnp.abs(one.center)) + 2 * (one.half + one.radius) + hull.radius
+    )
+    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    flat = _closest_flat(known, known_points, faces)
+    margin = PREFERENCE * jnp.minimum(flat.inside, jnp.minimum(known.half, known.radius))
+    first, second, kind = _closest_edge(known, known_points, faces, far, margin)
+
+    ends = point_at(points, first), point_at(points, second)
+    directions, at_wall = _of_edge(one, *ends)
+    normal = jnp.sum(jnp.where(_KINDS[:, None] == kind, directions, 0), axis=0)
+    separation = _along(one, points, normal)
+    face = polygon_of(points, faces, flat.face)
+    # A cap or a face, and the cap of the cylinder that looks towards it.
+    below = sign(jnp.sum(flat.normal * known.axis))
+    up = jnp.where(flat.by_cap, below * one.axis, face.normal)
+    by_flat = _along(one, points, up)
+    disc = Disc(one.center - below * one.half * one.axis, one.axis, one.side, one.radius)
+    stands = _stands(known, flat.normal) | flat.by_cap
+    height, place = on_disc(face, disc, up, far)
+    level = up - jnp.sum(up * one.axis) * one.axis
+    level = level / jnp.where(stands, 1, root(jnp.sum(level**2)))
+    middle, along = one.center - one.radius * level, one.half * one.axis
+    low, high = part_over(face, middle, along)
+    shares = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
+    on_wall = middle + shares[:, None] * along
+    rise = jnp.sum((on_wall - face.loop[0]) * up, axis=1)
+    heights = jnp.where(stands, height, jnp.concatenate([rise, jnp.broadcast_to(far, 2)]))
+    halfway = on_wall - 0.5 * rise[:, None] * up
+    places = jnp.where(stands, place, jnp.concatenate([halfway, halfway]))
+    # A point that is still outside the other feature may seem to be lower than all of it.
+    heights = jnp.where(heights < by_flat - clearly, by_flat, heights)
+    of_flat = Meeting(
+        heights - hull.radius,
+        jnp.broadcast_to(up, (4, 3)),
+        places + 0.5 * hull.radius * up,
+    )
+
+    # A wall across several edges does not yield to one of them too soon.
+    is_level = (kind != _RIM) & (jnp.sum(normal * up) > 1 - 0.5 * NEARLY_PARALLEL)
+    is_curved = separation > by_flat + jnp.where(is_level, margin, clearly)
+    half = 0.5 * (ends[1] - ends[0])
+    is_edge = first != second
+    length = jnp.where(is_edge, jnp.sqrt(jnp.where(is_edge, jnp.sum(half**2), 1)), 0)
+    on_edge = segments(
+        Segment(one.center, one.half * one.axis, one.half, one.radius),
+        Segment(0.5 * (ends[0] + ends[1]), half, length, hull.radius),
+    )
+    # An edge may have passed the axis.
+    is_past = jnp.sum(on_edge.normal * normal, axis=1) < 0
+    reach = one.radius + hull.radius
+    on_edge = Meeting(
+        jnp.where(is_past, -on_edge.gap - 2 * reach, on_edge.gap),
+        jnp.where(is_past[:, None], -on_edge.normal, on_edge.normal),
+        on_edge.point + jnp.where(is_past, one.radius - hull.radius, 0)[:, None] * on_edge.normal,
+    )
+    # Where shapes have sunk in, they are nearest beside their ends.
+    least = jnp.min(on_edge.gap)
+    on_edge = on_edge._replace(
+        gap=jnp.where(
+            on_edge.gap == least, jnp.minimum(least, separation - hull.radius), on_edge.gap
+        )
+    )
+    by_wall = ((kind != _RIM) & (kind != _CORNER)) | ((kind == _CORNER) & at_wall)
+    rim = at_rim(one, normal, separation)
+    rim = Meeting(rim.gap - hull.radius, rim.normal, rim.point + 0.5 * hull.radius * normal)
+    return curved_or_flat(is_curved, chosen(by_wall, on_edge, rim), of_flat, far, hull)
+
+
+# --- directions ---------------------------------------------------------------------------------
+
+
+def _along(one: Cylinder, points: Array, normal: Array) -> Array:
+    """How far a cylinder is from points [V, 3] along directions [..., 3], [...]."""
+    heights = jnp.sum(points * normal[..., None, :], axis=-1)
+    return _least(one, normal) - jnp.max(heights, axis=-1)
+
+
+def _least(one: Cylinder, normal: Array) -> Array:
+    """The least height of a cylinder along directions [..., 3], [...]."""
+    up = jnp.sum(normal * one.axis, axis=-1)
+    across = root(jnp.sum((normal - up[..., None] * one.axis) ** 2, axis=-1))
+    return jnp.sum(normal * one.center, axis=-1) - one.half * jnp.abs(up) - one.radius * across
+
+
+def _stands(one: Cylinder, normal: Array) -> Array:
+    """Whether the cap, rather than the wall, looks against a direction [3]."""
+    up = jnp.sum(normal * one.axis)
+    across = root(jnp.sum((normal - up * one.axis) ** 2))
+    return one.radius * across < one.half * jnp.abs(up)
+
+
+def _closest_flat(one: Cylinder, points: Array, faces: HullFaces) -> _Flat:
+    """The face or the cap along whose normal both are farthest apart."""
+    normals, _ = normal_of(points[faces.corner_numbers])
+    planes = jnp.sum(normals * points[faces.corner_numbers[:, 0]], axis=1)
+    middle = jnp.mean(points, axis=0)
+    inside = jnp.maximum(jnp.min(planes - jnp.sum(normals * middle, axis=1)), 0)
+    separations = _least(one, normals) - planes
+    number = number_of_largest(separations)
+    by_face = jnp.max(separations)
+    caps = jnp.stack([one.axis, -one.axis])
+    by_caps = _along(one, points, caps)
+    is_upper = by_caps[0] >= by_caps[1]
+    cap = jnp.where(is_upper, caps[0], caps[1])
+    margin = PREFERENCE * jnp.minimum(inside, jnp.minimum(one.half, one.radius))
+    by_cap = jnp.max(by_caps) > by_face + margin
+    # The face at the point nearest to the cap that looks most towards it.
+    nearest = number_of_largest(jnp.sum(points * cap, axis=1))
+    has_it = jnp.any(faces.padded == nearest, axis=1)
+    looks = jnp.sum(normals * cap, axis=1)
+    facing = number_of_largest(jnp.where(has_it, looks, looks - 4))
+    return _Flat(
+        jnp.maximum(by_face, jnp.max(by_caps)),
+        jnp.where(by_cap, cap, point_at(normals, number)),
+        jnp.where(by_cap, facing, number),
+        by_cap,
+        inside,
+    )
+
+
+def _closest_edge(
+    one: Cylinder, points: Array, faces: HullFaces, far: Array, margin: Array
+) -> tuple[Array, Array, Array]:
+    """The numbers of the two ends of the edge of the nearest corners, and the kind of direction,
+    along which both are farthest apart; without derivatives.
+    """
+    sets = FromCylinder(points, one.center, one.axis, one.half, one.radius)
+    apart, touching = nearest_corners(sets, far), outermost_corners(sets, far)
+    length = _along(one, points, -apart.normal)
+    is_near = ~apart.is_valid | (length < _TOUCHING * far)
+    three = chosen(is_near & touching.is_valid, touching.corners, apart.corners).a
+    options = [_scored(one, points, three[k], three[k - 2], far, margin) for k in range(3)]
+    scores = jnp.concatenate([option[0] for option in options])
+    directions = jnp.concatenate([option[1] for option in options])
+    best = number_of_largest(scores)
+    # The nearest corner along the best of them has the edge that lies along the axis most.
+    nearest = number_of_largest(jnp.sum(points * point_at(directions, best), axis=1))
+    beside = _lengthwise(one, points, faces, nearest)
+    others, _ = _scored(one, points, nearest, beside, far, margin)
+    best = number_of_largest(jnp.concatenate([others, scores]))
+    first = jnp.concatenate([nearest[None], three])
+    second = jnp.concatenate([beside[None], three[np.array([1, 2, 0])]])
+    return (
+        _at(jnp.repeat(first, 4), best),
+        _at(jnp.repeat(second, 4), best),
+        _at(jnp.asarray(np.tile(_KINDS, 4)), best),
+    )
+
+
+def _scored(
+    one: Cylinder, points: Array, first: Array, second: Array, far: Array, margin: Array
+) -> tuple[Array, Array]:
+    """How far both are apart along each direction of an edge, less a preference [4], and the
+    directions [4, 3].
+    """
+    ends = point_at(points, first), point_at(points, second)
+    directions, _ = _of_edge(one, *ends)
+    along = ends[1] - ends[0]
+    square = jnp.sum(along**2)
+    across = square - jnp.sum(along * one.axis) ** 2
+    # A wall along an edge has two points; it does not yield to either of its rims too soon.
+    is_parallel = (across < NEARLY_PARALLEL * square) & (square > 0)
+    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    bias = jnp.where(_KINDS == _RIM, jnp.where(is_parallel, margin, clearly), 0)
+    is_known = jnp.sum(directions**2, axis=1) > 0.5
+    return jnp.where(is_known, _along(one, points, directions) - bias, -jnp.inf), directions
+
+
+def _at(numbers: Array, index: Array) -> Array:
+    is_it = np.arange(len(numbers), dtype=np.int32) == index
+    return jnp.sum(jnp.where(is_it, numbers, 0), dtype=numbers.dtype)
+
+
+def _lengthwise(one: Cylinder, points: Array, faces: HullFaces, corner: Array) -> Array:
+    """The number of the other end of the edge at a corner that lies along the axis most."""
+    edges = np.concatenate([faces.edges, faces.edges[:, ::-1]])
+    along = points[edges[:, 1]] - points[edges[:, 0]]
+    cosine = jnp.sum(along * one.axis, axis=1) ** 2 / jnp.sum(along**2, axis=1)
+    best = number_of_largest(jnp.where(edges[:, 0] == corner, cosine, -1))
+    return _at(jnp.asarray(edges[:, 1], jnp.int32), best)
+
+
+def _of_edge(one: Cylinder, first: Array, second: Array) -> tuple[Array, Array]:
+    """Four directions of an edge, towards the cylinder [4, 3], which are zero where there is none:
+    from its first corner, across it and the axis, across it if parallel to the axis, and one at
+    which a rim touches it; and whether the first ends at the wall.
+    """
+    eps = jnp.finfo(one.half.dtype).eps
+    from_corner, is_known, at_wall = towards_corner(one, first)
+    from_corner = jnp.where(is_known, from_corner, 0)
+    edge = second - first
+    square = jnp.sum(edge**2)
+    is_edge = square > 0
+    edge = edge / jnp.sqrt(jnp.where(is_edge, square, 1))
+    apart = one.center - first
+
+    across = jnp.cross(one.axis, edge)
+    square = jnp.sum(across**2)
+    crosses = square > PARALLEL
+    across = across / jnp.sqrt(jnp.where(crosses, square, 1))
+    across = jnp.where(crosses, sign(jnp.sum(across * apart)) * across, 0)
+
+    beside = apart - jnp.sum(apart * one.axis) * one.axis
+    square = jnp.sum(beside**2)
+    is_beside = is_edge & ~crosses & (square > eps**2)
+    beside = jnp.where(is_beside, beside / jnp.sqrt(jnp.where(is_beside, square, 1)), 0)
+
+    # A frame whose first axis is the edge; the other two span the plane across it.
+    least = (jnp.abs(edge) <= jnp.min(jnp.abs(edge))).astype(edge.dtype)
+    side = jnp.cross(edge, least)
+    square = jnp.sum(side**2)
+    side = side / jnp.sqrt(jnp.where(square > 0, square, 1))
+    other = jnp.cross(edge, side)
+
+    def seen(vector: Array) -> Array:
+        return jnp.stack([jnp.sum(vector * side), jnp.sum(vector * other)])
+
+    start = jnp.where(crosses, seen(across), jnp.array([1.0, 0.0], edge.dtype))
+    shadow = Shadow(
+        seen(apart),
+        seen(one.axis),
+        jnp.sum(one.axis * edge) ** 2,
+        jnp.zeros(2, edge.dtype),
+        one.half,
+        one.radius,
+    )
+    way = towards_rim(shadow, start)
+    rim = jnp.where(is_edge, way[0] * side + way[1] * other, 0)
+    return jnp.stack([from_corner, across, beside, rim]), at_wall
