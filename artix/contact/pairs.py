@@ -164,8 +164,8 @@ def _numbers(
             raise ValueError(
                 f"geometry_pairs: there is no distance between {pair[0]!r}, {kinds[0].noun}, "
                 f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, cylinders and "
-                "hulls of at most 64 points, but not for two boxes: add a capsule to the link, as a "
-                "sensor if it must not touch the ground"
+                "hulls of at most 64 points, but not for two boxes: add a capsule to the link, as "
+                "a sensor if it must not touch the ground"
             )
         touching.append((a, b))
     return touching

@@ -532,7 +532,8 @@ def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str]
     """All pairs of shapes that could collide with each other, to choose from.
 
     Left out are sensors, ellipsoids, hulls of more than 64 points, shapes that do not move relative
-    to each other, and shapes on neighbouring links, which usually overlap at their joint. Links are neighbours if one is the nearest ancestor with shapes of the other.
+    to each other, and shapes on neighbouring links, which usually overlap at their joint. Links are
+    neighbours if one is the nearest ancestor with shapes of the other.
     Pinocchio's ``addAllCollisionPairs`` includes neighbours.
 
     Returns:

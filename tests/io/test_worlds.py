@@ -45,6 +45,65 @@ def test_an_mjcf_is_a_scene_that_moves_as_in_mujoco() -> None:
     np.testing.assert_allclose(path["ghost"].root_pose[-1, 2], data.qpos[at + 2], atol=1e-12)
 
 
+FURNITURE = """<mujoco><option timestep="0.002" cone="elliptic"/>
+<asset><mesh name="egg" vertex="{egg}" inertia="convex"/></asset><worldbody>
+  <geom name="floor" type="plane" size="0 0 1" pos="0 0 {floor}"/>
+  <body name="desk" pos="0 0 0.4"><geom name="top" type="box" size="0.5 0.5 0.02"/>
+    <geom name="post" type="cylinder" size="0.05 0.2" pos="-0.3 0.3 0.22"/></body>
+  <geom name="picture" type="box" size="0.1 0.1 0.1" pos="0.3 0 0.5" contype="0" conaffinity="0"/>
+  <body name="cube" pos="0.3 0 0.47"><freejoint/><geom type="box" size="0.05 0.05 0.05" mass="1"/></body>
+  <body name="can" pos="-0.3 0.3 0.87"><freejoint/><geom type="cylinder" size="0.04 0.05" mass="1"/></body>
+  <body name="egg" pos="0 -0.3 0.47"><freejoint/><geom type="mesh" mesh="egg" mass="1"/></body>{more}
+</worldbody></mujoco>"""
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+@pytest.mark.parametrize("has_arm", [False, True])
+def test_things_rest_on_furniture_as_in_mujoco(has_arm: bool) -> None:
+    """A cube on a desk, a can on a post of it, and a mesh of many vertices: what stands in the
+    world is a fixed articulation, that of an arm if there is one, which touches the desk, too."""
+    angles = np.arange(12) * np.pi / 6
+    ring = 0.05 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    egg = [(x, y, z) for z in (-0.05, 0.05) for x, y in ring]
+    arm = """<body name="arm" pos="0 0 1"><joint name="lift" type="slide" axis="0 0 1"/>
+      <geom name="tip" type="sphere" size="0.05" mass="1"/></body>"""
+    text = FURNITURE.format(
+        egg=" ".join(f"{x:.9f}" for x in np.ravel(egg)),
+        more=arm if has_arm else "",
+        floor=-1,
+    )
+    scene, state = artix.load_world(text, dtype="float64")
+    assert scene.names == ("world", "cube", "can", "egg")
+    assert ("world/top", "cube/cube:0") in scene.pairs
+    assert not any("picture" in name for pair in scene.pairs for name in pair)
+    # Everything with everything: three things with each other and with top and post, and the arm.
+    assert len(scene.pairs) == 3 + 6 + 3 * has_arm
+    assert len(scene["world"].topology.geometry_pairs) == 2 * has_arm
+    path = artix.rollout(scene, state, None, 0.002, num_steps=500)
+    for name, height in (("cube", 0.47), ("can", 0.87), ("egg", 0.47)):
+        np.testing.assert_allclose(path[name].root_pose[:, 2], height, atol=1e-6)
+        assert np.max(np.abs(path[name].root_velocity[-1])) < 1e-9
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    mujoco.mj_step(model, data, 500)
+    for name, robot in zip(scene.names, scene.articulations, strict=True):
+        wanted = artix.MujocoCoordinates(robot, model).state(data.qpos, data.qvel)
+        np.testing.assert_allclose(path[name].root_pose[-1], wanted.root_pose, atol=2e-3)
+    if has_arm:  # It falls by 0.53 m, onto the desk.
+        height = path["world"].joint_position[-1, 0]
+        np.testing.assert_allclose(height, -0.53, atol=1e-6)
+        np.testing.assert_allclose(height, data.qpos[-1], atol=2e-3)
+
+
+def test_a_robot_read_alone_is_said_to_miss_the_furniture() -> None:
+    text = FURNITURE.format(egg="0 0 0 1 0 0 0 1 0 0 0 1", more="", floor=0)
+    (issue,) = [i for i in artix.check(text, body="cube") if "do not touch" in i.message]
+    assert issue.message == (
+        "floating articulations do not touch the 2 static geoms of type box, cylinder"
+    )
+    assert "artix.load_world" in issue.fix
+
+
 def test_a_file_of_one_robot_has_its_plain_state(tmp_path) -> None:
     arm = artix.robots.load("arm7")
     scene, state = artix.load_world(artix.robots.path("arm7"))

@@ -19,6 +19,7 @@ from artix.io.mjcf.source import (
     MjcfSource,
     compile_mjcf,
     geom_type,
+    has_dofs,
     is_free,
     pose_from_wxyz,
 )
@@ -156,6 +157,26 @@ def ground_geoms(model: mujoco.MjModel) -> list[int]:
     """The static planes and height fields, which make up the ground."""
     static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
     return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
+
+
+def obstacles(model: mujoco.MjModel) -> list[int]:
+    """Static geoms that are not ground and may touch something that moves, such as a table.
+
+    The base of a robot is not among them: they are on the world and on its children without joints.
+    """
+    body_of = np.asarray(model.geom_bodyid)
+    moves = np.asarray(model.body_weldid)[body_of] != 0
+    tops = np.asarray(model.body_rootid)[body_of]
+    stands = np.array([not has_dofs(model, body) for body in range(model.nbody)])[tops]
+    types, affinities = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
+    all_types, all_affinities = (
+        np.bitwise_or.reduce(masks[moves], initial=0) for masks in (types, affinities)
+    )
+    touches = ((types & all_affinities) | (affinities & all_types)) != 0
+    paired = np.isin(np.arange(model.ngeom), [*model.pair_geom1, *model.pair_geom2])
+    ground = ground_geoms(model)
+    static = (~moves & (stands | (body_of == 0))) & (touches | paired)
+    return [geom for geom in np.flatnonzero(static).tolist() if geom not in ground]
 
 
 def may_touch(model: mujoco.MjModel, a: int, b: int) -> bool:
@@ -382,13 +403,16 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
 def self_contact_pairs(source: MjcfSource, bodies: Sequence[int]) -> list[tuple[int, int]]:
     """The pairs of geoms on the given bodies that touch each other.
 
-    These are the geoms of each ``<pair>`` and, with the option ``self_contact``, all pairs that the
-    filters of the model allow. They include geoms of the world if it is the root. Pairs that are
-    left out are reported.
+    These are the geoms of each ``<pair>``; in a scene, those with what stands around, such as a
+    table; and, with the option ``self_contact``, all pairs that the filters of the model allow.
+    They include geoms of the world if it is the root. Pairs that are left out are reported.
     """
     candidates = _candidates(source, bodies)
     pairs = _explicit_pairs(source, candidates)
     filtered = [pair for pair in _filtered_pairs(source, candidates) if pair not in pairs]
+    around = obstacles(source.model) if source.options.ground else []
+    pairs += [pair for pair in filtered if not set(pair).isdisjoint(around)]
+    filtered = [pair for pair in filtered if pair not in pairs]
     if source.options.self_contact:
         pairs = pairs + filtered
     elif filtered:

@@ -255,13 +255,16 @@ def _read_options(keywords: MjcfOptions) -> ReadOptions:
 
 
 def _roots(source: MjcfSource) -> dict[str, _Root]:
-    """The articulations of a model by name; only the static world if nothing moves."""
+    """The articulations of a model by name; the static world if nothing else moves, or if in a
+    scene something may touch it.
+    """
     model = source.model
     names = source.names
     tops = top_bodies(model)
     fixed = tuple(top for top in tops if not is_free(model, top))
     free = [_Root(names.bodies[top], top, (top,)) for top in tops if is_free(model, top)]
     moves = any(has_dofs(model, top) for top in fixed)
+    moves = moves or (source.options.ground and bool(geometries.obstacles(model)))
     world = [_Root(WORLD, 0, fixed)] if moves or not free else []
     return {root.name: root for root in [*world, *free]}
 
@@ -520,25 +523,13 @@ def _driven_joints(source: MjcfSource) -> set[int]:
 def _check_obstacles(source: MjcfSource) -> None:
     """Reports static geoms that would touch a floating articulation, but are not ground."""
     model = source.model
-    ground = geometries.ground_geoms(model)
-    roots = np.asarray(model.body_rootid)[model.geom_bodyid]
-    floats = np.array([is_free(model, body) for body in range(model.nbody)])[roots]
-    types, affinities = (
-        np.asarray(masks)[floats] for masks in (model.geom_contype, model.geom_conaffinity)
-    )
-    types, affinities = np.bitwise_or.reduce(types), np.bitwise_or.reduce(affinities)
-    static = np.asarray(model.body_weldid)[model.geom_bodyid] == 0
-    touching = (np.asarray(model.geom_contype) & affinities) | (
-        np.asarray(model.geom_conaffinity) & types
-    )
-    obstacles = [
-        geom for geom in np.flatnonzero(static & (touching != 0)).tolist() if geom not in ground
-    ]
-    if obstacles:
+    floats = any(is_free(model, body) for body in top_bodies(model))
+    obstacles = geometries.obstacles(model)
+    if floats and obstacles and not source.options.ground:
         kinds = ", ".join(sorted({geom_type(model, geom).lower() for geom in obstacles}))
         geoms = counted(len(obstacles), "static geom", "static geoms")
         message = f"floating articulations do not touch the {geoms} of type {kinds}"
-        fix = "nothing, unless they matter: only planes and height fields are ground"
+        fix = "nothing, unless they matter: artix.load_world reads the scene with these"
         source.report.warning(source.place("geom", obstacles[0]), message, fix)
 
 
