@@ -167,18 +167,21 @@ def load_world(path: Any, **options: Any) -> World:
     """Reads all robots and objects of a file, the ground under them, and their state.
 
     From MJCF, everything with a free joint is a robot of its own, called after its body, and
-    everything else that moves is one called ``world``. They touch each other where MuJoCo lets
-    them, as far as artix has such pairs of shapes. Planes and height fields of the world are the
-    ground. A plane is unbounded, whatever its size; a height field interpolates bilinearly, whereas
-    MuJoCo's consists of triangles. Friction is MuJoCo's for the geoms of the file: the larger of
-    two coefficients or, with ``priority``, only that of the ground or of the robot. ``solref`` and
-    ``solimp`` do not define a stiffness (MuJoCo scales them by the masses in contact), so surfaces
-    are rigid. The state is MuJoCo's ``qpos0``.
+    everything else that moves, or stands around and may be touched, is one called ``world``. They
+    touch each other where MuJoCo lets them, as far as artix has such pairs of shapes; meshes of
+    free objects without joints become hulls, others only with ``meshes``. Planes and height fields
+    of the world are the ground. A plane is unbounded, whatever its size; a height field
+    interpolates bilinearly, whereas MuJoCo's consists of triangles. Friction is MuJoCo's for the
+    geoms of the file: the larger of two coefficients or, with ``priority``, only that of the ground
+    or of the robot. ``solref`` and ``solimp`` do not define a stiffness (MuJoCo scales them by the
+    masses in contact), so surfaces are rigid. The state is MuJoCo's ``qpos0``.
 
-    From USD, every articulation is a robot, and planes with ``PhysicsCollisionAPI`` that belong to
-    no body are the ground. Contacts between articulations are left out, with a warning. Joint
-    positions and velocities come from ``PhysicsJointStateAPI``; they are zero where it is not
-    applied, as in PhysX. The root link's pose is that of its body. The velocities in the root's
+    From USD, every articulation is a robot, and so are other rigid bodies with the joints between
+    them, called after their first body. Colliders that do not move are one called ``world``, but
+    planes with ``PhysicsCollisionAPI`` are the ground. Shapes of different robots touch each other
+    unless PhysX's filters exclude them, with the larger friction of both. Joint positions and
+    velocities come from ``PhysicsJointStateAPI``; they are zero where it is not applied, as in
+    PhysX. The root link's pose is that of its body. The velocities in the root's
     ``PhysicsRigidBodyAPI`` are those of its centre of mass, in the axes of the prim above it.
 
     Other formats have one robot, without a ground, in its neutral state.

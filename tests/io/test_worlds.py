@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import mujoco
 import numpy as np
@@ -186,18 +188,45 @@ def Material "rubber" (prepend apiSchemas = ["PhysicsMaterialAPI"])
 )
 
 
+STAGE = """#usda 1.0
+(
+    metersPerUnit = 0.01
+    upAxis = "{up}"
+    kilogramsPerUnit = 1
+)
+"""
+CUBE = (
+    """
+def Cube "{name}" (prepend apiSchemas = ["PhysicsCollisionAPI", "MaterialBindingAPI"{schemas}])
+{{
+    double size = {size}
+    rel material:binding:physics = </rubber>
+    {more}"""
+    + PLACE
+    + """
+}}
+"""
+)
+HINGE = """
+def PhysicsRevoluteJoint "hinge"
+{{
+    uniform token physics:axis = "X"
+    rel physics:body1 = </door>
+    point3f physics:localPos0 = ({place})
+}}
+"""
+BODY = ', "PhysicsRigidBodyAPI", "PhysicsMassAPI"'
+
+
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_a_stage_of_two_robots_on_a_plane() -> None:
-    """In centimetres; contacts between the two are left out, which a warning says."""
-    text = '#usda 1.0\n( \n metersPerUnit = 0.01\n upAxis = "Z"\n kilogramsPerUnit = 1\n)\n' + FLOOR
+    """In centimetres. They touch each other."""
+    text = STAGE.format(up="Z") + FLOOR
     text += ROBOT.format(name="left", mass=1, place="0, 0, 30")
     text += ROBOT.format(name="right", mass=2, place="100, 0, 30")
-    with pytest.warns(
-        artix.DescriptionWarning,
-        match="contacts between the 2 articulations of the stage are left out",
-    ):
-        scene, state = artix.load_world(text, dtype="float64")
+    scene, state = artix.load_world(text, dtype="float64")
     assert scene.names == ("left", "right")
+    assert scene.pairs == (("left/ball", "right/ball"),)
     (floor,) = scene.ground.surfaces
     np.testing.assert_allclose((floor.height, floor.friction), (0.05, 0.6), rtol=1e-6)
     assert scene.ground.friction_combination == "average"
@@ -207,3 +236,72 @@ def test_a_stage_of_two_robots_on_a_plane() -> None:
         artix.Scene(scene["left"], ground=scene.ground), state["left"]
     )
     np.testing.assert_allclose(height, [0.15], atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+@pytest.mark.parametrize("up", ["Y", "Z"])
+def test_crates_on_a_table_of_a_stage(up: str) -> None:
+    """Bodies of no articulation are robots of their own, hinged ones, too; what does not move is
+    one called ``world``, also a kinematic body. Shapes that PhysX filters do not touch."""
+
+    def place(x: float, y: float, z: float) -> str:
+        return f"{x}, {y}, {z}" if up == "Z" else f"{x}, {z}, {-y}"
+
+    def cube(name: str, size: float, where: str, schemas: str = "", more: str = "") -> str:
+        return CUBE.format(name=name, size=size, place=where, schemas=schemas, more=more)
+
+    mass = "float physics:mass = 1\n"
+    text = STAGE.format(up=up) + FLOOR[FLOOR.index("def Material") :]
+    text += cube("table", 100, place(0, 0, 50))
+    text += cube(
+        "lift", 20, place(200, 0, 50), BODY, mass + "    bool physics:kinematicEnabled = true"
+    )
+    text += cube("crate", 10, place(0, 0, 105), BODY, mass)
+    text += cube("box", 10, place(200, 0, 65), BODY, mass)
+    text += cube(
+        "ghost",
+        10,
+        place(30, 0, 110),
+        BODY + ', "PhysicsFilteredPairsAPI"',
+        mass + "    rel physics:filteredPairs = [</table>, </crate>, </box>, </lift>]",
+    )
+    text += cube("door", 10, place(0, 300, 100), BODY, mass)
+    text += HINGE.format(place=place(0, 300, 100))
+    scene, state = artix.load_world(text, dtype="float64")
+    assert set(scene.names) == {"crate", "box", "ghost", "door", "world"}
+    assert scene["door"].topology.dof_names == ("hinge",)
+    assert scene["door"].topology.fixed_base and scene["world"].topology.nv == 0
+    touching = {tuple(sorted(name.split("/")[1] for name in pair)) for pair in scene.pairs}
+    moving = ["crate", "box", "ghost", "door"]
+    every = {tuple(sorted(pair)) for pair in itertools.combinations([*moving, "table", "lift"], 2)}
+    filtered = {("ghost", other) for other in ("table", "lift")}
+    filtered |= {("crate", "ghost"), ("box", "ghost"), ("lift", "table")}
+    assert touching == every - filtered
+    path = artix.rollout(scene, state, None, 0.005, num_steps=100)
+    for name, height in (("crate", 1.05), ("box", 0.65)):
+        np.testing.assert_allclose(path[name].root_pose[:, 2], height, atol=1e-6)
+    fall = 9.81 * 0.005**2 * 100 * 101 / 2
+    np.testing.assert_allclose(path["ghost"].root_pose[-1, 2], 1.1 - fall, atol=1e-6)
+
+
+def test_a_stage_of_bodies_without_an_articulation_needs_no_root() -> None:
+    text = (
+        STAGE.format(up="Z")
+        + FLOOR
+        + CUBE.format(
+            name="crate", size=10, place="0, 0, 10", schemas=BODY, more="float physics:mass = 2"
+        )
+    )
+    scene, state = artix.load_world(text, dtype="float64")
+    assert isinstance(state, artix.State) and scene.articulations[0].link_mass[0] == 2.0
+    end = artix.rollout(scene, state, None, 0.005, num_steps=10)
+    np.testing.assert_allclose(end.root_pose[-1, 2], 0.1, atol=1e-6)
+
+
+def test_friction_that_is_not_physxs_is_said() -> None:
+    """Of bodies against each other, artix takes the larger coefficient."""
+    text = STAGE.format(up="Z") + FLOOR
+    text += CUBE.format(name="table", size=100, place="0, 0, 50", schemas="", more="")
+    text += ROBOT.format(name="ball", mass=1, place="0, 0, 110")
+    with pytest.warns(artix.DescriptionWarning, match="the larger friction of both, not PhysX's"):
+        artix.load_world(text)

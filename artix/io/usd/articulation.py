@@ -237,7 +237,7 @@ def read_articulation(
     """Finds the articulation with the given root, or the only one; ``None``, and an error, if there
     is none.
     """
-    bodies, kinematic = _rigid_bodies(scene)
+    bodies, kinematic = rigid_bodies(scene)
     joints = [
         joint
         for prim in scene.prims.values()
@@ -258,7 +258,7 @@ def read_articulation(
     return UsdArticulation(scene, prim, tree, names, colliders, actuators)
 
 
-def _rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
+def rigid_bodies(scene: UsdScene) -> tuple[dict[str, UsdPrim], list[str]]:
     """The dynamic bodies by path, but for disabled ones, and the paths of kinematic bodies."""
     moving = {}
     kinematic = []

@@ -5,21 +5,17 @@ mistakes.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Unpack
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from artix.contact.scene import Scene
 from artix.io.common.description import (
     Description,
     Frame,
     InitialState,
     LinkDescription,
-    LinkPlace,
-    Names,
     Reading,
     ReadOptions,
     Robot,
@@ -27,15 +23,15 @@ from artix.io.common.description import (
     UsdOptions,
     build,
     build_state,
-    build_world,
     check_inertias,
     merge_links,
     takes,
 )
-from artix.io.common.diagnostics import Issue, Location, Report, counted
+from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
-from artix.io.usd.colliders import TRIGGER_SCHEMA, read_ground, read_shape
+from artix.io.usd.colliders import read_shape
+from artix.io.usd.contact_pairs import UsdShape, self_contact_pairs, touches_others
 from artix.io.usd.couplings import read_couplings
 from artix.io.usd.joints import UsdJoint, enclosing
 from artix.io.usd.mass_properties import triangulate
@@ -48,10 +44,8 @@ from artix.io.usd.stage import (
     note_usd_error,
     open_stage,
 )
-from artix.io.usd.tree import is_between, roots_of
+from artix.io.usd.tree import is_between
 from artix.model.articulation import Articulation, State
-from artix.model.geometry import Geometry
-from artix.model.topology import is_paired
 
 
 @takes(UsdOptions)
@@ -119,40 +113,6 @@ def load_usd_with_state(
 
 
 @takes(UsdOptions)
-def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Scene, Any]:
-    """The scene of a USD and its state; see :func:`artix.load_world`."""
-    chosen = ReadOptions.of(UsdOptions, options)
-    report = Report(
-        "<stage>" if not isinstance(path_or_text_or_stage, str | os.PathLike) else "<world>"
-    )
-    stage = open_stage(path_or_text_or_stage, report)
-    if stage is None:
-        load_usd(path_or_text_or_stage, **options)  # Says what is wrong.
-    scene = UsdScene(stage, report, chosen.meshes)
-    paths = [prim.path for prim in roots_of(scene)] if chosen.root is None else [chosen.root]
-    names = Names()
-    robots = dict[str, Articulation]()
-    states = dict[str, State]()
-    for path in paths if len(paths) > 1 else [chosen.root]:
-        read, single = read_usd(stage, dataclasses.replace(chosen, root=path))
-        if len(paths) > 1:
-            message = f"contacts between the {len(paths)} articulations of the stage are left out"
-            read.changed(
-                Location("stage"), message, "name pairs of shapes: scene.replace(pairs=[...])"
-            )
-        read.finish()
-        (robot,) = single.values()
-        name = names.new(robot.description.name)
-        robots[name] = robot.articulation
-        states[name] = build_state(*robot)
-    ground = read_ground(scene)
-    report.raise_errors()
-    return build_world(
-        robots, states, None if ground is None else ground.astype(next(iter(robots.values())).dtype)
-    )
-
-
-@takes(UsdOptions)
 def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list[Issue]:
     """Lists all errors and warnings of an articulation in USD, errors first; its content never
     makes this raise.
@@ -176,26 +136,40 @@ def check_usd(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> list
 
 def read_usd(source: Any, options: ReadOptions) -> Reading:
     """Reads USD: what there is to say of it, and its articulation if there are no errors."""
-    is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
-    file = os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
-    report = Report(file, strict=options.strict)
+    report = Report(label_of(source), strict=options.strict)
     stage = open_stage(source, report)
-    robot = None
-    try:
-        usd = None
-        if stage is not None:
-            usd = read_articulation(
-                UsdScene(stage, report, options.meshes), options.root, options.fixed_base
-            )
-        if usd is not None:
-            robot = _read_robot(usd, options)
+    read = None if stage is None else read_root(stage, report, options)
+    return report, {} if read is None else {read.robot.description.name: read.robot}
+
+
+def label_of(source: Any) -> str:
+    """What reports call a source: its path, if it is one."""
+    is_path = isinstance(source, str | os.PathLike) and not is_usd_text(source)
+    return os.fspath(source) if is_path else "<text>" if is_usd_text(source) else "<stage>"
+
+
+class RootReading(NamedTuple):
+    """One articulation of a stage as read."""
+
+    usd: UsdArticulation
+    robot: Robot
+    shapes: list[UsdShape]
+    """Those that touch others."""
+
+
+def read_root(stage: Any, report: Report, options: ReadOptions) -> RootReading | None:
+    """Reads the articulation of a root, or the only one of a stage; ``None`` if it has errors."""
     # USD detects some errors only when the content is used.
+    try:
+        scene = UsdScene(stage, report, options.meshes)
+        usd = read_articulation(scene, options.root, options.fixed_base)
+        return None if usd is None else _read_robot(usd, options)
     except import_pxr().Tf.ErrorException as error:
         note_usd_error(report, error)
-    return report, {} if robot is None else {robot.description.name: robot}
+        return None
 
 
-def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
+def _read_robot(usd: UsdArticulation, options: ReadOptions) -> RootReading | None:
     """Reads and builds an articulation; ``None`` if the report has errors."""
     report = usd.scene.report
     links = usd.links()
@@ -205,7 +179,7 @@ def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
     if report.num_errors:
         return None
     try:
-        description = _describe(usd, links, gravity, options)
+        description, shapes = _describe(usd, links, gravity, options)
         if report.num_errors:
             return None
         articulation = build(description, options)
@@ -214,122 +188,34 @@ def _read_robot(usd: UsdArticulation, options: ReadOptions) -> Robot | None:
         return None
     description = dataclasses.replace(description, state=read_state(usd))
     usd.note_unread()
-    return Robot(description, articulation)
+    return RootReading(usd, Robot(description, articulation), shapes)
 
 
 def _describe(
     usd: UsdArticulation, links: list[LinkDescription], gravity: np.ndarray, options: ReadOptions
-) -> Description:
-    """The description of an articulation, without its state."""
+) -> tuple[Description, list[UsdShape]]:
+    """The description of an articulation, without its state, and its shapes that touch others."""
     merged, frames, places = merge_links(links, merge_fixed_joints=options.merge_fixed_joints)
     for name, body, pose in usd.frames():
         place = places[usd.names[body]]
         frames.append(Frame(name, place.link, compose(place.pose, pose)))
-    shapes = {str(name): shape for link in merged for name, shape in link.geometries}
-    return Description(
+    geometries = {str(name): shape for link in merged for name, shape in link.geometries}
+    shapes = [
+        UsdShape(body, prim, name, places[usd.names[body]].link)
+        for body, prims in usd.shapes.items()
+        for prim, name in zip(prims, places[usd.names[body]].geometries, strict=True)
+        if touches_others(geometries[name])
+    ]
+    description = Description(
         name=usd.name,
         fixed_base=usd.tree.fixed_base,
         links=merged,
         gravity=gravity if options.gravity is None else options.gravity,
         frames=frames,
         couplings=read_couplings(usd, places),
-        contact_pairs=self_contact_pairs(usd, places, shapes, options.self_contact),
+        contact_pairs=self_contact_pairs(usd, shapes, options.self_contact),
     )
-
-
-# --- pairs of shapes, by the filters of PhysX ---------------------------------------------------
-
-
-def self_contact_pairs(
-    description: UsdArticulation,
-    places: Mapping[str, LinkPlace],
-    shapes: Mapping[str, Geometry],
-    self_contact: bool,
-) -> list[tuple[str, str]]:
-    """The names of shapes that touch each other.
-
-    These are all pairs on links that no joint connects, unless the articulation's
-    ``enabledSelfCollisions`` is off, or filtered pairs or collision groups exclude them. Triggers
-    touch nothing. Without ``self_contact``, the pairs are reported and left out.
-    """
-    root = description.scene.prims[description.root.path]
-    if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
-        return []
-    named = [
-        (body, prim, name)
-        for body, prims in description.shapes.items()
-        for prim, name in zip(prims, places[description.names[body]].geometries, strict=True)
-        if is_paired(shapes[name]) and not prim.has(TRIGGER_SCHEMA)
-    ]
-    joined = {frozenset((parent, child)) for parent, _, child in description.tree.edges}
-    filtered = _filtered_pairs(description)
-    grouped = _collision_groups(description)
-    pairs = [
-        (first[2], second[2])
-        for first, second in itertools.combinations(named, 2)
-        if places[description.names[first[0]]].link != places[description.names[second[0]]].link
-        and frozenset((first[0], second[0])) not in joined
-        and not any(
-            frozenset(pair) in filtered
-            for pair in itertools.product(_lineage(first), _lineage(second))
-        )
-        and grouped(first[1], second[1])
-    ]
-    if pairs and not self_contact:
-        message = counted(
-            len(pairs),
-            "pair of its shapes that touch each other in PhysX is left out",
-            "pairs of its shapes that touch each other in PhysX are left out",
-        )
-        fix = (
-            "choose those that matter with artix.select_geometry_pairs, or read all with "
-            "self_contact=True"
-        )
-        description.scene.report.warning(root, message, fix)
-        return []
-    return pairs
-
-
-def _lineage(shape: tuple[str, UsdPrim, str]) -> tuple[str, str]:
-    """The paths by which a shape can be filtered: its own and its body's."""
-    return shape[1].path, shape[0]
-
-
-def _filtered_pairs(description: UsdArticulation) -> set[frozenset[str]]:
-    """Pairs of paths of bodies or shapes that ``PhysicsFilteredPairsAPI`` excludes."""
-    filtered = set()
-    for path, prim in description.scene.prims.items():
-        relation = prim.prim.GetRelationship("physics:filteredPairs")
-        if relation and prim.has("PhysicsFilteredPairsAPI"):
-            filtered |= {frozenset((path, str(target))) for target in relation.GetTargets()}
-    return filtered
-
-
-def _collision_groups(description: UsdArticulation) -> Callable[[UsdPrim, UsdPrim], bool]:
-    """A function that tells whether the collision groups of two colliders allow contact."""
-    physics = import_pxr().UsdPhysics
-    stage = description.root.prim.GetStage()
-    groups = [
-        physics.CollisionGroup(prim)
-        for prim in stage.Traverse()
-        if prim.IsA(physics.CollisionGroup)
-    ]
-    if not groups:
-        return lambda a, b: True
-    table = physics.CollisionGroup.ComputeCollisionGroupTable(stage)
-    members = [
-        (group.GetPath(), group.GetCollidersCollectionAPI().ComputeMembershipQuery())
-        for group in groups
-    ]
-
-    def groups_of(prim: UsdPrim) -> list:
-        return [path for path, query in members if query.IsPathIncluded(prim.prim.GetPath())]
-
-    def allowed(a: UsdPrim, b: UsdPrim) -> bool:
-        pairs = itertools.product(groups_of(a), groups_of(b))
-        return all(table.IsCollisionEnabled(*pair) for pair in pairs)
-
-    return allowed
+    return description, shapes
 
 
 # --- state --------------------------------------------------------------------------------------

@@ -1,0 +1,192 @@
+"""The scene of a stage: its articulations, other rigid bodies, what stands around, and which of
+their shapes touch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Unpack
+
+from artix.contact.scene import Scene
+from artix.io.common.description import (
+    Description,
+    InitialState,
+    LinkDescription,
+    Names,
+    ReadOptions,
+    Robot,
+    UsdOptions,
+    build,
+    build_state,
+    build_world,
+    takes,
+)
+from artix.io.common.diagnostics import Location, Report
+from artix.io.usd.articulation import rigid_bodies
+from artix.io.usd.colliders import collider_shapes, read_ground
+from artix.io.usd.contact_pairs import UsdShape, pairs_across, touches_others
+from artix.io.usd.joints import enclosing, read_joint
+from artix.io.usd.reader import RootReading, label_of, read_root
+from artix.io.usd.stage import UsdPrim, UsdScene, open_stage
+from artix.io.usd.tree import ROOT_SCHEMA, roots_of
+from artix.model.articulation import Articulation
+
+if TYPE_CHECKING:
+    from pxr import Usd
+
+#: Name of the fixed articulation of all that stands around.
+WORLD = "world"
+
+
+@takes(UsdOptions)
+def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) -> tuple[Scene, Any]:
+    """The scene of a USD and its state; see :func:`artix.load_world`."""
+    chosen = ReadOptions.of(UsdOptions, options)
+    report = Report(label_of(path_or_text_or_stage), strict=chosen.strict)
+    stage = open_stage(path_or_text_or_stage, report)
+    report.raise_errors()
+    assert stage is not None  # Otherwise there are errors.
+    scene = UsdScene(stage, report, chosen.meshes)
+    names = Names()
+    robots = dict[str, Robot]()
+    shapes = dict[str, list[UsdShape]]()
+    for read in _articulations(stage, scene, chosen):
+        # Bodies of no articulation are called after the first of them.
+        usd, described = read.usd, read.robot.description
+        is_other = chosen.root is None and not usd.root.has(ROOT_SCHEMA)
+        name = names.new(scene.prims[usd.tree.bodies[0]].name if is_other else described.name)
+        robots[name], shapes[name] = read.robot, read.shapes
+    around = _standing_around(scene, next(iter(robots.values())), chosen)
+    if around is not None and chosen.root is None:
+        name = names.new(WORLD)
+        robots[name], shapes[name] = around
+    pairs = pairs_across(
+        scene, shapes, {name: _standing_links(robot.articulation) for name, robot in robots.items()}
+    )
+    _check_friction(scene, robots, pairs)
+    ground = read_ground(scene)
+    report.finish()
+    articulations = {name: robot.articulation for name, robot in robots.items()}
+    states = {name: build_state(*robot) for name, robot in robots.items()}
+    dtype = next(iter(articulations.values())).dtype
+    return build_world(articulations, states, ground and ground.astype(dtype), pairs)
+
+
+def _articulations(
+    stage: Usd.Stage, scene: UsdScene, options: ReadOptions
+) -> Iterator[RootReading]:
+    """Reads all articulations, and as such all other rigid bodies with the joints between them.
+
+    Raises:
+      DescriptionError: one of them is refused, or there is nothing that moves.
+    """
+    claimed = set[str]()
+
+    def read(root: str | None) -> RootReading:
+        report = Report(scene.report.file, strict=options.strict)
+        reading = read_root(stage, report, dataclasses.replace(options, root=root))
+        report.finish()
+        assert reading is not None  # Otherwise there are errors.
+        claimed.update(reading.usd.tree.bodies)
+        return reading
+
+    if options.root is not None:
+        yield read(options.root)
+        return
+    for prim in roots_of(scene):
+        yield read(prim.path)
+    for root in _other_roots(stage, claimed):
+        yield read(root)
+    if not claimed:
+        yield read(None)  # Says that there is none.
+
+
+def _other_roots(stage: Usd.Stage, claimed: set[str]) -> Iterator[str]:
+    """Roots of the bodies that no articulation has claimed: joints to the world, then bodies."""
+    trial = UsdScene(stage, Report("<stage>"))
+    bodies, _ = rigid_bodies(trial)
+    for prim in trial.prims.values():
+        joint = read_joint(trial, prim, bodies)
+        if joint is not None and None in joint.bodies:
+            body = joint.other(None)
+            if body in bodies and body not in claimed:
+                yield prim.path
+    for path in bodies:
+        if path not in claimed:
+            yield path
+
+
+def _standing_around(
+    scene: UsdScene, other: Robot, options: ReadOptions
+) -> tuple[Robot, list[UsdShape]] | None:
+    """What touches and belongs to no body that moves, such as a table, as an articulation without
+    joints; ``None`` if there is nothing.
+    """
+    bodies, _ = rigid_bodies(scene)
+    colliders = [
+        prim
+        for prim in scene.prims.values()
+        if prim.has("PhysicsCollisionAPI")
+        and prim.read_bool("physics:collisionEnabled", True)
+        and str(prim.prim.GetTypeName()) != "Plane"
+        and enclosing(prim.path, bodies) is None
+    ]
+    origin = UsdPrim(scene.stage.GetPseudoRoot(), scene.report)
+    names = Names()
+    read = [
+        (prim, names.new(prim.name), shape)
+        for prim, shape in collider_shapes(scene, origin, colliders)
+        if touches_others(shape)
+    ]
+    if not read:
+        return None
+    description = Description(
+        name=WORLD,
+        fixed_base=True,
+        links=[LinkDescription(WORLD, geometries=[(name, shape) for _, name, shape in read])],
+        gravity=other.description.gravity,
+        state=InitialState(scene.stage_pose),
+    )
+    shapes = [UsdShape(origin.path, prim, name, WORLD) for prim, name, _ in read]
+    return Robot(description, build(description, options)), shapes
+
+
+def _standing_links(articulation: Articulation) -> set[str]:
+    """The links that never move: those on a fixed root."""
+    topology = articulation.topology
+    if not topology.fixed_base:
+        return set()
+    return {
+        name
+        for name, body in zip(topology.link_names, topology.link_body, strict=True)
+        if body == topology.link_body[0]
+    }
+
+
+def _check_friction(
+    scene: UsdScene,
+    robots: dict[str, Robot],
+    pairs: list[tuple[tuple[str, str], tuple[str, str]]],
+) -> None:
+    """Reports that the friction of bodies against each other is the larger of both, where PhysX's
+    average differs.
+    """
+    frictions = {
+        (name, shape.name): float(friction)
+        for name, robot in robots.items()
+        for shape, friction in zip(
+            robot.articulation.topology.geometries,
+            robot.articulation.geometry.friction,
+            strict=True,
+        )
+    }
+    differ = [pair for pair in pairs if frictions[pair[0]] != frictions[pair[1]]]
+    if differ:
+        (first, a), (second, b) = differ[0]
+        message = (
+            f"contacts of bodies with each other have the larger friction of both, not PhysX's "
+            f"average, which differs for {len(differ)} of {len(pairs)} pairs, such as {a!r} of "
+            f"{first!r} and {b!r} of {second!r}"
+        )
+        scene.report.warning(Location("stage"), message, "give both the same physics material")
