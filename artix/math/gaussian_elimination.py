@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import identity, matmul, shared
+from artix.math.arrays import identity, if_needed, shared
 
 Array = jax.Array
 _X = TypeVar("_X")
@@ -113,36 +113,72 @@ def lu_solver(matrix: Array) -> Callable[[Array], Array]:
 class PivotedFactors(NamedTuple):
     """The factors of an unsymmetric matrix with rows exchanged, ``P matrix = L U``."""
 
-    upper: Array
-    """U in its upper half, [n, n]."""
-    lower_inverse: Array
-    """``L^-1 P``, [n, n]."""
+    both: Array
+    """L below the diagonal, on which it has ones, and U, [n, n]."""
+    order: Array
+    """The rows in their new order, [n]."""
 
     def solve(self, right: Array) -> Array:
         """The solution x of ``matrix x = right``, [n]."""
-        return self._upper_solve(matmul(self.lower_inverse, right), transposed=False)
+        return self._half(self._half(right[self.order], lower=True), lower=False)
 
     def solve_transposed(self, right: Array) -> Array:
         """The solution x of ``matrix^T x = right``, [n]."""
-        return matmul(self._upper_solve(right, transposed=True), self.lower_inverse)
+        half = self._half(right, lower=False, transposed=True)
+        half = self._half(half, lower=True, transposed=True)
+        return jnp.zeros_like(right).at[self.order].set(half, unique_indices=True)
 
-    def _upper_solve(self, right: Array, *, transposed: bool) -> Array:
+    def _half(self, right: Array, *, lower: bool, transposed: bool = False) -> Array:
         return jax.lax.linalg.triangular_solve(
-            self.upper, right[:, None], left_side=True, lower=False, transpose_a=transposed
+            self.both,
+            right[:, None],
+            left_side=True,
+            lower=lower,
+            unit_diagonal=lower,
+            transpose_a=transposed,
         )[:, 0]
 
 
-def lu_by_library(matrix: Array) -> PivotedFactors:
+def lu_by_library(matrix: Array, is_symmetric: Array | None = None) -> PivotedFactors:
     """The factors of a large matrix by XLA's own factorisation, LAPACK's on a CPU, of which a
     program does not grow with n.
 
-    It factorises the matrix with the unit matrix beside it, which becomes ``L^-1 P``: to exchange
-    the rows of right-hand sides takes XLA a loop over them, which is slower.
+    Args:
+      matrix: the matrix, [n, n].
+      is_symmetric: whether it is symmetric and positive definite, if that may be: Cholesky's
+        factors take half of the operations, and exchange no rows, for which XLA loops over them.
     """
-    size = len(matrix)
-    wide = jnp.concatenate([matrix, jnp.eye(size, dtype=matrix.dtype)], axis=1)
-    factors, _, _ = jax.lax.linalg.lu(wide)
-    return PivotedFactors(factors[:, :size], factors[:, size:])
+    if is_symmetric is None:
+        return _by_rows(matrix)
+    lower = jax.lax.linalg.cholesky(matrix, symmetrize_input=False)
+    pivots = jnp.diagonal(lower)
+    lower_half = jnp.tril(lower / pivots, -1)
+    order = jnp.arange(len(matrix), dtype=jnp.int32)
+    factors = PivotedFactors(lower_half + pivots[:, None] * lower.T, order)
+    is_definite = is_symmetric & jnp.all(jnp.isfinite(pivots))
+    return if_needed(~is_definite, _by_rows, matrix, factors)
+
+
+def _by_rows(matrix: Array) -> PivotedFactors:
+    both, pivots, _ = jax.lax.linalg.lu(matrix)
+    return PivotedFactors(both, _order(pivots))
+
+
+def _order(pivots: Array) -> Array:
+    """The order of rows after the exchanges of each one with its pivot, [n].
+
+    XLA's own loop over the exchanges takes a turn of several kernels for each row. Here pairs of
+    neighbours are joined until one is left.
+    """
+    size = len(pivots)
+    index = jnp.arange(size, dtype=pivots.dtype)
+    step, pivot = index[:, None], pivots[:, None]
+    exchanges = jnp.where(index == step, pivot, jnp.where(index == pivot, step, index))
+    while len(exchanges) > 1:
+        if len(exchanges) % 2:
+            exchanges = jnp.concatenate([exchanges, index[None]])
+        exchanges = jnp.take_along_axis(exchanges[::2], exchanges[1::2], axis=1)
+    return exchanges[0]
 
 
 def refined(

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from artix.math.gaussian_elimination import inverse_with_pivoting, lu_factorize, lu_solver
+from artix.math.gaussian_elimination import (
+    PivotedFactors,
+    inverse_with_pivoting,
+    lu_by_library,
+    lu_factorize,
+    lu_solver,
+)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
@@ -38,3 +45,29 @@ def test_solutions(size) -> None:
             matrices, right[..., 0]
         )
         assert np.all(np.abs(solved - expected) <= bound)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 41, 64])
+def test_solutions_by_library(size) -> None:
+    """Of any matrices, whose rows are exchanged, and of symmetric ones, which need not be definite
+    although that is said."""
+    random = np.random.default_rng(size)
+    plain, right = random.normal(size=(2, 20, size, size))
+    definite = plain @ plain.transpose(0, 2, 1) + 0.1 * np.eye(size)
+    for matrices, is_symmetric in ((plain, None), (plain, False), (definite, True)):
+        for sign in (1, -1):
+            factors = jax.jit(jax.vmap(lambda a, is_it=is_symmetric: _by_library(a, is_it)))(
+                sign * matrices
+            )
+            condition = np.linalg.cond(matrices)[:, None]
+            for transposed in (False, True):
+                axes = (0, 2, 1) if transposed else (0, 1, 2)
+                expected = np.linalg.solve(sign * matrices.transpose(axes), right[..., :1])[..., 0]
+                largest = np.abs(expected).max(axis=1, keepdims=True)
+                solve = type(factors).solve_transposed if transposed else type(factors).solve
+                solved = jax.vmap(solve)(factors, right[..., 0])
+                assert np.all(np.abs(solved - expected) <= 1e-14 * condition * largest)
+
+
+def _by_library(matrix: jax.Array, is_symmetric: bool | None) -> PivotedFactors:
+    return lu_by_library(matrix, None if is_symmetric is None else jnp.array(is_symmetric))

@@ -169,7 +169,7 @@ def _solve(
         along_trees=None,
         order=np.arange(len(velocity)),
         groups=None,
-        factorize=lambda matrix: lu_by_library(matrix).solve,
+        factorize=lambda matrix, is_symmetric: lu_by_library(matrix, is_symmetric).solve,
         of_many_bodies=True,
     )
     start = rows.driven(rows.rates(velocity))

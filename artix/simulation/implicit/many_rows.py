@@ -4,12 +4,16 @@ A contact touches one or two bodies out of many, so its velocities depend on a b
 generalised velocity for each of them, and on nothing else. Bodies of one kind, such as twenty equal
 boxes, are one stack of arrays with a leading axis [n], and one program evaluates them all. The
 generalised velocity goes through the stacks one after another.
+
+Sums over a few entries are plain additions here, which XLA joins with what comes before and after
+them. Its reductions of such arrays take up to 100 times as long on a CPU.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +105,11 @@ class Layout(NamedTuple):
         shapes = zip(split, self.counts, self.sizes, strict=True)
         return [part.reshape(count, size) for part, count, size in shapes]
 
+    def stacks(self, blocks: Array) -> list[Array]:
+        """The blocks [n, its nv, its nv] of each stack, from padded ones of all bodies."""
+        parts = jnp.split(blocks, np.cumsum(self.counts)[:-1].tolist())
+        return [part[:, :size, :size] for part, size in zip(parts, self.sizes, strict=True)]
+
     def diagonal(self, stacks: Sequence[Array]) -> Array:
         """The block-diagonal matrix [nv, nv] of stacks of matrices, [n, its nv, its nv]."""
         total = sum(np.multiply(self.counts, self.sizes).tolist())
@@ -149,11 +158,13 @@ class BlockRows(struct.PyTreeNode):
     each: ContactRow
     on_ground: tuple[Array | None, ...]
     """Velocities of the contacts of each body with the ground, [n, its contacts, 3, its nv]."""
-    sides: tuple[Array, Array]
-    """Velocities of contacts between shapes by those of the first and of the second body,
-    [C, 3, m]."""
-    bodies: tuple[Array, Array]
-    """Their numbers, [C]."""
+    sides: Array
+    """Velocities of contacts between shapes by those of the first bodies, then by those of the
+    second ones, [2 C, 3, m]."""
+    bodies: Array
+    """Their numbers, [2 C]."""
+    onto: Array
+    """One where a contact is on a body, [N, 2 C]: a product with it is quicker than to look up."""
     layout: Layout = struct.field(pytree_node=False)
 
     @property
@@ -168,11 +179,9 @@ class BlockRows(struct.PyTreeNode):
             if direction is not None:
                 rate = jnp.sum(direction * part[:, None, None], axis=3)
                 parts.append(rate.reshape(-1, 3))
-        rows = self.layout.padded(velocity)
-        first, second = (
-            jnp.sum(side * rows[body][:, None], axis=2)
-            for side, body in zip(self.sides, self.bodies, strict=True)
-        )
+        moving = matmul(self.layout.padded(velocity).T, self.onto)
+        each = [self.sides[:, :, k] * part[:, None] for k, part in enumerate(moving)]
+        first, second = jnp.split(functools.reduce(jnp.add, each), 2)
         return joined([*parts, first + second])
 
     def force(self, impulse: Array) -> Array:
@@ -185,11 +194,9 @@ class BlockRows(struct.PyTreeNode):
             for direction, push, count, size in zip(self.on_ground, each, *self.layout, strict=True)
         ]
         on_ground = jnp.concatenate([stack.reshape(-1) for stack in stacks])
-        onto = [
-            matmul(self._onto(body, impulse.dtype), jnp.sum(side * pushes[:, :, None], axis=1))
-            for side, body in zip(self.sides, self.bodies, strict=True)
-        ]
-        return on_ground + self.layout.plain(onto[0] + onto[1])
+        both = jnp.tile(pushes, (2, 1))
+        pushed = functools.reduce(jnp.add, [both[:, k, None] * self.sides[:, k] for k in range(3)])
+        return on_ground + self.layout.plain(matmul(self.onto, pushed))
 
     def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
         """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
@@ -202,21 +209,23 @@ class BlockRows(struct.PyTreeNode):
     def stiffness(self, slopes: Array) -> Array:
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]."""
         each, between = self._parted(slopes)
-        stacks = []
-        for direction, slope, count, size in zip(self.on_ground, each, *self.layout, strict=True):
-            if direction is None or slope is None:
-                stacks.append(jnp.zeros((count, size, size), slopes.dtype))
-                continue
-            yielding = matmul(slope, direction)
-            flat = direction.reshape(count, -1, size), yielding.reshape(count, -1, size)
-            stacks.append(matmul(jnp.swapaxes(flat[0], 1, 2), flat[1]))
-        yielding_sides = [matmul(between, side) for side in self.sides]
+        sides, count = self.sides, len(between)
         bodies, width = self.layout.num_bodies, self.layout.width
-        blocks = jnp.zeros((bodies, bodies, width, width), slopes.dtype)
-        for row, side in zip(self.bodies, self.sides, strict=True):
-            for column, yielding in zip(self.bodies, yielding_sides, strict=True):
-                block = matmul(jnp.swapaxes(side, 1, 2), yielding)
-                blocks = blocks.at[row, column].add(block)
+        yielding = _products(jnp.tile(between, (2, 1, 1)), sides)
+        alone = _squares(sides, yielding).reshape(2 * count, -1)
+        alone = matmul(self.onto, alone).reshape(bodies, width, width)
+        stacks = self.layout.stacks(alone)
+        for k, (direction, slope) in enumerate(zip(self.on_ground, each, strict=True)):
+            if direction is not None and slope is not None:
+                flat = len(stacks[k]), -1, self.layout.sizes[k]
+                pushed = _products(slope, direction)
+                stacks[k] = stacks[k] + _squares(direction.reshape(flat), pushed.reshape(flat))
+        # Each body by the other one.
+        others = jnp.roll(self.bodies, count), jnp.roll(yielding, count, axis=0)
+        mutual = _squares(sides, others[1]).reshape(2 * count, -1)
+        blocks = jnp.zeros((bodies**2, width**2), slopes.dtype)
+        blocks = blocks.at[self.bodies * bodies + others[0]].add(mutual)
+        blocks = blocks.reshape(bodies, bodies, width, width)
         return self.layout.diagonal(stacks) + self.layout.plain_matrix(blocks)
 
     def _parted(self, values: Array) -> tuple[list[Array | None], Array]:
@@ -232,11 +241,6 @@ class BlockRows(struct.PyTreeNode):
             parts.append(part.reshape(*direction.shape[:2], *part.shape[1:]))
             first += count
         return parts, values[first:]
-
-    def _onto(self, body: Array, dtype: Any) -> Array:
-        """One where a contact is on a body, [N, C]."""
-        numbers = jnp.arange(self.layout.num_bodies, dtype=body.dtype)
-        return (numbers[:, None] == body[None]).astype(dtype)
 
 
 class SolvedStacks(NamedTuple):
@@ -336,7 +340,22 @@ def block_rows(
     # Velocities are those of the blocks, without a reach.
     laws = joined(blocks), joined(closing), joined(falls)
     each = contact_row(touches, None, *laws, largest, dt, options)
-    return BlockRows(each, tuple(directions), sides, bodies, layout)
+    both = joined(list(bodies))
+    numbers = jnp.arange(layout.num_bodies, dtype=both.dtype)
+    onto = (numbers[:, None] == both).astype(dt.dtype)
+    return BlockRows(each, tuple(directions), joined(list(sides)), both, onto, layout)
+
+
+def _products(blocks: Array, sides: Array) -> Array:
+    """The products of blocks [..., 3, 3] and sides [..., 3, m]."""
+    return functools.reduce(
+        jnp.add, [blocks[..., k, None] * sides[..., k, None, :] for k in range(3)]
+    )
+
+
+def _squares(sides: Array, others: Array) -> Array:
+    """The products ``sides^T others`` of blocks, [..., m, m]."""
+    return matmul(jnp.swapaxes(sides, 1, 2), others)
 
 
 def _diagonals(matrices: Array) -> Array:

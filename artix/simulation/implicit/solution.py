@@ -262,7 +262,7 @@ def _step_system(
         along_trees=_along_trees(trees, products),
         order=elimination_order(trees),
         groups=loose_groups(trees) if is_spread else None,
-        factorize=None if num_products <= _MAX_PRODUCTS else lu_solver,
+        factorize=None if num_products <= _MAX_PRODUCTS else lambda matrix, _: lu_solver(matrix),
     )
 
 
