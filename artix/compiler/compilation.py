@@ -69,15 +69,17 @@ def has_parts(program: Program) -> bool:
     """Whether programs are operations of this one, so that XLA evaluates it, and kernels those."""
     while program.transposes is not None:  # has the same ones, and is not traced yet.
         program = program.transposes[0]
-    return _has_programs(program.jaxpr.jaxpr)
-
-
-def _has_programs(jaxpr: Any) -> bool:
-    return any(
-        equation.primitive.name == "artix_program"
-        or any(map(_has_programs, jaxprs_in_params(equation.params)))
-        for equation in jaxpr.eqns
-    )
+    stack, seen = [program.jaxpr.jaxpr], set[int]()
+    while stack:
+        jaxpr = stack.pop()
+        if id(jaxpr) in seen:  # Functions that are called again and again are one jaxpr.
+            continue
+        seen.add(id(jaxpr))
+        for equation in jaxpr.eqns:
+            if equation.primitive.name == "artix_program":
+                return True
+            stack += jaxprs_in_params(equation.params)
+    return False
 
 
 class RowProgram(NamedTuple):

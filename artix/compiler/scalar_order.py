@@ -346,27 +346,12 @@ def live(program: ScalarProgram) -> int:
     Args:
       program: the program.
     """
-    first, last = _lives(program)
-    return int(
-        np.cumsum(
-            np.bincount(first, minlength=last.max(initial=0) + 2) - np.bincount(last + 1)
-        ).max(initial=0)
-    )
-
-
-def lifetime(program: ScalarProgram) -> int:
-    """How many operations all scalars together live, as counted by :func:`live`: its mean times
-    their number.
-    """
-    first, last = _lives(program)
-    return int(np.sum(last - first))
-
-
-def _lives(program: ScalarProgram) -> tuple[np.ndarray, np.ndarray]:
-    """For each scalar that is no constant, its place and that of its last use."""
     operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands) >> 1
     numbers = np.broadcast_to(np.arange(len(operands))[:, None], operands.shape)
     last, used = np.arange(len(operands)), operands >= 0
     np.maximum.at(last, operands[used], numbers[used])
     first = np.flatnonzero(program.operations != Op.CONSTANT)
-    return first, last[first]
+    begins = np.bincount(first, minlength=last.max(initial=0) + 2)
+    return int(
+        np.cumsum(begins - np.bincount(last[first] + 1, minlength=len(begins))).max(initial=0)
+    )

