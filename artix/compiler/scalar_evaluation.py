@@ -67,6 +67,8 @@ class _Plan(NamedTuple):
     results: list[int]
     program: Any
     """Kept alive, since plans are looked up by its ``id``."""
+    known: dict[tuple[int, ...], tuple[list[Value], Sequence[Value]]]
+    """What it has computed without loops, as in :class:`_Operation`."""
 
 
 class Evaluator:
@@ -74,7 +76,8 @@ class Evaluator:
 
     Programs compute the same again and again: in functions that do not share results, in rules for
     derivatives, in the iterations of loops and in constants. Equal arrays are one object here, and
-    an operation on the same objects is evaluated once.
+    an operation on the same objects is evaluated once, and so is a call, which half of a step's
+    operations are in.
 
     Args:
       builder: builds the scalars.
@@ -89,6 +92,8 @@ class Evaluator:
         self._plans: dict[tuple[int, ...], _Plan] = {}
         self._operations: dict[Any, _Operation] = {}
         self._arrays: dict[Any, Value] = {}
+        self._num_loops = 0
+        """How many loops have been evaluated."""
 
     def call(self, closed: Any, arguments: Sequence[Value]) -> list[Value]:
         """The results of a closed jaxpr."""
@@ -102,7 +107,10 @@ class Evaluator:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = self._plan(jaxpr, constants)
-        values = plan.values.copy()
+        identities = tuple(map(id, arguments))
+        if (computed := plan.known.get(identities)) is not None:
+            return computed[0]
+        values, num_loops = plan.values.copy(), self._num_loops
         for number, argument in zip(plan.inputs, arguments, strict=True):
             values[number] = argument
         for operation, inputs, outputs in plan.steps:
@@ -110,17 +118,21 @@ class Evaluator:
             if operation.control is not None:
                 results = self._controlled(operation, operands)
             else:
-                identities = tuple(map(id, operands))
-                known = operation.results.get(identities)
+                identities_of_operands = tuple(map(id, operands))
+                known = operation.results.get(identities_of_operands)
                 if known is None:
                     results = self._results(operation, operands)
                     if max(map(_size, results), default=0) <= _MAX_REMEMBERED:
-                        operation.results[identities] = results, operands
+                        operation.results[identities_of_operands] = results, operands
                 else:
                     results = known[0]
             for number, value in zip(outputs, results, strict=True):
                 values[number] = value
-        return [values[number] for number in plan.results]
+        ends = [values[number] for number in plan.results]
+        # What a loop carries depends on the loop around it.
+        if self._num_loops == num_loops and max(map(_size, ends), default=0) <= _MAX_REMEMBERED:
+            plan.known[identities] = ends, arguments
+        return ends
 
     def shared(self, value: Value) -> Value:
         """The first array equal to this one."""
@@ -137,6 +149,7 @@ class Evaluator:
         assert operation.control is not None
         if not operation.is_loop:
             return operation.control(self, operation.equation, arguments)
+        self._num_loops += 1
         with self.loops.evaluating():
             return operation.control(self, operation.equation, arguments)
 
@@ -181,7 +194,7 @@ class Evaluator:
             )
             for equation in jaxpr.eqns
         ]
-        return _Plan(values, inputs, steps, [number_of(x) for x in jaxpr.outvars], jaxpr)
+        return _Plan(values, inputs, steps, [number_of(x) for x in jaxpr.outvars], jaxpr, {})
 
     def _operation(self, equation: Any) -> _Operation:
         if equation.primitive.name in _CONTROL:
