@@ -13,6 +13,8 @@ instruction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from artix.compiler.kernels.code import Code, Value, type_of
@@ -237,6 +239,17 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
     def vector(index: Value, k: int) -> Value:
         return start.offset(slots.number(index + k)).load(scalar, width)
 
+    def row_starts(column: Value) -> Iterator[Value]:
+        """The address of a column in each row, computed just before it is needed."""
+        if pointers:
+            yield from (pointer.offset(column, scalar) for pointer in pointers)
+            return
+        pointer = to.offset(column, scalar)
+        for k in range(width):
+            if k:
+                pointer = pointer.offset(stride)
+            yield pointer
+
     if size == 1:
         with code.loop(columns) as column:
             source = start.offset(slots.number(column))
@@ -245,31 +258,23 @@ def transpose_out(size: int, width: int, declarations: dict[str, str], numbered:
                 to.offset(number * stride + column).store(source.offset(row).load("i8"))
         return code.text()
     _, store = _declare_masked(code, scalar, width)
-    is_full = (columns >= width) & rows.equals(width)
-    with code.when(is_full):
-        loop, column_of = _tiles(code, columns, width)
-        with loop as index:
-            column = column_of(index)
-            pointer = to.offset(column, scalar)
-            for k, row in enumerate(transpose([vector(column, k) for k in range(width)], size)):
-                if pointers:
-                    pointer = pointers[k].offset(column, scalar)
-                pointer.store(row)
-                pointer = pointer if pointers else pointer.offset(stride)
-    with code.when(is_full ^ 1), code.loop(columns, step=width) as index:
-        pointer = to.offset(index, scalar)
-        mask = _first_columns(code, columns - index, width)
-        no_lanes = code.value("zeroinitializer", "i1", width)
-        for k, row in enumerate(transpose([vector(index, k) for k in range(width)], size)):
-            used_lanes = mask if k == 0 else (rows > k).splat(width).where(mask, no_lanes)
-            if pointers:
-                pointer = pointers[k].offset(index, scalar)
-            text = (
-                f"{row.type} {row.name}, ptr {pointer.name}, i32 {size}, {used_lanes.type} "
-                f"{used_lanes.name}"
-            )
-            code.lines.append(f"  call void @{store}({text})")
-            pointer = pointer if pointers else pointer.offset(stride)
+    is_full, last = (columns >= width) & rows.equals(width), columns - width
+    with code.loop(columns, step=width) as index:
+        # Of full squares the last one may overlap.
+        column = (is_full & (last < index)).where(last, index)
+        lines = transpose([vector(column, k) for k in range(width)], size)
+        with code.when(is_full):
+            for line, pointer in zip(lines, row_starts(column), strict=True):
+                pointer.store(line)
+        with code.when(is_full ^ 1):
+            mask = _first_columns(code, columns - index, width)
+            no_lanes = code.value("zeroinitializer", "i1", width)
+            for k, (line, pointer) in enumerate(zip(lines, row_starts(column), strict=True)):
+                used_lanes = mask if k == 0 else (rows > k).splat(width).where(mask, no_lanes)
+                text = f"{line.type} {line.name}, ptr {pointer.name}, i32 {size}"
+                code.lines.append(
+                    f"  call void @{store}({text}, {used_lanes.type} {used_lanes.name})"
+                )
     return code.text()
 
 
