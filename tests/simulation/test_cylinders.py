@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +37,16 @@ def fixed(shapes: dict[str, Geometry], dtype: str) -> artix.Articulation:
     return builder.build(dtype)
 
 
+def of_points(half, **options) -> Geometry:
+    """A box as a hull of its corners."""
+    corners = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+    return Geometry.hull(corners * half, **options)
+
+
+#: The half edges come first.
+BLOCKS = {"box": Geometry.box, "hull": of_points}
+
+
 def at(state: artix.State, place, turn=(0.0, 0.0, 0.0, 1.0)) -> artix.State:
     return state.replace(root_pose=jnp.array([*place, *turn], state.root_pose.dtype))
 
@@ -62,11 +74,19 @@ def test_a_can_stands_on_a_free_box(dtype: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("shift", "falls"), [(-0.01, False), (0.01, True)])
-def test_a_can_tips_over_an_edge(shift: float, falls: bool) -> None:
+@pytest.mark.parametrize(
+    ("block", "shift", "falls"),
+    [
+        ("box", -0.01, False),
+        ("box", 0.01, True),
+        ("hull", -1e-4, False),
+        ("hull", 0.01, True),
+    ],
+)
+def test_a_can_tips_over_an_edge(block: str, shift: float, falls: bool) -> None:
     """When its centre is beyond the edge, at whatever angle its points are."""
     members = {
-        "base": fixed({"top": Geometry.box((0.3, 0.3, 0.1), friction=0.6)}, "float64"),
+        "base": fixed({"top": BLOCKS[block]((0.3, 0.3, 0.1), friction=0.6)}, "float64"),
         "can": can("can", "float64"),
     }
     scene = Scene(members, pairs=[("can/shape", "base/top")])
@@ -87,13 +107,14 @@ def test_a_can_tips_over_an_edge(shift: float, falls: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("block", list(BLOCKS))
 @pytest.mark.parametrize("degrees", [0.0, 10.0])
-def test_a_cylinder_rolls_down_a_box(degrees: float) -> None:
+def test_a_cylinder_rolls_down_a_box(degrees: float, block: str) -> None:
     """With 2/3 of the acceleration of a sliding one, without slip, over 1 s; also if it is thrown
     across the box, along its axis, which friction stops: it moves as a plane says."""
     slope = np.deg2rad(5.0)
     tilt = np.array([0.0, np.sin(slope / 2), 0.0, np.cos(slope / 2)])
-    top = Geometry.box((3.0, 0.5, 0.1), pose=(0, 0, 0, *tilt), friction=0.6)
+    top = BLOCKS[block]((3.0, 0.5, 0.1), pose=(0, 0, 0, *tilt), friction=0.6)
     members = {"base": fixed({"top": top}, "float64"), "can": can("can", "float64")}
     scene = Scene(members, pairs=[("can/shape", "base/top")])
     yaw = np.deg2rad(degrees)
@@ -118,7 +139,7 @@ def test_a_cylinder_rolls_down_a_box(degrees: float) -> None:
     np.testing.assert_allclose(path.root_velocity[:, 3:], speed[:, None] / RADIUS * spin, atol=1e-4)
 
 
-def gripper(dtype: str) -> artix.Articulation:
+def gripper(dtype: str, block: str) -> artix.Articulation:
     """Two pads that slide along y."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0, 0, -GRAVITY), name="hand")
     builder.add_link(name="palm")
@@ -126,16 +147,17 @@ def gripper(dtype: str) -> artix.Articulation:
         place = (0, (RADIUS + 0.01) * side, 0, 0, 0, 0, 1)
         slide = Joint.prismatic(Axis.Y, parent_pose=place)
         builder.add_link("palm", slide, mass=0.1, inertia=(1e-4,) * 3, name=name)
-        builder.add_geometry(name, Geometry.box((0.03, 0.01, 0.03), friction=0.8), name=name)
+        builder.add_geometry(name, BLOCKS[block]((0.03, 0.01, 0.03), friction=0.8), name=name)
     return builder.build(dtype)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("block", list(BLOCKS))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_two_pads_hold_a_can(dtype: str) -> None:
+def test_two_pads_hold_a_can(dtype: str, block: str) -> None:
     """By its wall, from 1.05 times the force that its weight needs; at 0.95 times it slides as the
     closed form says."""
-    members = {"hand": gripper(dtype), "can": can("can", dtype, friction=0.8)}
+    members = {"hand": gripper(dtype, block), "can": can("can", dtype, friction=0.8)}
     pairs = [("can/shape", "hand/left"), ("can/shape", "hand/right")]
     scene = Scene(members, pairs=pairs)
     states, needed = scene.neutral_state(), MASS * GRAVITY / (2 * 0.8)
@@ -153,8 +175,12 @@ def test_two_pads_hold_a_can(dtype: str) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [Geometry.box((0.2, 0.04, 0.02), friction=0.6), Geometry.sphere(0.03, friction=0.6)],
-    ids=["beam", "ball"],
+    [
+        Geometry.box((0.2, 0.04, 0.02), friction=0.6),
+        Geometry.sphere(0.03, friction=0.6),
+        of_points((0.2, 0.04, 0.02), friction=0.6),
+    ],
+    ids=["beam", "ball", "beam of points"],
 )
 def test_what_lies_on_a_drum_stays(shape: Geometry) -> None:
     """A beam that is longer than the drum is wide, off its centre, and a ball."""
@@ -165,7 +191,7 @@ def test_what_lies_on_a_drum_stays(shape: Geometry) -> None:
     members = {"base": drum, "load": builder.build("float64")}
     scene = Scene(members, pairs=[("load/shape", "base/drum")])
     states = scene.neutral_state()
-    height = 0.2 + shape.size[-1]
+    height = 0.2 + (0.02 if shape.points else shape.size[-1])
     states["load"] = at(states["load"], (0.05, 0.02, height))
     path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)["load"]
     assert np.max(np.abs(path.root_pose[-1] - states["load"].root_pose)) < 1e-12
