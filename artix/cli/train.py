@@ -100,11 +100,11 @@ def run_train(task: str | None, *, stages: str | None = None, **options: Any) ->
     for name, option in (("steps", "--steps"), ("num_envs", "--envs")):
         if options.get(name) is not None:
             raise CommandFailure(f"{option}: each stage has its own; leave it out")
-    recipe = None if stages is None else read_recipe(stages)
+    named = None if stages is None else read_recipe(stages)
     if resume:
-        return resume_stages(train_once, recipe, asked, folder, bool(board))
-    assert recipe is not None  # Else the folder could only be resumed.
-    return begin_stages(train_once, recipe, asked, folder, bool(board))
+        return resume_stages(train_once, named, asked, folder, bool(board))
+    assert named is not None  # Else the folder could only be resumed.
+    return begin_stages(train_once, named, asked, folder, bool(board))
 
 
 def train_once(
@@ -211,7 +211,10 @@ def train_once(
         if part is None:
             check_is_new(files)
     if part is not None:
-        chosen = chosen._replace(header=chosen.header | {"played": list(part.played)})
+        if not resume:
+            before = [] if start is None else start[0].get("played", start[0].get("set", []))
+            played = {"played": [*before, *part.played]}
+            chosen = chosen._replace(header=chosen.header | played)
         part.check(chosen._replace(config=config))
     if start is not None:
         training = warm_start(start[1], chosen.environment, config, base)

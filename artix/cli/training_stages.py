@@ -19,9 +19,9 @@ from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import TrainingFiles, check_is_new, load_header
 from artix.cli.training_tasks import (
     TrainingTask,
-    as_played,
     check_envs,
     parse_assignments,
+    to_play,
     with_settings,
 )
 from artix.examples.learners import METHODS, method_of
@@ -48,22 +48,13 @@ class Stage(NamedTuple):
     """What it changes, as texts of ``--set``."""
 
 
-class Recipe(NamedTuple):
-    """The stages of a training run."""
-
-    stages: tuple[Stage, ...]
-    played: tuple[str, ...]
-    """The settings with which the result is played, verified and exported; those of the stages are
-    for training alone."""
-
-
 class Part(NamedTuple):
     """What a training run needs to know if it is one of several."""
 
     check: Callable[[TrainingTask], None]
     """Refuses what the stages after it cannot be, before training begins."""
     played: tuple[str, ...]
-    """Settings for the checkpoint to be played with."""
+    """Those of its settings with which its policy is played, too."""
     is_last: bool
     again: str
     """The command that continues an interrupted run."""
@@ -86,12 +77,12 @@ def recipes() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
-def read_recipe(named: str) -> Recipe:
+def read_recipe(named: str) -> tuple[Stage, ...]:
     """Reads a recipe.
 
     Args:
       named: one of :func:`recipes`, or a TOML file: a table for each stage with ``steps`` and, if
-        it has any, ``envs`` and ``set``, and ``played`` before them.
+        it has any, ``envs`` and ``set``.
 
     Raises:
       CommandFailure: there is no such recipe, or it says something else.
@@ -107,13 +98,12 @@ def read_recipe(named: str) -> Recipe:
     except ValueError as error:  # Of TOML, or of the encoding.
         raise CommandFailure(f"--stages {named}: {error}") from error
     try:
-        played = _texts("played", tables.pop("played", []))
         stages = tuple(_stage(name, table) for name, table in tables.items())
         if not stages:
             raise CommandFailure("it has no stage: expected a table such as [begin] with steps")
     except CommandFailure as failure:
         raise CommandFailure(f"--stages {named}: {failure}") from failure
-    return Recipe(stages, played)
+    return stages
 
 
 def _stage(name: str, table: Any) -> Stage:
@@ -138,30 +128,31 @@ def _stage(name: str, table: Any) -> Stage:
                 f"the stage {name!r}: expected {key} = a whole number of at least 1; found "
                 f"{'none' if value is None else repr(value)}"
             )
-    return Stage(name, table["steps"], table.get("envs"), _texts(name, table.get("set", [])))
-
-
-def _texts(name: str, texts: Any) -> tuple[str, ...]:
-    """Assignments, or a refusal of what is none."""
+    texts = table.get("set", [])
     if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
         raise CommandFailure(
-            f'{name!r}: expected texts as for --set, such as ["rewards.pose=1"]; found {texts!r}'
+            f'the stage {name!r}: expected set = texts as for --set, such as ["rewards.pose=1"]; '
+            f"found {texts!r}"
         )
     parse_assignments(texts)
-    return tuple(texts)
+    return Stage(name, table["steps"], table.get("envs"), tuple(texts))
 
 
 # --- one after another --------------------------------------------------------------------------
 
 
 def begin_stages(
-    train: Callable[..., int], recipe: Recipe, command: Command, folder: Path, tensorboard: bool
+    train: Callable[..., int],
+    stages: tuple[Stage, ...],
+    command: Command,
+    folder: Path,
+    tensorboard: bool,
 ) -> int:
     """Trains in stages.
 
     Args:
       train: trains one stage, :func:`artix.cli.train.train_once`.
-      recipe: the stages.
+      stages: the stages.
       command: what the user asked for.
       folder: for the last stage, and in it a folder of its name for each one before.
       tensorboard: whether numbers also go to TensorBoard's event files.
@@ -173,19 +164,23 @@ def begin_stages(
       CommandFailure: a stage has an unknown setting or does not fit the one before; this is said
         before any of them begins.
     """
-    for place in _folders(recipe, folder):
+    for place in _folders(stages, folder):
         check_is_new(TrainingFiles(place))
-    return _go_on(train, recipe, command, folder, tensorboard)
+    return _go_on(train, stages, command, folder, tensorboard)
 
 
 def resume_stages(
-    train: Callable[..., int], recipe: Recipe | None, command: Command, folder: Path, board: bool
+    train: Callable[..., int],
+    stages: tuple[Stage, ...] | None,
+    command: Command,
+    folder: Path,
+    board: bool,
 ) -> int:
     """Continues what :func:`begin_stages` began, with what the folder knows of it.
 
     Args:
       train: as for :func:`begin_stages`.
-      recipe: the stages, if they are named once more.
+      stages: the stages, if they are named once more.
       command: what else is said once more.
       folder: as for :func:`begin_stages`.
       board: as ``tensorboard`` there.
@@ -195,18 +190,17 @@ def resume_stages(
     """
     try:
         kept = json.loads(TrainingFiles(folder).plan.read_text(encoding="utf-8"))
-        stages = tuple(
+        planned = tuple(
             Stage(name, steps, num_envs, tuple(texts))
             for name, steps, num_envs, texts in kept["stages"]
         )
-        planned = Recipe(stages, tuple(kept["played"]))
         settings = {**kept["command"], "assignments": tuple(kept["command"]["assignments"])}
         asked = Command(**settings)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandFailure(
             f"cannot resume: {str(TrainingFiles(folder).plan)!r} is missing or damaged: {error!r}"
         ) from error
-    other = [] if recipe in (None, planned) else ["stages (--stages)"]
+    other = [] if stages in (None, planned) else ["stages (--stages)"]
     for name, value in command._asdict().items():
         if value not in (None, (), getattr(asked, name)):
             other.append(_SAID.get(name, f"{name} (--{name})"))
@@ -222,24 +216,28 @@ _SAID = {"task": "task", "assignments": "settings (--set)", "source": "begin (--
 
 
 def _go_on(
-    train: Callable[..., int], recipe: Recipe, command: Command, folder: Path, tensorboard: bool
+    train: Callable[..., int],
+    stages: tuple[Stage, ...],
+    command: Command,
+    folder: Path,
+    tensorboard: bool,
 ) -> int:
     """The stages that are not complete."""
-    before, total = 0, sum(stage.steps for stage in recipe.stages)
-    folders = _folders(recipe, folder)
-    for k, (stage, place) in enumerate(zip(recipe.stages, folders, strict=True)):
+    before, total = 0, sum(stage.steps for stage in stages)
+    folders = _folders(stages, folder)
+    for k, (stage, place) in enumerate(zip(stages, folders, strict=True)):
         checkpoint = TrainingFiles(place).checkpoint
         is_begun = checkpoint.exists()
         if is_begun and load_header(checkpoint)["steps"] >= stage.steps:
             before += stage.steps
             continue
         print(
-            f"stage {k + 1} of {len(recipe.stages)}, {stage.name}, after {rate(before)} of "
+            f"stage {k + 1} of {len(stages)}, {stage.name}, after {rate(before)} of "
             f"{rate(total)} steps"
         )
         part = Part(
-            check=_check(recipe, command, folder) if k == 0 else _nothing,
-            played=(*recipe.played, *command.assignments),
+            check=_check(stages, command, folder) if k == 0 else _nothing,
+            played=(*to_play(stage.assignments), *command.assignments),
             is_last=place == folder,
             again=f"artix train --resume --output {folder}",
         )
@@ -263,9 +261,9 @@ def _go_on(
     return 0
 
 
-def _folders(recipe: Recipe, folder: Path) -> list[Path]:
+def _folders(stages: tuple[Stage, ...], folder: Path) -> list[Path]:
     """Where the stages are saved."""
-    return [*(folder / stage.name for stage in recipe.stages[:-1]), folder]
+    return [*(folder / stage.name for stage in stages[:-1]), folder]
 
 
 def _begun(stage: Stage, k: int, command: Command, folders: Sequence[Path]) -> dict[str, Any]:
@@ -283,16 +281,14 @@ def _begun(stage: Stage, k: int, command: Command, folders: Sequence[Path]) -> d
     return {**options, "assignments": (*stage.assignments, *its)}
 
 
-def _check(recipe: Recipe, command: Command, folder: Path) -> Callable[[TrainingTask], None]:
+def _check(
+    stages: tuple[Stage, ...], command: Command, folder: Path
+) -> Callable[[TrainingTask], None]:
     """Refuses stages that cannot follow the first one, and keeps the plan if all can."""
 
     def check(first: TrainingTask) -> None:
-        try:
-            as_played(first)
-        except CommandFailure as failure:
-            raise CommandFailure(f"played: {failure}") from failure
         learned, told = _kept(first), first
-        for k, stage in enumerate(recipe.stages[1:], 1):
+        for k, stage in enumerate(stages[1:], 1):
             try:
                 fixed = [one for one in stage.assignments if one.startswith(_OF_THE_FIRST)]
                 if fixed:
@@ -311,7 +307,7 @@ def _check(recipe: Recipe, command: Command, folder: Path) -> Callable[[Training
             except CommandFailure as failure:
                 raise _in_stage(stage, failure) from failure
         folder.mkdir(parents=True, exist_ok=True)
-        plan = json.dumps({**recipe._asdict(), "command": command._asdict()}, indent=1)
+        plan = json.dumps({"stages": stages, "command": command._asdict()}, indent=1)
         path = TrainingFiles(folder).plan
         write_atomically(path, lambda part: part.write_text(plan, encoding="utf-8"))
 

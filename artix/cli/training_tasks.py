@@ -64,6 +64,14 @@ _TERMS: dict[str, Iterable[str]] = {
 }
 
 
+#: Options that say what is learned and from what, and not what a policy sees and does: while it
+#: plays, they are the task's usual ones.
+_FOR_TRAINING = frozenset({
+    "rewards", "tracking_sigma", "max_foot_height", "least_reward", "terminations", "lowest_up",
+    "velocity_commands", "pushes", "resets", "curricula", "noise_scales", "episode_length", *METHODS
+})  # fmt: skip
+
+
 class Assignment(NamedTuple):
     """One of ``--set a.b=1``."""
 
@@ -99,6 +107,12 @@ def split(
     for one in assignments:
         parts[kinds.get(one.keys[0], "") if len(one.keys) > 1 else ""].append(one)
     return parts["method"], parts["robot"], parts[""]
+
+
+def to_play(assignments: Sequence[str]) -> list[str]:
+    """Of the assignments of a stage, those that hold while its policy plays."""
+    read = parse_assignments(assignments)
+    return [one.text for one in read if one.keys[0] not in _FOR_TRAINING]
 
 
 def changed_config(config: Any, assignments: Sequence[Assignment]) -> Any:

@@ -22,12 +22,10 @@ from tests.support.programs import each_compiled_once
 from tests.support.users_types import users_types
 
 RECIPE = """
-played = ["episode_length=25"]
-
 [begin]
 steps = 500
 envs = 8
-set = ["ppo.epochs=2"]
+set = ["ppo.epochs=2", "privileged=true"]
 
 [careful]
 steps = 1_000
@@ -78,7 +76,8 @@ def test_they_are_the_same_as_by_hand(trained, tmp_path):
     begin, careful, exact = (tmp_path / name for name in ("begin", "careful", "exact"))
     everywhere = "ppo.gae_lambda=0.9"
     for line in (
-        f"cart_pole --steps 500 --envs 8 --seed 3 --output {begin} --set ppo.epochs=2 {everywhere}",
+        f"cart_pole --steps 500 --envs 8 --seed 3 --output {begin} --set ppo.epochs=2 privileged=true "
+        f"{everywhere}",
         f"--from {begin} --steps 1k --envs 16 --seed 13 --output {careful} "
         f"--set ppo.discount=0.9 episode_length=20 {everywhere}",
         f"--from {careful} --steps 600 --seed 23 --output {exact} "
@@ -92,11 +91,10 @@ def test_they_are_the_same_as_by_hand(trained, tmp_path):
     assert by_stages["set"] == by_hand["set"] and by_stages["config"] == by_hand["config"]
 
 
-def test_it_is_played_with_its_own_settings(trained):
+def test_what_is_for_training_alone_is_not_played(trained):
     header, environment, _ = load_played(str(trained))
-    assert environment.episode_length == 25
-    assert header["played"] == ["episode_length=25", "ppo.gae_lambda=0.9"]
-    assert load_played(str(trained / "careful"))[1].episode_length == 25
+    assert (environment.episode_length, environment.privileged) == (30, True)
+    assert header["played"] == ["privileged=true", *["ppo.gae_lambda=0.9"] * 3]
     assert (trained / "episode.html").exists()
     assert not (trained / "careful" / "episode.html").exists()
 
@@ -178,20 +176,19 @@ def test_a_finished_or_other_run_is_not_begun_or_continued(trained, tmp_path, ca
         ({"discount=0.9": "discount=2"}, "stage 'careful': --set ppo.discount=2: discount must be"),
         ({"entropy_cost=0.001": "epochs=x"}, "stage 'exact': --set ppo.epochs=x: expected a whole"),
         ({"episode_length=20": "episode_lenght=20"}, "did you mean episode_length"),
-        ({"episode_length=20": "privileged=true"}, "stage 'careful': it sees other observations"),
+        ({"episode_length=20": "privileged=false"}, "stage 'careful': it sees other observations"),
         ({"ppo.discount=0.9": "ppo.policy_layers=[8]"}, "networks of other sizes"),
         ({"ppo.discount=0.9": "ppo.initial_noise=0.1"}, "only the first stage can set that"),
         ({"ppo.discount=0.9": "robot.stiffness=1"}, "only the first stage can set that"),
-        ({'set = ["ppo.epochs=2"]': 'set = ["ppo.epoch=2"]'}, "stage 'begin': --set ppo.epoch=2"),
-        ({"length=25": "lenght=25"}, "played: --set episode_lenght=25: there is no"),
+        ({"ppo.epochs=2": "ppo.epoch=2"}, "stage 'begin': --set ppo.epoch=2"),
         ({"steps = 500": "step = 500"}, "'begin' has no key 'step'; did you mean 'steps'?"),
         ({"steps = 500": ""}, "the stage 'begin': expected steps"),
         ({"steps = 500": "steps = 0"}, "a whole number of at least 1; found 0"),
         ({"envs = 16": "envs = '16'"}, "'careful': expected envs = a whole number"),
-        ({'["ppo.epochs=2"]': '"ppo.epochs=2"'}, "'begin': expected texts as for --set"),
+        ({'["ppo.entropy_cost=0.001"]': "[1]"}, "'exact': expected set = texts as for --set"),
         ({"ppo.epochs=2": "ppo.epochs"}, "expected KEY=VALUE"),
         ({"[careful]": '["c/a"]'}, "the stage 'c/a' cannot be the name of a folder"),
-        ({"played =": "play ="}, "'play' is no table of a stage"),
+        ({"[begin]": "play = 1\n[begin]"}, "'play' is no table of a stage"),
         ({"[careful]": "[careful"}, "recipe.toml: Expected"),
         ({RECIPE: ""}, "it has no stage"),
     ],
@@ -217,10 +214,10 @@ def test_a_recipe_and_a_folder_that_are_missing(tmp_path, capsys):
 @pytest.mark.parametrize("name", recipes())
 def test_the_settings_of_recipes_exist(name, monkeypatch):
     monkeypatch.setattr(envs, "make", registry.make)
-    recipe = read_recipe(name)
-    first, *others = recipe.stages
+    stages = read_recipe(name)
+    first, *others = stages
     told = task_named("quadruped_velocity", None, first.assignments)
     for stage in others:
         told = with_settings(told, stage.assignments)
     assert isinstance(told.environment.velocity_commands, VelocityCommands)
-    assert sum(stage.steps for stage in recipe.stages) > 1_000_000
+    assert sum(stage.steps for stage in stages) > 1_000_000
