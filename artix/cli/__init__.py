@@ -264,6 +264,11 @@ def _add_training_commands(commands: Any) -> None:
         "quadruped_velocity for quadruped_rough: a built-in one, a training run's folder, or a file"
     )
     train.add_argument("--residual", metavar="POLICY", help=residual_help)
+    stages_help = (
+        "train in stages, each of which begins with what the one before learned: walk, for a "
+        "quadruped that walks exactly and falls rarely, or a TOML file of your own"
+    )
+    train.add_argument("--stages", metavar="RECIPE", help=stages_help)
     tensorboard_help = (
         "also write TensorBoard's event files to that folder (needs artix[tensorboard])"
     )

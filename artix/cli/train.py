@@ -26,6 +26,7 @@ from artix.cli.training_files import (
     EventFiles,
     TrainingFiles,
     around,
+    check_is_new,
     config_of,
     header_of,
     load_base,
@@ -40,15 +41,25 @@ from artix.cli.training_files import (
     title_of,
     warm_start,
 )
+from artix.cli.training_stages import (
+    Command,
+    Part,
+    begin_stages,
+    read_recipe,
+    resume_stages,
+)
 from artix.cli.training_tasks import (
     TrainingTask,
+    as_played,
     changed_config,
+    check_envs,
+    folder_named,
     parse_assignments,
     split,
     task_named,
     task_of,
 )
-from artix.examples import policies, ppo
+from artix.examples import policies
 from artix.examples.learners import METHODS, method_of
 from artix.examples.residual import Base, OptionsDifferError, base_for
 
@@ -58,7 +69,45 @@ _Item = TypeVar("_Item")
 CHECKPOINT_PERIOD, LINE_PERIOD = 60.0, 10.0
 
 
-def run_train(
+def run_train(task: str | None, *, stages: str | None = None, **options: Any) -> int:
+    """Trains a policy, in one training run or in several.
+
+    Args:
+      task: as for :func:`train_once`.
+      stages: a recipe of training runs one after another, for
+        :func:`artix.cli.training_stages.read_recipe`; ``None`` for one run, or for those that the
+        folder to be resumed knows.
+      **options: as for :func:`train_once`; of stages, each has its own ``steps`` and ``num_envs``.
+
+    Returns:
+      As :func:`train_once`.
+
+    Raises:
+      CommandFailure: as :func:`train_once`; or a stage has unknown settings, or cannot follow the
+        one before.
+    """
+    names = ("robot", "method", "source", "residual", "seed")
+    asked = Command(task, tuple(options.get("assignments", ())), *map(options.get, names))
+    resume, output, board = map(options.get, ("resume", "output", "tensorboard"))
+    if stages is None and not resume:
+        return train_once(task, **options)
+    if output is None and task is None and asked.robot is None:
+        what = "--resume" if resume else "--stages"
+        raise CommandFailure(f"{what} needs --output, the folder of the training run, or the task")
+    folder = Path(output or f"runs/{folder_named(task, asked.robot)}")
+    if stages is None and not TrainingFiles(folder).plan.exists():
+        return train_once(task, **options)
+    for name, option in (("steps", "--steps"), ("num_envs", "--envs")):
+        if options.get(name) is not None:
+            raise CommandFailure(f"{option}: each stage has its own; leave it out")
+    named = None if stages is None else read_recipe(stages)
+    if resume:
+        return resume_stages(train_once, named, asked, folder, bool(board))
+    assert named is not None  # Else the folder could only be resumed.
+    return begin_stages(train_once, named, asked, folder, bool(board))
+
+
+def train_once(
     task: str | None,
     *,
     steps: int | None,
@@ -72,8 +121,9 @@ def run_train(
     method: str | None = None,
     source: str | None = None,
     residual: str | None = None,
+    part: Part | None = None,
 ) -> int:
-    """Trains a policy.
+    """Trains a policy in one training run.
 
     Args:
       task: name of a task of :mod:`artix.envs`, or the beginning of one, or a Python file with a
@@ -96,6 +146,7 @@ def run_train(
         change them.
       residual: a policy to whose actions those of the trained one are added, as for
         :func:`artix.cli.play.run_play`; ``None`` for none.
+      part: what else it needs to know if it is one of several; ``None`` if it is not.
 
     Returns:
       0 if all steps were taken; 130 if Ctrl-C, and 143 if SIGTERM, interrupted training and a
@@ -118,11 +169,7 @@ def run_train(
     base = None
     if start is not None:
         chosen, base = _changed(*start, assignments), load_base(start[0], start[1].parent)
-    elif resume and task is None and robot is None:
-        if output is None:
-            raise CommandFailure(
-                "--resume needs --output, the folder of the training run, or the task"
-            )
+    elif resume and output is not None and task is None and robot is None:
         header = load_header(TrainingFiles(Path(output)).checkpoint)
         chosen = _of_checkpoint(header, Path(output))
     else:
@@ -159,16 +206,16 @@ def run_train(
         files = dataclasses.replace(files, base=load_base(header, files.folder))
         training = load_training(files, chosen.environment, config)
         rows = load_rows(files, header["steps"])
-    elif isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
-        raise CommandFailure(
-            f"--envs must be a multiple of the number of devices, {jax.device_count()}; found "
-            f"{config.num_envs}"
-        )
-    elif files.checkpoint.exists():
-        raise CommandFailure(
-            f"{str(files.folder)!r} already has a training run: continue it with --resume, or "
-            "choose another folder with --output"
-        )
+    else:
+        check_envs(config)
+        if part is None:
+            check_is_new(files)
+    if part is not None:
+        if not resume:
+            before = [] if start is None else start[0].get("played", start[0].get("set", []))
+            played = {"played": [*before, *part.played]}
+            chosen = chosen._replace(header=chosen.header | played)
+        part.check(chosen._replace(config=config))
     if start is not None:
         training = warm_start(start[1], chosen.environment, config, base)
         print(f"begins with what {start[1]} learned in {rate(start[0]['steps'])} steps")
@@ -182,7 +229,7 @@ def run_train(
             f"the folder {str(files.folder)!r} cannot be created: {error.strerror}"
         ) from error
     events = EventFiles(files.folder) if tensorboard else None
-    return _train(chosen, config, steps or chosen.steps, training, rows, files, events)
+    return _train(chosen, config, steps or chosen.steps, training, rows, files, events, part)
 
 
 def _start(source: str, resume: bool, others: dict[str, str | None]) -> tuple[dict[str, Any], Path]:
@@ -218,8 +265,10 @@ def _changed(header: dict[str, Any], path: Path, assignments: Sequence[str]) -> 
         raise CommandFailure(
             "--set ppo.initial_noise: --from keeps the noise that its checkpoint has learned"
         )
-    settings = [*header.get("set", []), *assignments]
-    return _of_checkpoint({**header, "set": settings}, path.parent)._replace(config=config)
+    changed: dict[str, Any] = {
+        name: [*header[name], *assignments] for name in ("set", "played") if name in header
+    }
+    return _of_checkpoint({**header, **changed}, path.parent)._replace(config=config)
 
 
 def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
@@ -227,7 +276,7 @@ def _of_checkpoint(header: dict[str, Any], folder: Path) -> TrainingTask:
         chosen = task_of(header, folder, for_training=True)
     except CommandFailure as failure:
         raise CommandFailure(f"{str(folder)!r} cannot be used: {failure}") from failure
-    kept = {"residual": header["residual"]} if "residual" in header else {}
+    kept = {name: header[name] for name in ("residual", "played") if name in header}
     return chosen._replace(header=chosen.header | kept)
 
 
@@ -251,6 +300,7 @@ def _train(
     rows: list[dict[str, float]],
     files: TrainingFiles,
     events: EventFiles | None = None,
+    part: Part | None = None,
 ) -> int:
     task, environment = chosen.name, chosen.environment
     before = rows[-1]["seconds"] if rows else 0.0
@@ -291,16 +341,16 @@ def _train(
     if training is None or report is None:
         print("interrupted before the first iteration" if status else "nothing left to do")
         return status
-    files = _save_somewhere(
-        files, training, header_of(chosen.header, config, report), rows, environment
-    )
+    header = header_of(chosen.header, config, report)
+    environment = as_played(chosen)
+    files = _save_somewhere(files, training, header, rows, environment)
     if status:
         # The checkpoint knows its robot and its settings.
         named = "" if files.articulation is not None or "file" in chosen.header else f" {task}"
-        print(
-            f"interrupted; continue with: artix train{named} --resume --steps {steps} --output "
-            f"{files.folder}"
-        )
+        again = f"artix train{named} --resume --steps {steps} --output {files.folder}"
+        print(f"interrupted; continue with: {again if part is None else part.again}")
+        return status
+    if part is not None and not part.is_last:
         return status
     visuals = visuals_of(chosen.header, environment)
     policy = policy_of(training, config, files.base)

@@ -68,6 +68,11 @@ class TrainingFiles:
         return self.folder / "base.npz"
 
     @property
+    def plan(self) -> Path:
+        """Its stages, if it has several."""
+        return self.folder / "stages.json"
+
+    @property
     def rows(self) -> Path:
         """The learning curve as a table."""
         return self.folder / "progress.csv"
@@ -76,6 +81,19 @@ class TrainingFiles:
     def curve(self) -> Path:
         """The learning curve as a picture."""
         return self.folder / "learning_curve.png"
+
+
+def check_is_new(files: TrainingFiles) -> None:
+    """Refuses a folder that has a training run.
+
+    Raises:
+      CommandFailure: it has.
+    """
+    if files.checkpoint.exists() or files.plan.exists():
+        raise CommandFailure(
+            f"{str(files.folder)!r} already has a training run: continue it with --resume, or "
+            "choose another folder with --output"
+        )
 
 
 def header_of(task: Mapping[str, Any], config: Any, report: dict[str, float]) -> dict[str, Any]:

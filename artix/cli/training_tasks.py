@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -35,6 +36,7 @@ from artix.envs import (
     terminations,
 )
 from artix.envs.observation_terms import ObservationTerm
+from artix.examples import ppo
 from artix.examples.learners import METHODS, method_of, settings
 from artix.io.load import SUFFIXES
 
@@ -60,6 +62,14 @@ _TERMS: dict[str, Iterable[str]] = {
     "curricula": curricula.TERMS,
     "noise_scales": noise.GO1,
 }
+
+
+#: Options that say what is learned and from what, and not what a policy sees and does: while it
+#: plays, they are the task's usual ones.
+_FOR_TRAINING = frozenset({
+    "rewards", "tracking_sigma", "max_foot_height", "least_reward", "terminations", "lowest_up",
+    "velocity_commands", "pushes", "resets", "curricula", "noise_scales", "episode_length", *METHODS
+})  # fmt: skip
 
 
 class Assignment(NamedTuple):
@@ -97,6 +107,12 @@ def split(
     for one in assignments:
         parts[kinds.get(one.keys[0], "") if len(one.keys) > 1 else ""].append(one)
     return parts["method"], parts["robot"], parts[""]
+
+
+def to_play(assignments: Sequence[str]) -> list[str]:
+    """Of the assignments of a stage, those that hold while its policy plays."""
+    read = parse_assignments(assignments)
+    return [one.text for one in read if one.keys[0] not in _FOR_TRAINING]
 
 
 def changed_config(config: Any, assignments: Sequence[Assignment]) -> Any:
@@ -309,8 +325,8 @@ class TrainingTask(NamedTuple):
     """Settings of the method that learns it, such as :class:`artix.examples.ppo.Config`."""
     steps: int
     header: dict[str, Any]
-    """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"``
-    and ``"file"``."""
+    """What checkpoints say of the task: ``"task"``, ``"set"`` and, where they apply, ``"robot"``,
+    ``"file"`` and ``"played"``, the settings to play with in the place of ``"set"``."""
     folder: str
     """Name of the folder for results."""
     articulation: artix.Articulation | None = None
@@ -338,14 +354,9 @@ def task_named(
         if robot is not None:
             raise CommandFailure("a task in a Python file makes its own robot: leave out --robot")
         return _from_file(Path(task), list(assignments), method)
-    method = method or "ppo"
+    method, folder = method or "ppo", folder_named(task, robot)
     if robot is None:
-        if task is None:
-            raise CommandFailure(
-                f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot"
-            )
-        name = _full_name(task)
-        return _make_task(name, list(assignments), {"method": method}, name)
+        return _make_task(folder, list(assignments), {"method": method}, folder)
     if robot.endswith(".py"):
         raise CommandFailure(
             f"--robot takes the description of a robot; for a task in Python: artix train {robot}"
@@ -363,9 +374,22 @@ def task_named(
     path = description_path(robot)
     numbers = {field: _json(getattr(legged, field)) for field in _OF_ROBOT}
     kept = {"method": method, "robot": {"description": str(path.resolve()), **numbers}}
-    return _make_task(
-        name, list(assignments), kept, path.stem if Path(robot).suffix else robot, legged
-    )
+    return _make_task(name, list(assignments), kept, folder, legged)
+
+
+def folder_named(task: str | None, robot: str | None) -> str:
+    """The name of the folder for the results of a task from the command line.
+
+    Raises:
+      CommandFailure: there is neither a task nor a robot, or no task of that name.
+    """
+    if robot is not None:
+        return Path(robot).stem if Path(robot).suffix else robot
+    if task is None:
+        raise CommandFailure(
+            f"give a task ({', '.join(envs.NAMES)}), a Python file with one, or --robot"
+        )
+    return Path(task).stem if task.endswith(".py") else _full_name(task)
 
 
 def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> TrainingTask:
@@ -381,6 +405,8 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
       CommandFailure: this version has no such task, or the robot or the Python file is missing.
     """
     assignments, method = header.get("set", []), header.get("method", "ppo")
+    if not for_training:
+        assignments = header.get("played", assignments)
     if "file" in header:
         return _from_file(Path(header["file"]), assignments, method)
     name = header["task"]
@@ -395,6 +421,53 @@ def task_of(header: Mapping[str, Any], folder: Path, *, for_training: bool) -> T
         legged, place = _saved_robot(kept, folder / "robot.npz"), folder.name
     kept = {"method": method, "robot": kept}
     return _make_task(name, assignments, kept, place, legged, for_training=for_training)
+
+
+def with_settings(told: TrainingTask, assignments: Sequence[str]) -> TrainingTask:
+    """The task with further settings, as ``artix train --from`` has it.
+
+    Raises:
+      CommandFailure: there is no such option or setting.
+    """
+    of_method, _, _ = split(parse_assignments(assignments))
+    config = changed_config(told.config, of_method)
+    changed = _made_again(told, [*told.header["set"], *assignments], for_training=True)
+    return changed._replace(config=config)
+
+
+def as_played(told: TrainingTask) -> envs.Environment:
+    """The task as its policy will be played, if other settings than those of training are named for
+    that.
+    """
+    if "played" not in told.header:
+        return told.environment
+    return _made_again(told, told.header["played"], for_training=False).environment
+
+
+def _made_again(told: TrainingTask, assignments: list[str], *, for_training: bool) -> TrainingTask:
+    """The task of the same robot with other settings."""
+    header = told.header
+    if "file" in header:
+        return _from_file(Path(header["file"]), assignments, header["method"])
+    environment: Any = getattr(told.environment, "unwrapped", told.environment)
+    kept: dict[str, Any] = {name: header[name] for name in ("method", "robot") if name in header}
+    robot = environment.robot if "robot" in header else None
+    return _make_task(
+        header["task"], assignments, kept, told.folder, robot, for_training=for_training
+    )
+
+
+def check_envs(config: Any) -> None:
+    """Refuses a number of environments that the devices cannot share.
+
+    Raises:
+      CommandFailure: it is no multiple of the number of devices.
+    """
+    if isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
+        raise CommandFailure(
+            f"--envs must be a multiple of the number of devices, {jax.device_count()}; found "
+            f"{config.num_envs}"
+        )
 
 
 def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> envs.LeggedRobot:

@@ -259,7 +259,7 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
         yield next(whole(*arguments, **options))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command.ppo, "train", interrupted)
+    monkeypatch.setattr(ppo, "train", interrupted)
     assert train(tmp_path / "runs", "--steps", "10k") == 130
     assert "--resume --steps 10000 --output" in capsys.readouterr().out
     assert not (tmp_path / "runs" / "episode.html").exists()
@@ -275,7 +275,7 @@ def test_sigterm_leaves_a_checkpoint(tmp_path, monkeypatch, capsys):
         os.kill(os.getpid(), signal.SIGTERM)
         yield from whole(*arguments, **options)
 
-    monkeypatch.setattr(command.ppo, "train", terminated)
+    monkeypatch.setattr(ppo, "train", terminated)
     assert train(tmp_path / "runs", "--steps", "10k") == 143
     assert "--resume --steps 10000 --output" in capsys.readouterr().out
     assert policies.load_header(tmp_path / "runs" / "checkpoint.npz")["steps"] == 256
