@@ -44,7 +44,7 @@ from artix.contact.hull_directions import (
     outermost_corners,
     point_at,
 )
-from artix.contact.polygons import Disc, normal_of, on_disc, part_over, polygon_of
+from artix.contact.polygons import Disc, Polygon, normal_of, on_disc, part_over, polygon_of
 from artix.math.arrays import chosen
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -86,17 +86,40 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
     margin = PREFERENCE * jnp.minimum(flat.inside, jnp.minimum(known.half, known.radius))
     first, second, kind = _closest_edge(known, known_points, faces, far, margin)
 
-    ends = point_at(points, first), point_at(points, second)
-    directions, at_wall = _of_edge(one, *ends)
+    first, second = point_at(points, first), point_at(points, second)
+    directions, at_wall = _of_edge(one, first, second)
     normal = jnp.sum(jnp.where(_KINDS[:, None] == kind, directions, 0), axis=0)
     separation = _along(one, points, normal)
-    face = polygon_of(points, faces, flat.face)
     # A cap or a face, and the cap of the cylinder that looks towards it.
     below = sign(jnp.sum(flat.normal * known.axis))
+    face = polygon_of(points, faces, flat.face)
     up = jnp.where(flat.by_cap, below * one.axis, face.normal)
     by_flat = _along(one, points, up)
+    on_flat = _on_flat(one, below, face, up, _stands(known, flat.normal) | flat.by_cap, far)
+    # A point that is still outside the other feature may seem to be lower than all of it.
+    on_flat = on_flat._replace(gap=jnp.where(on_flat.gap < by_flat - clearly, by_flat, on_flat.gap))
+
+    # A wall across several edges does not yield to one of them too soon.
+    is_level = (kind != _RIM) & (jnp.sum(normal * up) > 1 - 0.5 * NEARLY_PARALLEL)
+    is_curved = separation > by_flat + jnp.where(is_level, margin, clearly)
+    by_wall = ((kind != _RIM) & (kind != _CORNER)) | ((kind == _CORNER) & at_wall)
+    on_edge = _on_edge(one, first, second, normal, separation)
+    curved = chosen(by_wall, on_edge, at_rim(one, normal, separation))
+    meeting = curved_or_flat(is_curved, curved, on_flat, far, hull)
+    return Meeting(
+        meeting.gap - hull.radius,
+        meeting.normal,
+        meeting.point + 0.5 * hull.radius * meeting.normal,
+    )
+
+
+def _on_flat(
+    one: Cylinder, below: Array, face: Polygon, up: Array, stands: Array, far: Array
+) -> Meeting:
+    """Four points of a cap, if the cylinder stands, or the two of the wall's lowest line, over a
+    face of the hull, seen along the normal of either.
+    """
     disc = Disc(one.center - below * one.half * one.axis, one.axis, one.side, one.radius)
-    stands = _stands(known, flat.normal) | flat.by_cap
     height, place = on_disc(face, disc, up, far)
     level = up - jnp.sum(up * one.axis) * one.axis
     level = level / jnp.where(stands, 1, root(jnp.sum(level**2)))
@@ -105,46 +128,33 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
     shares = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
     on_wall = middle + shares[:, None] * along
     rise = jnp.sum((on_wall - face.loop[0]) * up, axis=1)
-    heights = jnp.where(stands, height, jnp.concatenate([rise, jnp.broadcast_to(far, 2)]))
     halfway = on_wall - 0.5 * rise[:, None] * up
-    places = jnp.where(stands, place, jnp.concatenate([halfway, halfway]))
-    # A point that is still outside the other feature may seem to be lower than all of it.
-    heights = jnp.where(heights < by_flat - clearly, by_flat, heights)
-    of_flat = Meeting(
-        heights - hull.radius,
+    return Meeting(
+        jnp.where(stands, height, jnp.concatenate([rise, jnp.broadcast_to(far, 2)])),
         jnp.broadcast_to(up, (4, 3)),
-        places + 0.5 * hull.radius * up,
+        jnp.where(stands, place, jnp.concatenate([halfway, halfway])),
     )
 
-    # A wall across several edges does not yield to one of them too soon.
-    is_level = (kind != _RIM) & (jnp.sum(normal * up) > 1 - 0.5 * NEARLY_PARALLEL)
-    is_curved = separation > by_flat + jnp.where(is_level, margin, clearly)
-    half = 0.5 * (ends[1] - ends[0])
-    is_edge = first != second
-    length = jnp.where(is_edge, jnp.sqrt(jnp.where(is_edge, jnp.sum(half**2), 1)), 0)
-    on_edge = segments(
+
+def _on_edge(
+    one: Cylinder, first: Array, second: Array, normal: Array, separation: Array
+) -> Meeting:
+    """Two points of the wall and an edge."""
+    half = 0.5 * (second - first)
+    square = jnp.sum(half**2)
+    length = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    meeting = segments(
         Segment(one.center, one.half * one.axis, one.half, one.radius),
-        Segment(0.5 * (ends[0] + ends[1]), half, length, hull.radius),
+        Segment(0.5 * (first + second), half, length, jnp.zeros_like(length)),
     )
     # An edge may have passed the axis.
-    is_past = jnp.sum(on_edge.normal * normal, axis=1) < 0
-    reach = one.radius + hull.radius
-    on_edge = Meeting(
-        jnp.where(is_past, -on_edge.gap - 2 * reach, on_edge.gap),
-        jnp.where(is_past[:, None], -on_edge.normal, on_edge.normal),
-        on_edge.point + jnp.where(is_past, one.radius - hull.radius, 0)[:, None] * on_edge.normal,
-    )
+    is_past = jnp.sum(meeting.normal * normal, axis=1) < 0
+    gap = jnp.where(is_past, -meeting.gap - 2 * one.radius, meeting.gap)
     # Where shapes have sunk in, they are nearest beside their ends.
-    least = jnp.min(on_edge.gap)
-    on_edge = on_edge._replace(
-        gap=jnp.where(
-            on_edge.gap == least, jnp.minimum(least, separation - hull.radius), on_edge.gap
-        )
-    )
-    by_wall = ((kind != _RIM) & (kind != _CORNER)) | ((kind == _CORNER) & at_wall)
-    rim = at_rim(one, normal, separation)
-    rim = Meeting(rim.gap - hull.radius, rim.normal, rim.point + 0.5 * hull.radius * normal)
-    return curved_or_flat(is_curved, chosen(by_wall, on_edge, rim), of_flat, far, hull)
+    least = jnp.min(gap)
+    gap = jnp.where(gap == least, jnp.minimum(least, separation), gap)
+    point = meeting.point + jnp.where(is_past, one.radius, 0)[:, None] * meeting.normal
+    return Meeting(gap, jnp.where(is_past[:, None], -meeting.normal, meeting.normal), point)
 
 
 # --- directions ---------------------------------------------------------------------------------

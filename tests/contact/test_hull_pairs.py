@@ -333,6 +333,25 @@ def test_a_can_over_an_edge(x: float) -> None:
         np.testing.assert_allclose(at_edge[[0, -1]], [-reach, reach], atol=1e-12)
 
 
+@pytest.mark.parametrize("place", [(0.1, 0.0, 0.25), (0.36, 0.05, 0.02), (0.34, 0.02, 0.21)])
+def test_a_hull_of_spheres_is_larger_by_their_radius(place) -> None:
+    """On its face, beside it along an edge, and at an edge: gaps, and places halfway between."""
+    can = Geometry.cylinder(0.05, 0.1)
+    thin, thick = (
+        artix.link_contacts(
+            *lying(Geometry.hull(CORNERS, radius=radius), can, place, (0.1, 0.2, 0))
+        )
+        for radius in (0.0, 0.01)
+    )
+    used = np.asarray(thin.gap) < 0.2
+    assert np.any(used)
+    np.testing.assert_allclose((thin.gap - thick.gap)[used], 0.01, atol=1e-12)
+    np.testing.assert_allclose(thick.normal, thin.normal, atol=1e-12)
+    # From the hull, the first, towards the can.
+    moved = thin.point - 0.005 * thin.normal
+    np.testing.assert_allclose(thick.point[used], moved[used], atol=1e-12)
+
+
 def test_a_hull_on_a_cap() -> None:
     """A small one has its corners there, a beam the crossings of its edges and the rim."""
     for half, reach in (((0.1, 0.05, 0.02), 0.1), ((0.6, 0.05, 0.02), (0.3**2 - 0.05**2) ** 0.5)):
