@@ -298,6 +298,33 @@ def test_a_stage_of_bodies_without_an_articulation_needs_no_root() -> None:
     np.testing.assert_allclose(end.root_pose[-1, 2], 0.1, atol=1e-6)
 
 
+MESH = """
+def Mesh "{name}" (prepend apiSchemas = ["PhysicsCollisionAPI"{schemas}])
+{{
+    point3f[] points = [{points}]
+    int[] faceVertexCounts = []
+    int[] faceVertexIndices = []
+    {more}"""
+MESH += PLACE + "\n}}\n"
+
+
+def test_meshes_of_bodies_are_hulls_and_those_around_are_said_to_be_left_out() -> None:
+    angles = np.arange(12) * np.pi / 6
+    ring = 5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    points = ", ".join(f"({x}, {y}, {z})" for z in (-5, 5) for x, y in ring)
+    text = STAGE.format(up="Z") + FLOOR
+    drum = {"name": "drum", "schemas": BODY, "more": "float physics:mass = 1"}
+    text += MESH.format(points=points, place="0, 0, 10", **drum)
+    text += MESH.format(points=points, place="50, 0, 10", name="rock", schemas="", more="")
+    with pytest.warns(artix.DescriptionWarning, match="left out, which are meshes: rock"):
+        scene, state = artix.load_world(text, dtype="float64")
+    assert [shape.num_points for shape in scene.articulations[0].topology.geometries] == [24]
+    end = artix.rollout(scene, state, None, 0.005, num_steps=20)
+    np.testing.assert_allclose(end.root_pose[-1, 2], 0.1, atol=1e-6)
+    scene, _ = artix.load_world(text, meshes="hull")
+    assert scene.names == ("drum", "world") and len(scene.pairs) == 1
+
+
 def test_friction_that_is_not_physxs_is_said() -> None:
     """Of bodies against each other, artix takes the larger coefficient."""
     text = STAGE.format(up="Z") + FLOOR

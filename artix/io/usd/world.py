@@ -22,7 +22,7 @@ from artix.io.common.description import (
     build_world,
     takes,
 )
-from artix.io.common.diagnostics import Location, Report
+from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.usd.articulation import rigid_bodies
 from artix.io.usd.colliders import collider_shapes, read_ground
 from artix.io.usd.contact_pairs import UsdShape, pairs_across, touches_others
@@ -83,9 +83,9 @@ def _articulations(
     """
     claimed = set[str]()
 
-    def read(root: str | None) -> RootReading:
+    def read(root: str | None, **changes: Any) -> RootReading:
         report = Report(scene.report.file, strict=options.strict)
-        reading = read_root(stage, report, dataclasses.replace(options, root=root))
+        reading = read_root(stage, report, dataclasses.replace(options, root=root, **changes))
         report.finish()
         assert reading is not None  # Otherwise there are errors.
         claimed.update(reading.usd.tree.bodies)
@@ -96,25 +96,29 @@ def _articulations(
         return
     for prim in roots_of(scene):
         yield read(prim.path)
-    for root in _other_roots(stage, claimed):
-        yield read(root)
+    for root, is_object in _other_roots(stage, claimed):
+        # An object without shapes is of no use in a scene.
+        yield read(root, meshes=options.meshes or ("hull" if is_object else None))
     if not claimed:
         yield read(None)  # Says that there is none.
 
 
-def _other_roots(stage: Usd.Stage, claimed: set[str]) -> Iterator[str]:
-    """Roots of the bodies that no articulation has claimed: joints to the world, then bodies."""
+def _other_roots(stage: Usd.Stage, claimed: set[str]) -> Iterator[tuple[str, bool]]:
+    """Roots of the bodies that no articulation has claimed: joints to the world, then bodies; and
+    whether it is a body without joints.
+    """
     trial = UsdScene(stage, Report("<stage>"))
     bodies, _ = rigid_bodies(trial)
-    for prim in trial.prims.values():
-        joint = read_joint(trial, prim, bodies)
+    joints = {path: read_joint(trial, prim, bodies) for path, prim in trial.prims.items()}
+    jointed = {body for joint in joints.values() if joint is not None for body in joint.bodies}
+    for path, joint in joints.items():
         if joint is not None and None in joint.bodies:
             body = joint.other(None)
             if body in bodies and body not in claimed:
-                yield prim.path
+                yield path, False
     for path in bodies:
         if path not in claimed:
-            yield path
+            yield path, path not in jointed
 
 
 def _standing_around(
@@ -134,11 +138,18 @@ def _standing_around(
     ]
     origin = UsdPrim(scene.stage.GetPseudoRoot(), scene.report)
     names = Names()
-    read = [
-        (prim, names.new(prim.name), shape)
-        for prim, shape in collider_shapes(scene, origin, colliders)
-        if touches_others(shape)
+    every = collider_shapes(scene, origin, colliders)
+    kept = {prim.path for prim, _ in every}
+    bare = [
+        prim.name
+        for prim in colliders
+        if prim.path not in kept and str(prim.prim.GetTypeName()) == "Mesh"
     ]
+    if bare:
+        message = f"colliders that stand around are left out, which are meshes: {listed(bare)}"
+        fix = "read the meshes with meshes='hull' or meshes='capsule'"
+        scene.report.warning(Location("stage"), message, fix)
+    read = [(prim, names.new(prim.name), shape) for prim, shape in every if touches_others(shape)]
     if not read:
         return None
     description = Description(
