@@ -4,9 +4,10 @@ and bodies that a joint connects.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from artix.io.common.diagnostics import counted
 from artix.io.usd.articulation import UsdArticulation
@@ -118,11 +119,15 @@ def _collision_groups(scene: UsdScene) -> Callable[[UsdPrim, UsdPrim], bool]:
         for group in groups
     ]
 
-    def groups_of(prim: UsdPrim) -> list:
-        return [path for path, query in members if query.IsPathIncluded(prim.prim.GetPath())]
+    @functools.cache
+    def groups_of(path: str) -> tuple[Any, ...]:
+        return tuple(group for group, query in members if query.IsPathIncluded(path))
+
+    @functools.cache
+    def are_enabled(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+        return all(table.IsCollisionEnabled(*pair) for pair in itertools.product(a, b))
 
     def allowed(a: UsdPrim, b: UsdPrim) -> bool:
-        pairs = itertools.product(groups_of(a), groups_of(b))
-        return all(table.IsCollisionEnabled(*pair) for pair in pairs)
+        return are_enabled(groups_of(a.path), groups_of(b.path))
 
     return allowed
