@@ -33,6 +33,7 @@ from artix.contact.cylinder_pairs import (
     at_rim,
     curved_or_flat,
     in_frame,
+    over_face,
     root,
     towards_corner,
     towards_rim,
@@ -44,7 +45,7 @@ from artix.contact.hull_directions import (
     outermost_corners,
     point_at,
 )
-from artix.contact.polygons import Disc, Polygon, normal_of, on_disc, part_over, polygon_of
+from artix.contact.polygons import normal_of, polygon_of
 from artix.math.arrays import chosen
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -90,12 +91,11 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
     directions, at_wall = _of_edge(one, first, second)
     normal = jnp.sum(jnp.where(_KINDS[:, None] == kind, directions, 0), axis=0)
     separation = _along(one, points, normal)
-    # A cap or a face, and the cap of the cylinder that looks towards it.
-    below = sign(jnp.sum(flat.normal * known.axis))
     face = polygon_of(points, faces, flat.face)
-    up = jnp.where(flat.by_cap, below * one.axis, face.normal)
+    cap = sign(jnp.sum(flat.normal * known.axis)) * one.axis
+    up = jnp.where(flat.by_cap, cap, face.normal)
     by_flat = _along(one, points, up)
-    on_flat = _on_flat(one, below, face, up, _stands(known, flat.normal) | flat.by_cap, far)
+    on_flat = over_face(one, face, up, flat.by_cap, far)
     # A point that is still outside the other feature may seem to be lower than all of it.
     on_flat = on_flat._replace(gap=jnp.where(on_flat.gap < by_flat - clearly, by_flat, on_flat.gap))
 
@@ -110,29 +110,6 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
         meeting.gap - hull.radius,
         meeting.normal,
         meeting.point + 0.5 * hull.radius * meeting.normal,
-    )
-
-
-def _on_flat(
-    one: Cylinder, below: Array, face: Polygon, up: Array, stands: Array, far: Array
-) -> Meeting:
-    """Four points of a cap, if the cylinder stands, or the two of the wall's lowest line, over a
-    face of the hull, seen along the normal of either.
-    """
-    disc = Disc(one.center - below * one.half * one.axis, one.axis, one.side, one.radius)
-    height, place = on_disc(face, disc, up, far)
-    level = up - jnp.sum(up * one.axis) * one.axis
-    level = level / jnp.where(stands, 1, root(jnp.sum(level**2)))
-    middle, along = one.center - one.radius * level, one.half * one.axis
-    low, high = part_over(face, middle, along)
-    shares = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
-    on_wall = middle + shares[:, None] * along
-    rise = jnp.sum((on_wall - face.loop[0]) * up, axis=1)
-    halfway = on_wall - 0.5 * rise[:, None] * up
-    return Meeting(
-        jnp.where(stands, height, jnp.concatenate([rise, jnp.broadcast_to(far, 2)])),
-        jnp.broadcast_to(up, (4, 3)),
-        jnp.where(stands, place, jnp.concatenate([halfway, halfway])),
     )
 
 
@@ -171,13 +148,6 @@ def _least(one: Cylinder, normal: Array) -> Array:
     up = jnp.sum(normal * one.axis, axis=-1)
     across = root(jnp.sum((normal - up[..., None] * one.axis) ** 2, axis=-1))
     return jnp.sum(normal * one.center, axis=-1) - one.half * jnp.abs(up) - one.radius * across
-
-
-def _stands(one: Cylinder, normal: Array) -> Array:
-    """Whether the cap, rather than the wall, looks against a direction [3]."""
-    up = jnp.sum(normal * one.axis)
-    across = root(jnp.sum((normal - up * one.axis) ** 2))
-    return one.radius * across < one.half * jnp.abs(up)
 
 
 def _closest_flat(one: Cylinder, points: Array, faces: HullFaces) -> _Flat:

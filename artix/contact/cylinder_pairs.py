@@ -28,6 +28,7 @@ import numpy as np
 
 from artix.contact.capsule_pairs import Segment, segments
 from artix.contact.cores import Core, Meeting, first_of_largest, sign
+from artix.contact.polygons import Disc, Polygon, on_disc, part_over
 from artix.math.arrays import chosen, square_root
 
 Array = jax.Array
@@ -42,12 +43,9 @@ PARALLEL = 1e-6
 NEARLY_PARALLEL = 1e-4
 #: Newton steps towards the direction between a rim and an edge, and the angle that chooses a side.
 _STEPS, _TURN = 4, 1e-3
-#: How many times a point is moved into one feature and then into the other.
-_ROUNDS = 2
-_CAP = np.array([0.0, 0.0, 1.0])
-_CORNERS, _FACE_CORNERS = (
-    np.array(list(itertools.product((-1.0, 1.0), repeat=count))) for count in (3, 2)
-)
+_CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+#: The corners of a face, counter-clockwise.
+_AROUND = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
 
 class Cylinder(NamedTuple):
@@ -114,12 +112,15 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     lengthwise = first_of_largest(jnp.abs(one.axis)).astype(far.dtype)
     beside = _of_edge(one, half, lengthwise)
 
-    face = first_of_largest(faces.separation).astype(far.dtype)
-    by_face = jnp.sum(face * faces.separation)
-    narrow = jnp.min(jnp.where(face > 0, jnp.inf, half))
+    by_face = jnp.max(faces.separation)
     margin = PREFERENCE * jnp.minimum(jnp.min(half), jnp.minimum(one.half, one.radius))
-    by_cap = cap > by_face + jnp.where(one.radius > narrow, -margin, margin)
-    flat = chosen(by_cap, _on_cap(cylinder, box), on_flat(one, half, face, far))
+    by_cap = cap > by_face + margin
+    # The face that is closest, or the one that looks towards the cap.
+    above = sign(jnp.sum(one.center * one.axis)) * one.axis
+    looks = jnp.where(by_cap, jnp.abs(above), faces.separation)
+    side = jnp.where(by_cap, sign(above), sign(one.center))
+    face = _face_of_box(half, first_of_largest(looks).astype(far.dtype), side)
+    flat = over_face(one, face, jnp.where(by_cap, above, face.normal), by_cap, far)
     # A point that is still outside the other feature may seem to be lower than all of it.
     by_flat = jnp.maximum(by_face, cap)
     clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
@@ -401,155 +402,41 @@ def at_rim(one: Cylinder, normal: Array, gap: Array) -> Meeting:
     return Meeting(gap + far, jnp.stack([normal, normal]), jnp.stack([point, point]))
 
 
-def _on_cap(cylinder: Core, box: Core) -> Meeting:
-    """The corners of a box's face, moved into a cap; in the frame of the box."""
-    center = jnp.sum(cylinder.rotation * (box.center - cylinder.center)[:, None], axis=0)
-    turn = jnp.sum(cylinder.rotation[:, :, None] * box.rotation[:, None], axis=0)
-    axis = jnp.asarray(_CAP, center.dtype)
-    side = sign(center[2])
-    slope = side * turn[2]
-    facing = first_of_largest(jnp.abs(slope)).astype(center.dtype)
-    # The box's face: its centre, half edges and normal in the frame of the cylinder.
-    towards = -sign(slope) * facing
-    middle = center + jnp.sum(turn * (towards * box.half), axis=1)
-    across = [jnp.roll(facing, k) for k in (1, 2)]
-    halves = [jnp.sum(one * box.half) for one in across]
-    edges = [jnp.sum(turn * one, axis=1) for one in across]
-    normal = jnp.sum(turn * towards, axis=1)
-    steepness = normal[2]
-
-    def raised(place: Array) -> Array:
-        """Projects onto the plane of the box's face, along the axis."""
-        return place + axis * jnp.sum((middle - place) * normal) / steepness
-
-    def over_cap(place: Array) -> Array:
-        return raised(within_circle(place, cylinder.radius))
-
-    def within_face(place: Array) -> Array:
-        along = [
-            jnp.clip(jnp.sum((place - middle) * edges[k]), -halves[k], halves[k]) for k in (0, 1)
-        ]
-        return middle + along[0] * edges[0] + along[1] * edges[1]
-
-    def at(corner: Array) -> tuple[Array, Array]:
-        along = [corner[k] * halves[k] for k in (0, 1)]
-        # A long face, moved radially, would lose its width.
-        circle = raised(jnp.zeros_like(middle)) - middle
-        reach = cylinder.radius / jnp.abs(steepness)
-        for k in (0, 1):
-            nearest = jnp.sum(circle * edges[k])
-            along[k] = jnp.clip(along[k], nearest - reach, nearest + reach)
-        place = middle + along[0] * edges[0] + along[1] * edges[1]
-        place = over_cap(within_face(over_cap(place)))
-        gap = side * place[2] - jnp.sum(axis * cylinder.half)
-        return gap, place - 0.5 * side * gap * axis
-
-    gap, place = jax.vmap(at)(jnp.asarray(_FACE_CORNERS, center.dtype))
-    point = cylinder.center + jnp.sum(cylinder.rotation * place[:, None], axis=2)
-    outward = side * cylinder.rotation[:, 2]
-
-    def seen(vector: Array) -> Array:
-        return jnp.sum(box.rotation * vector[..., None], axis=-2)
-
-    return Meeting(gap, jnp.broadcast_to(-seen(outward), (4, 3)), seen(point - box.center))
+def _face_of_box(half: Array, which: Array, side: Array) -> Polygon:
+    """The face of a box at an axis, one there and zeros elsewhere [3], on the side of its sign."""
+    normal = which * side
+    across, along = jnp.roll(which, 1) * half, jnp.sum(normal) * jnp.roll(which, 2) * half
+    corners = [normal * half + a * across + b * along for a, b in _AROUND]
+    loop = jnp.stack(corners)
+    return Polygon(loop, jnp.roll(loop, -1, axis=0) - loop, jnp.ones(4, bool), normal)
 
 
-def within_circle(place: Array, radius: Array) -> Array:
-    """Moves a point [3] towards the z axis until it is not farther from it than a radius."""
-    square = place[0] ** 2 + place[1] ** 2
-    is_out = square > radius**2
-    share = jnp.where(is_out, radius / jnp.sqrt(jnp.where(is_out, square, 1)), 1)
-    return place * jnp.stack([share, share, jnp.ones_like(share)])
-
-
-def on_flat(
-    one: Cylinder,
-    half: Array,
-    face: Array,
-    far: Array,
-    cap_radius: Array | None = None,
-    *,
-    is_segment: bool = False,
-) -> Meeting:
-    """Four points of a cylinder over a flat feature of another shape, in the frame of the latter.
+def over_face(one: Cylinder, face: Polygon, up: Array, by_cap: Array, far: Array) -> Meeting:
+    """Four points of a cylinder over a face: corners of what the face and a cap share, or the ends
+    of the lowest line of the wall.
 
     Args:
       one: the cylinder.
-      half: half edges of a box; of a cylinder, those up to its caps, [3].
-      face: one at the axis of the flat feature, zeros elsewhere, [3].
+      face: the face.
+      up: the normal of the face or the axis of the cylinder, from the face to the cylinder, [3].
+      by_cap: whether it is the latter.
       far: the gap of points that are not used.
-      cap_radius: the radius of a cylinder, whose caps are the feature; else a face of a box is.
-      is_segment: whether ``one`` has no radius, so that it never stands on a cap.
     """
-    normal = face * sign(one.center)
-    up = jnp.sum(normal * one.axis)
-    below = sign(up)  # The lower rim is that of -below.
-    across = up * one.axis - normal
-    square = jnp.sum(across**2)
-    is_upright = square < jnp.finfo(square.dtype).eps
-    steep = across / jnp.sqrt(jnp.where(is_upright, 1, square))
-    steep = jnp.where(is_upright, one.side, steep)
-    beside = jnp.cross(one.axis, steep)
-    cap = one.center - below * one.half * one.axis
-    stands = one.radius * jnp.sqrt(jnp.where(is_upright, 0, square)) < one.half * jnp.abs(up)
-    stands = jnp.zeros_like(stands) if is_segment else stands
-
-    def above_feature(place: Array) -> Array:
-        """Moves a point into the feature, then along its normal onto the cap."""
-        if cap_radius is None:
-            place = jnp.where(face > 0, place, jnp.clip(place, -half, half))
-        else:
-            place = within_circle(place, cap_radius)
-        rise = jnp.sum((cap - place) * one.axis) / jnp.where(stands, up, 1)
-        return place + rise * normal
-
-    def within_cap(place: Array) -> Array:
-        square = jnp.sum((place - cap) ** 2)
-        is_out = square > one.radius**2
-        length = jnp.sqrt(jnp.where(is_out, square, 1))
-        return cap + (place - cap) * jnp.where(is_out, one.radius / length, 1)
-
-    def on_cap(place: Array) -> Array:
-        for _ in range(_ROUNDS - 1):
-            place = within_cap(above_feature(place))
-        return above_feature(place)
-
-    # The first two are those of the lower and the upper rim, whichever of them is nearer.
-    around = jnp.stack([below * steep, -below * steep, beside, -beside])
-    on_caps = jax.vmap(on_cap)(cap + one.radius * around)
-    middle, along = one.center + one.radius * steep, one.half * one.axis
-    if cap_radius is None:
-        low, high = _over_rectangle(middle, along, half, face, far)
-    else:
-        low, high = _over_circle(middle, along, cap_radius)
-    places = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
-    on_walls = middle + places[:, None] * along
-    place = jnp.where(stands, on_caps, jnp.concatenate([on_walls, on_walls]))
-    gap = jnp.sum(normal * place, axis=1) - jnp.sum(face * half)
-    point = place - 0.5 * gap[:, None] * normal
-    unused = jnp.where(stands, 0, far * np.array([0.0, 0.0, 1.0, 1.0], far.dtype))
-    return Meeting(gap + unused, jnp.broadcast_to(normal, (4, 3)), point)
-
-
-def _over_rectangle(
-    middle: Array, along: Array, half: Array, face: Array, length: Array
-) -> tuple[Array, Array]:
-    """The part of a line, within -1 and 1, that is over a face of a box."""
-    # Along an edge, rounding must not decide how much of the line is over the face.
-    rounding = CLEARLY * jnp.finfo(half.dtype).eps * length
-    limits = (face == 0) & (jnp.abs(along) > rounding)
-    ends = (jnp.stack([-half, half]) - middle) / jnp.where(limits, along, 1)
-    low = jnp.max(jnp.where(limits, jnp.min(ends, axis=0), -1), initial=-1)
-    high = jnp.min(jnp.where(limits, jnp.max(ends, axis=0), 1), initial=1)
-    return low, high
-
-
-def _over_circle(middle: Array, along: Array, radius: Array) -> tuple[Array, Array]:
-    """The part of a line, within -1 and 1, whose distance from z is at most a radius."""
-    square, mixed = (jnp.sum(along[:2] * x[:2]) for x in (along, middle))
-    rest = mixed**2 + square * (radius**2 - jnp.sum(middle[:2] ** 2))
-    crosses = (rest > 0) & (square > jnp.finfo(square.dtype).eps * radius**2)
-    reach = jnp.sqrt(jnp.where(crosses, rest, 1))
-    ends = jnp.stack([-mixed - reach, -mixed + reach]) / jnp.where(crosses, square, 1)
-    low, high = jnp.clip(jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype)), -1, 1)
-    return low, high
+    cosine = jnp.sum(up * one.axis)
+    level = up - cosine * one.axis
+    sine = root(jnp.sum(level**2))
+    stands = by_cap | (one.radius * sine < one.half * jnp.abs(cosine))
+    end = one.center - sign(cosine) * one.half * one.axis
+    height, place = on_disc(face, Disc(end, one.axis, one.side, one.radius), up, far)
+    level = level / jnp.where(stands, 1, sine)
+    middle, along = one.center - one.radius * level, one.half * one.axis
+    low, high = part_over(face, middle, along)
+    shares = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
+    on_wall = middle + shares[:, None] * along
+    rise = jnp.sum((on_wall - face.loop[0]) * up, axis=1)
+    halfway = on_wall - 0.5 * rise[:, None] * up
+    return Meeting(
+        jnp.where(stands, height, jnp.concatenate([rise, jnp.broadcast_to(far, 2)])),
+        jnp.broadcast_to(up, (4, 3)),
+        jnp.where(stands, place, jnp.concatenate([halfway, halfway])),
+    )

@@ -30,7 +30,6 @@ from artix.contact.cylinder_pairs import (
     at_rim,
     curved_or_flat,
     in_frame,
-    on_flat,
     root,
     to_world,
     towards_rim,
@@ -42,6 +41,8 @@ Array = jax.Array
 #: Newton steps towards the direction between two rims, the angle beside the best of the others at
 #: which they start, and the longest turn.
 _STEPS, _TURN, _LONGEST_TURN = 6, 3e-3, 0.3
+#: How many times a point is moved into one cap and then into the other.
+_ROUNDS = 2
 #: The least curvature of the separation, in radii.
 _LEAST = 1e-3
 _Z = np.array([0.0, 0.0, 1.0])
@@ -70,13 +71,13 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
     far = one.half + one.radius + other.half + other.radius
     clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
     margin = PREFERENCE * jnp.minimum(jnp.minimum(one.half, other.half), other.radius)
-    flat = on_flat(one, other.half * up, up, far, other.radius, is_segment=is_segment)
+    flat = _over_cap(one, other, far, is_segment=is_segment)
     by_flat = by_b = _of_cap(one, other)
     if not is_segment:
         margin = jnp.minimum(margin, PREFERENCE * one.radius)
         by_a = _of_cap(other, one)
         is_a = by_a > by_b + jnp.where(one.radius > other.radius, -margin, margin)
-        on_a = on_flat(other, one.half * up, up, far, one.radius)
+        on_a = _over_cap(other, one, far)
         on_a = Meeting(
             on_a.gap, -to_world(turn, on_a.normal), one.center + to_world(turn, on_a.point)
         )
@@ -118,6 +119,80 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
     rim = chosen(which[3] > 0, rim._replace(point=one.center + to_world(turn, seen.point)), rim)
     curved = chosen(which[0] + which[1] > 0, on_walls, rim)
     return curved_or_flat(is_curved, curved, flat, far, b)
+
+
+def _over_cap(
+    one: Cylinder, reference: Cylinder, far: Array, *, is_segment: bool = False
+) -> Meeting:
+    """Four points of a cylinder over a cap of another one, in the frame of the latter.
+
+    Args:
+      one: the cylinder.
+      reference: the other one.
+      far: the gap of points that are not used.
+      is_segment: whether ``one`` has no radius, so that it never stands on a cap.
+    """
+    normal = _Z.astype(far.dtype) * sign(one.center)
+    up = jnp.sum(normal * one.axis)
+    below = sign(up)  # The lower rim is that of -below.
+    across = up * one.axis - normal
+    square = jnp.sum(across**2)
+    is_upright = square < jnp.finfo(square.dtype).eps
+    steep = across / jnp.sqrt(jnp.where(is_upright, 1, square))
+    steep = jnp.where(is_upright, one.side, steep)
+    beside = jnp.cross(one.axis, steep)
+    cap = one.center - below * one.half * one.axis
+    stands = one.radius * jnp.sqrt(jnp.where(is_upright, 0, square)) < one.half * jnp.abs(up)
+    stands = jnp.zeros_like(stands) if is_segment else stands
+
+    def above_feature(place: Array) -> Array:
+        """Moves a point into the other cap, then along its normal onto this one."""
+        place = _within_circle(place, reference.radius)
+        rise = jnp.sum((cap - place) * one.axis) / jnp.where(stands, up, 1)
+        return place + rise * normal
+
+    def within_cap(place: Array) -> Array:
+        square = jnp.sum((place - cap) ** 2)
+        is_out = square > one.radius**2
+        length = jnp.sqrt(jnp.where(is_out, square, 1))
+        return cap + (place - cap) * jnp.where(is_out, one.radius / length, 1)
+
+    def on_cap(place: Array) -> Array:
+        for _ in range(_ROUNDS - 1):
+            place = within_cap(above_feature(place))
+        return above_feature(place)
+
+    # The first two are those of the lower and the upper rim, whichever of them is nearer.
+    around = jnp.stack([below * steep, -below * steep, beside, -beside])
+    on_caps = jax.vmap(on_cap)(cap + one.radius * around)
+    middle, along = one.center + one.radius * steep, one.half * one.axis
+    low, high = _over_circle(middle, along, reference.radius)
+    places = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
+    on_walls = middle + places[:, None] * along
+    place = jnp.where(stands, on_caps, jnp.concatenate([on_walls, on_walls]))
+    gap = jnp.sum(normal * place, axis=1) - reference.half
+    point = place - 0.5 * gap[:, None] * normal
+    unused = jnp.where(stands, 0, far * np.array([0.0, 0.0, 1.0, 1.0], far.dtype))
+    return Meeting(gap + unused, jnp.broadcast_to(normal, (4, 3)), point)
+
+
+def _within_circle(place: Array, radius: Array) -> Array:
+    """Moves a point [3] towards the z axis until it is not farther from it than a radius."""
+    square = place[0] ** 2 + place[1] ** 2
+    is_out = square > radius**2
+    share = jnp.where(is_out, radius / jnp.sqrt(jnp.where(is_out, square, 1)), 1)
+    return place * jnp.stack([share, share, jnp.ones_like(share)])
+
+
+def _over_circle(middle: Array, along: Array, radius: Array) -> tuple[Array, Array]:
+    """The part of a line, within -1 and 1, whose distance from z is at most a radius."""
+    square, mixed = (jnp.sum(along[:2] * x[:2]) for x in (along, middle))
+    rest = mixed**2 + square * (radius**2 - jnp.sum(middle[:2] ** 2))
+    crosses = (rest > 0) & (square > jnp.finfo(square.dtype).eps * radius**2)
+    reach = jnp.sqrt(jnp.where(crosses, rest, 1))
+    ends = jnp.stack([-mixed - reach, -mixed + reach]) / jnp.where(crosses, square, 1)
+    low, high = jnp.clip(jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype)), -1, 1)
+    return low, high
 
 
 def _of_cap(one: Cylinder, reference: Cylinder) -> Array:

@@ -150,6 +150,7 @@ def test_derivatives_where_they_touch(kinds: tuple[str, str]) -> None:
 
 UPRIGHT = (0.0, 0.0, 0.0)
 SIDEWAYS = (0.0, np.pi / 2, 0.0)
+CROSSING = (0.05**2 - 0.02**2) ** 0.5
 
 
 @pytest.mark.parametrize(
@@ -157,8 +158,12 @@ SIDEWAYS = (0.0, np.pi / 2, 0.0)
     [
         # Inside the face: a quarter turn apart.
         ((0.1, 0.02, 0.2), UPRIGHT, [(0.05, 0.02), (0.1, -0.03), (0.1, 0.07), (0.15, 0.02)]),
-        # Over the edge at x = 0.3, as far as both are.
-        ((0.28, 0.0, 0.2), UPRIGHT, [(0.23, 0.0), (0.28, -0.05), (0.28, 0.05), (0.3, 0.0)]),
+        # Over the edge at x = 0.3, which the rim crosses.
+        (
+            (0.28, 0.0, 0.2),
+            UPRIGHT,
+            [(0.23, 0.0), (0.28, -0.05), (0.3, -CROSSING), (0.3, CROSSING)],
+        ),
         # On its wall, and over the edge.
         ((0.0, 0.0, 0.15), SIDEWAYS, [(-0.1, 0.0), (0.1, 0.0)]),
         ((0.25, 0.0, 0.15), SIDEWAYS, [(0.15, 0.0), (0.3, 0.0)]),
@@ -176,13 +181,14 @@ def test_a_can_on_a_box(place, turn, points) -> None:
 
 
 def test_corners_of_a_small_box_on_a_cap() -> None:
-    """All of a small one's, and of a beam those within the circle, not drawn to its middle."""
-    for half, wanted in (((0.1, 0.05, 0.02), (0.1, 0.05)), ((0.6, 0.05, 0.02), (0.3, 0.05))):
+    """All of a small one's, and of a beam the crossings of its edges and the rim."""
+    reach = (0.3**2 - 0.05**2) ** 0.5
+    for half, wanted in (((0.1, 0.05, 0.02), (0.1, 0.05)), ((0.6, 0.05, 0.02), (reach, 0.05))):
         robot, state = lying(Geometry.cylinder(0.3, 0.1), Geometry.box(half), (0.0, 0.0, 0.12))
         found = artix.link_contacts(robot, state)
         np.testing.assert_allclose(found.gap, 0, atol=1e-12)
         places = np.abs(np.asarray(found.point - state.root_pose[:3]))
-        np.testing.assert_allclose(places[:, :2], [wanted] * 4, atol=5e-3)
+        np.testing.assert_allclose(places[:, :2], [wanted] * 4, atol=1e-12)
 
 
 @pytest.mark.parametrize("is_hull", [False, True])
