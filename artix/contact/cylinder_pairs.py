@@ -6,12 +6,9 @@ edge), the way from the nearest corner or from a parallel edge, or one at which 
 edge. The last ones are found by Newton's method, in the plane across each edge. Any direction is
 safe, since a separation along it is never more than the distance.
 
-Flat features have four points. If a face of the box is closest, these are points of the cylinder:
-of a cap, where the rim is lowest and three more at quarter turns; of the wall, the two ends of the
-lowest line. They are moved to where both features are. If the cap is closest, they are the corners
-of the box's face, moved into the cap. When both are flush, the smaller feature has the points.
-Elsewhere the wall touches an edge in two points, the ends of what both share, or a rim touches in
-one.
+If a face or a cap is closest, the points are corners of what both share (``polygons.py``), or the
+two ends of the wall's lowest line over the face. Elsewhere the wall touches an edge in two points,
+the ends of what both share, or a rim touches in one.
 
 Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*,
 2005, section 5.2.1.

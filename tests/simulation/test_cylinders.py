@@ -77,7 +77,7 @@ def test_a_can_stands_on_a_free_box(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("block", "shift", "falls"),
     [
-        ("box", -0.01, False),
+        ("box", -1e-4, False),
         ("box", 0.01, True),
         ("hull", -1e-4, False),
         ("hull", 0.01, True),
