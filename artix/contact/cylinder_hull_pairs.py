@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment, segments
+from artix.contact.capsule_pairs import Segment
 from artix.contact.cores import Core, Meeting, sign
 from artix.contact.cylinder_pairs import (
     CLEARLY,
@@ -37,6 +37,7 @@ from artix.contact.cylinder_pairs import (
     root,
     towards_corner,
     towards_rim,
+    wall_on_edge,
 )
 from artix.contact.hull_directions import (
     FromCylinder,
@@ -45,7 +46,7 @@ from artix.contact.hull_directions import (
     outermost_corners,
     point_at,
 )
-from artix.contact.polygons import normal_of, polygon_of
+from artix.contact.polygons import facing_face, normal_of, polygon_of
 from artix.math.arrays import chosen
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -61,14 +62,13 @@ _KINDS = _CORNER, _ACROSS, _ALONG, _RIM = np.arange(4, dtype=np.int32)
 class _Flat(NamedTuple):
     """The direction of a face or of a cap along which both are farthest apart."""
 
-    separation: Array
     normal: Array
     """From the hull towards the cylinder, [3]."""
     face: Array
     """The number of the hull's face that the points are on."""
     by_cap: Array
-    inside: Array
-    """The smallest distance from the hull's middle to any of its faces."""
+    margin: Array
+    """How much farther apart another direction must be to be preferred."""
 
 
 def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
@@ -84,8 +84,7 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
     )
     clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
     flat = _closest_flat(known, known_points, faces)
-    margin = PREFERENCE * jnp.minimum(flat.inside, jnp.minimum(known.half, known.radius))
-    first, second, kind = _closest_edge(known, known_points, faces, far, margin)
+    first, second, kind = _closest_edge(known, known_points, faces, far, flat.margin)
 
     first, second = point_at(points, first), point_at(points, second)
     directions, at_wall = _of_edge(one, first, second)
@@ -101,8 +100,8 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
 
     # A wall across several edges does not yield to one of them too soon.
     is_level = (kind != _RIM) & (jnp.sum(normal * up) > 1 - 0.5 * NEARLY_PARALLEL)
-    is_curved = separation > by_flat + jnp.where(is_level, margin, clearly)
-    by_wall = ((kind != _RIM) & (kind != _CORNER)) | ((kind == _CORNER) & at_wall)
+    is_curved = separation > by_flat + jnp.where(is_level, flat.margin, clearly)
+    by_wall = (kind != _RIM) & ((kind != _CORNER) | at_wall)
     on_edge = _on_edge(one, first, second, normal, separation)
     curved = chosen(by_wall, on_edge, at_rim(one, normal, separation))
     meeting = curved_or_flat(is_curved, curved, on_flat, far, hull)
@@ -120,18 +119,12 @@ def _on_edge(
     half = 0.5 * (second - first)
     square = jnp.sum(half**2)
     length = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    meeting = segments(
-        Segment(one.center, one.half * one.axis, one.half, one.radius),
-        Segment(0.5 * (first + second), half, length, jnp.zeros_like(length)),
-    )
-    # An edge may have passed the axis.
-    is_past = jnp.sum(meeting.normal * normal, axis=1) < 0
-    gap = jnp.where(is_past, -meeting.gap - 2 * one.radius, meeting.gap)
+    edge = Segment(0.5 * (first + second), half, length, jnp.zeros_like(length))
+    meeting = wall_on_edge(one, edge, normal)
     # Where shapes have sunk in, they are nearest beside their ends.
-    least = jnp.min(gap)
-    gap = jnp.where(gap == least, jnp.minimum(least, separation), gap)
-    point = meeting.point + jnp.where(is_past, one.radius, 0)[:, None] * meeting.normal
-    return Meeting(gap, jnp.where(is_past[:, None], -meeting.normal, meeting.normal), point)
+    least = jnp.min(meeting.gap)
+    gap = jnp.where(meeting.gap == least, jnp.minimum(least, separation), meeting.gap)
+    return meeting._replace(gap=gap)
 
 
 # --- directions ---------------------------------------------------------------------------------
@@ -167,15 +160,12 @@ def _closest_flat(one: Cylinder, points: Array, faces: HullFaces) -> _Flat:
     by_cap = jnp.max(by_caps) > by_face + margin
     # The face at the point nearest to the cap that looks most towards it.
     nearest = number_of_largest(jnp.sum(points * cap, axis=1))
-    has_it = jnp.any(faces.padded == nearest, axis=1)
-    looks = jnp.sum(normals * cap, axis=1)
-    facing = number_of_largest(jnp.where(has_it, looks, looks - 4))
+    facing = facing_face(points, faces, -cap, nearest)
     return _Flat(
-        jnp.maximum(by_face, jnp.max(by_caps)),
         jnp.where(by_cap, cap, point_at(normals, number)),
         jnp.where(by_cap, facing, number),
         by_cap,
-        inside,
+        margin,
     )
 
 

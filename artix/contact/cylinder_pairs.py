@@ -139,20 +139,24 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     edge = jnp.where(by_corner | (which[4] > 0), lengthwise, which[:3])
     middle = (1 - edge) * jnp.where(by_corner, at_corner, sign(normal) * half)
     length = jnp.sum(edge * half)
-    on_wall = segments(
-        Segment(one.center, one.half * one.axis, one.half, one.radius),
-        Segment(middle, length * edge, length, jnp.zeros_like(far)),
-    )
-    # An edge may have passed the axis.
-    is_past = jnp.sum(on_wall.normal * normal, axis=1) < 0
-    on_wall = Meeting(
-        jnp.where(is_past, -on_wall.gap - 2 * one.radius, on_wall.gap),
-        jnp.where(is_past[:, None], -on_wall.normal, on_wall.normal),
-        on_wall.point + jnp.where(is_past, one.radius, 0)[:, None] * on_wall.normal,
-    )
+    segment = Segment(middle, length * edge, length, jnp.zeros_like(far))
+    on_wall = wall_on_edge(one, segment, normal)
     by_wall = (jnp.sum(edge) > 0) & (passes_wall | ~by_corner)
     curved = chosen(by_wall, on_wall, at_rim(one, normal, separation))
     return curved_or_flat(is_curved, curved, flat, far, box)
+
+
+def wall_on_edge(one: Cylinder, edge: Segment, normal: Array) -> Meeting:
+    """Two points of the wall and an edge, apart along a normal from the edge; the edge may have
+    passed the axis.
+    """
+    meeting = segments(Segment(one.center, one.half * one.axis, one.half, one.radius), edge)
+    is_past = jnp.sum(meeting.normal * normal, axis=1) < 0
+    return Meeting(
+        jnp.where(is_past, -meeting.gap - 2 * one.radius, meeting.gap),
+        jnp.where(is_past[:, None], -meeting.normal, meeting.normal),
+        meeting.point + jnp.where(is_past, one.radius, 0)[:, None] * meeting.normal,
+    )
 
 
 def curved_or_flat(

@@ -34,7 +34,14 @@ from artix.contact.hull_directions import (
     outermost_corners,
     point_at,
 )
-from artix.contact.polygons import Polygon, normal_of, on_both, part_over, polygon_of
+from artix.contact.polygons import (
+    Polygon,
+    facing_face,
+    normal_of,
+    on_both,
+    part_over,
+    polygon_of,
+)
 from artix.math.arrays import chosen
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -140,8 +147,8 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
     is_larger = of_b.area > (1 + _PREFERENCE) * of_a.area
     by_b = of_b.separation > of_a.separation + jnp.where(is_larger, -tolerance, tolerance)
     # The faces that look towards them.
-    at_a = _facing_face(known.first, faces_a, known.turned(of_b.normal), of_b.lowest)
-    at_b = _facing_face(known.second, faces_b, known.seen(of_a.normal), of_a.lowest)
+    at_a = facing_face(known.first, faces_a, known.turned(of_b.normal), of_b.lowest)
+    at_b = facing_face(known.second, faces_b, known.seen(of_a.normal), of_a.lowest)
     face_a = polygon_of(sets.first, faces_a, jnp.where(by_b, at_a, of_a.number), faces_b)
     face_b = polygon_of(sets.second, faces_b, jnp.where(by_b, of_b.number, at_b), faces_a)
     face_b = face_b._replace(
@@ -304,14 +311,6 @@ def _separations(sets: Differences, faces: HullFaces, normals: Array) -> Array:
     others = sets.moved(sets.second)
     heights = jnp.min(jnp.sum(others * normals[:, None], axis=2), axis=1)
     return heights - jnp.sum(normals * sets.first[faces.corner_numbers[:, 0]], axis=1)
-
-
-def _facing_face(points: Array, faces: HullFaces, way: Array, lowest: Array) -> Array:
-    """The number of the face at a point that looks most against a direction."""
-    normals, _ = normal_of(points[faces.corner_numbers])
-    has_it = jnp.any(faces.padded == lowest, axis=1)
-    looks = -jnp.sum(normals * way, axis=1)
-    return number_of_largest(jnp.where(has_it, looks, looks - 4))
 
 
 def _row_at(rows: Array, number: Array) -> Array:

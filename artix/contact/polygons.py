@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.cores import sign
-from artix.contact.hull_directions import point_at
+from artix.contact.hull_directions import number_of_largest, point_at
 from artix.math.arrays import square_root
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -237,6 +237,14 @@ def part_over(polygon: Polygon, center: Array, along: Array) -> tuple[Array, Arr
     low = jnp.max(jnp.where(moves & (rise < 0), end, -1), initial=-1)
     high = jnp.min(jnp.where(moves & (rise > 0), end, 1), initial=1)
     return jnp.where(jnp.any(beside), 2, low), high
+
+
+def facing_face(points: Array, faces: HullFaces, way: Array, lowest: Array) -> Array:
+    """The number of the face at a point that looks most against a direction."""
+    normals, _ = normal_of(points[faces.corner_numbers])
+    has_it = jnp.any(faces.padded == lowest, axis=1)
+    looks = -jnp.sum(normals * way, axis=1)
+    return number_of_largest(jnp.where(has_it, looks, looks - 4))
 
 
 def polygon_of(
