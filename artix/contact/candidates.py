@@ -114,13 +114,15 @@ def shapes_of(articulation: Articulation, kin: Kinematics, numbers: Sequence[int
 
 
 def cores_of(shapes: Shapes) -> list[Core]:
-    """The cores of spheres, capsules, boxes and hulls; of a cylinder, its axis and radius."""
+    """The cores of spheres, capsules, boxes and hulls; of a cylinder, its axis and radius; of an
+    ellipsoid, its semi-axes.
+    """
     cores = []
     for k, shape in enumerate(shapes.structures):
         size = shapes.size[:, k]
         zero = jnp.zeros_like(size[0])
         points = None
-        if shape.type is GeometryType.BOX:
+        if shape.type in (GeometryType.BOX, GeometryType.ELLIPSOID):
             half, radius = size, zero
         elif shape.type is GeometryType.HULL:
             first = shapes.first_points[k]

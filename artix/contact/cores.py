@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Array = jax.Array
+
+
+#: The signs of a box's corners.
+BOX_CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
 
 
 class Core(NamedTuple):
@@ -23,7 +28,7 @@ class Core(NamedTuple):
     rotation: Array
     """Rotation matrix to world axes, [3, 3]."""
     half: Array
-    """Half edges, [3]."""
+    """Half edges, [3]; of an ellipsoid its semi-axes."""
     radius: Array
     points: Array | None = None
     """Those of a hull, in its frame, [P, 3]."""
@@ -38,6 +43,22 @@ class Meeting(NamedTuple):
     """Normal from the second shape towards the first, [3]."""
     point: Array
     """Midpoint between the two surfaces, relative to the reference point, [3]."""
+
+
+def corners_of(core: Core) -> Array:
+    """The points of a hull, or the corners of a box, in its frame."""
+    if core.points is not None:
+        return core.points
+    return jnp.asarray(BOX_CORNERS, core.half.dtype) * core.half
+
+
+def in_world(first: Core, meeting: Meeting, side: int) -> Meeting:
+    """Turns a result from the frame of a shape."""
+
+    def turned(vectors: Array) -> Array:
+        return jnp.sum(first.rotation * vectors[:, None], axis=2)
+
+    return Meeting(meeting.gap, side * turned(meeting.normal), first.center + turned(meeting.point))
 
 
 def sign(x: Array) -> Array:

@@ -41,12 +41,13 @@ from artix.contact.cylinder_pairs import (
 )
 from artix.contact.hull_directions import (
     FromCylinder,
+    entry_at,
     nearest_corners,
     number_of_largest,
     outermost_corners,
     point_at,
 )
-from artix.contact.polygons import facing_face, normal_of, polygon_of
+from artix.contact.polygons import facing_face, outward_planes, polygon_of
 from artix.math.arrays import chosen
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
@@ -145,8 +146,7 @@ def _least(one: Cylinder, normal: Array) -> Array:
 
 def _closest_flat(one: Cylinder, points: Array, faces: HullFaces) -> _Flat:
     """The face or the cap along whose normal both are farthest apart."""
-    normals, _ = normal_of(points[faces.corner_numbers])
-    planes = jnp.sum(normals * points[faces.corner_numbers[:, 0]], axis=1)
+    normals, planes, _ = outward_planes(points, faces)
     middle = jnp.mean(points, axis=0)
     inside = jnp.maximum(jnp.min(planes - jnp.sum(normals * middle, axis=1)), 0)
     separations = _least(one, normals) - planes
@@ -192,9 +192,9 @@ def _closest_edge(
     first = jnp.concatenate([nearest[None], three])
     second = jnp.concatenate([beside[None], three[np.array([1, 2, 0])]])
     return (
-        _at(jnp.repeat(first, 4), best),
-        _at(jnp.repeat(second, 4), best),
-        _at(jnp.asarray(np.tile(_KINDS, 4)), best),
+        entry_at(jnp.repeat(first, 4), best),
+        entry_at(jnp.repeat(second, 4), best),
+        entry_at(jnp.asarray(np.tile(_KINDS, 4)), best),
     )
 
 
@@ -217,18 +217,13 @@ def _scored(
     return jnp.where(is_known, _along(one, points, directions) - bias, -jnp.inf), directions
 
 
-def _at(numbers: Array, index: Array) -> Array:
-    is_it = np.arange(len(numbers), dtype=np.int32) == index
-    return jnp.sum(jnp.where(is_it, numbers, 0), dtype=numbers.dtype)
-
-
 def _lengthwise(one: Cylinder, points: Array, faces: HullFaces, corner: Array) -> Array:
     """The number of the other end of the edge at a corner that lies along the axis most."""
     edges = np.concatenate([faces.edges, faces.edges[:, ::-1]])
     along = points[edges[:, 1]] - points[edges[:, 0]]
     cosine = jnp.sum(along * one.axis, axis=1) ** 2 / jnp.sum(along**2, axis=1)
     best = number_of_largest(jnp.where(edges[:, 0] == corner, cosine, -1))
-    return _at(jnp.asarray(edges[:, 1], jnp.int32), best)
+    return entry_at(jnp.asarray(edges[:, 1], jnp.int32), best)
 
 
 def _of_edge(one: Cylinder, first: Array, second: Array) -> tuple[Array, Array]:

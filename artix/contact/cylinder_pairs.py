@@ -16,7 +16,6 @@ Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996; Ericson, *Real-Time Colli
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import jax
@@ -24,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.capsule_pairs import Segment, segments
-from artix.contact.cores import Core, Meeting, first_of_largest, sign
+from artix.contact.cores import BOX_CORNERS, Core, Meeting, first_of_largest, sign
 from artix.contact.polygons import Disc, Polygon, on_disc, part_over
 from artix.math.arrays import chosen, square_root
 
@@ -40,7 +39,6 @@ PARALLEL = 1e-6
 NEARLY_PARALLEL = 1e-4
 #: Newton steps towards the direction between a rim and an edge, and the angle that chooses a side.
 _STEPS, _TURN = 4, 1e-3
-_CORNERS = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
 #: The corners of a face, counter-clockwise.
 _AROUND = ((-1, -1), (1, -1), (1, 1), (-1, 1))
 
@@ -251,7 +249,7 @@ def _of_corner(one: Cylinder, half: Array) -> tuple[Directions, Array, Array]:
     """The way from the nearest corner to the cylinder, this corner, and whether it ends at the
     wall.
     """
-    corners = jnp.asarray(_CORNERS, half.dtype) * half
+    corners = jnp.asarray(BOX_CORNERS, half.dtype) * half
     apart = corners - one.center
     height = jnp.sum(apart * one.axis, axis=1)
     square = jnp.sum((apart - height[:, None] * one.axis) ** 2, axis=1)

@@ -1,4 +1,5 @@
-"""Where a convex hull is nearest to another one or to a cylinder, as the numbers of its points.
+"""Where a convex hull is nearest to another one, a cylinder or an ellipsoid, as the numbers of its
+points.
 
 Both are found by iterations on the differences ``m = a - b`` of their points, whose convex hull
 contains the origin if the shapes overlap. The nearest point of that hull to the origin is found by
@@ -118,13 +119,49 @@ class FromCylinder(NamedTuple):
         return farthest(self.first, -direction), self.center + end * self.axis + rim * across
 
 
+class FromEllipsoids(NamedTuple):
+    """A set of points, and the sum of ellipsoids or discs, in the frame of the points; the points
+    of the sum have no numbers and stand for themselves.
+    """
+
+    first: Array
+    """[V, 3]."""
+    center: Array
+    squares: Array
+    """Matrices M, of which each reaches as far as ``sqrt(n^T M n)`` along n, [M, 3, 3]."""
+
+    def between(self, a: Array, b: Array) -> Array:
+        """The differences of points with these numbers [...] and places [..., 3]."""
+        return point_at(self.first, a) - b
+
+    def middle(self) -> Array:
+        """A difference inside of all of them, [3]."""
+        return jnp.mean(self.first, axis=0) - self.center
+
+    def start(self) -> tuple[Array, Array]:
+        """Any point and any place."""
+        return jnp.zeros((), jnp.int32), self.center
+
+    def least(self, direction: Array) -> tuple[Array, Array]:
+        """The number and the place whose difference is the least along a direction."""
+        along = jnp.sum(self.squares * direction, axis=2)
+        square = jnp.sum(along * direction, axis=1)
+        is_long = square > 0
+        length = jnp.sqrt(jnp.where(is_long, square, 1))
+        reach = jnp.sum(jnp.where(is_long, 1 / length, 0)[:, None] * along, axis=0)
+        return farthest(self.first, -direction), self.center + reach
+
+
+Sets = Differences | FromCylinder | FromEllipsoids
+
+
 class Corners(NamedTuple):
     """Three differences of points; fewer if some are equal."""
 
     a: Array
     """Numbers of points of the first set, [3]."""
     b: Array
-    """Of the second, [3], or places of a cylinder, [3, 3]."""
+    """Of the second, [3], or places of a curved shape, [3, 3]."""
     place: Array
     """The differences, [3, 3]."""
 
@@ -170,6 +207,12 @@ def number_of_largest(values: Array) -> Array:
     return numbers[0]
 
 
+def entry_at(numbers: Array, index: Array) -> Array:
+    """The entry of numbers [m] at an index."""
+    is_it = np.arange(len(numbers), dtype=np.int32) == index
+    return jnp.sum(jnp.where(is_it, numbers, 0), dtype=numbers.dtype)
+
+
 def _dot(a: Array, b: Array) -> Array:
     return jnp.sum(a * b)
 
@@ -191,7 +234,7 @@ class _Search(NamedTuple):
     turns: Array
 
 
-def nearest_corners(sets: Differences | FromCylinder, size: Array) -> Nearest:
+def nearest_corners(sets: Sets, size: Array) -> Nearest:
     """The differences around the point that is nearest to the origin, and the way there, by GJK.
 
     Args:
@@ -287,7 +330,7 @@ class _Portal(NamedTuple):
     turns: Array
 
 
-def outermost_corners(sets: Differences | FromCylinder, size: Array) -> Nearest:
+def outermost_corners(sets: Sets, size: Array) -> Nearest:
     """The differences on the face through which a ray from the middle through the origin leaves
     their hull, and its normal, by MPR.
 

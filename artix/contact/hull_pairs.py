@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.capsule_pairs import Segment, segments, two_of
-from artix.contact.cores import Core, Meeting, sign
+from artix.contact.cores import Core, Meeting, corners_of, in_world, sign
 from artix.contact.hull_directions import (
     Corners,
     Differences,
@@ -39,6 +39,7 @@ from artix.contact.polygons import (
     facing_face,
     normal_of,
     on_both,
+    outward_planes,
     part_over,
     polygon_of,
 )
@@ -57,7 +58,6 @@ _CLEARLY = 100
 #: The most separations of a face and a point that are all computed, for the largest of them, rather
 #: than those of the face that looks into the direction found.
 _FEW = 256
-_BOX_CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
 
 
 class _Single(NamedTuple):
@@ -75,7 +75,7 @@ def sphere_and_hull(sphere: Core, hull: Core, faces: HullFaces) -> Meeting:
 
     From inside, the way out is through the nearest face.
     """
-    sets = _sets(_points_of(hull), jnp.zeros((1, 3), hull.half.dtype), hull, sphere)
+    sets = _sets(corners_of(hull), jnp.zeros((1, 3), hull.half.dtype), hull, sphere)
     nearest, face, size = _nearest_of_round(sets, faces)
     single = _between(sets, nearest.corners, nearest.normal)
     height = jnp.sum(face.normal * (sets.offset - face.loop[0]))
@@ -85,13 +85,13 @@ def sphere_and_hull(sphere: Core, hull: Core, faces: HullFaces) -> Meeting:
     outward = jnp.where(by_face, face.normal, -single.normal)
     gap = apart - hull.radius - sphere.radius
     point = sets.offset - (sphere.radius + 0.5 * gap) * outward
-    return _in_world(hull, Meeting(gap[None], -outward[None], point[None]), -1)
+    return in_world(hull, Meeting(gap[None], -outward[None], point[None]), -1)
 
 
 def capsule_and_hull(capsule: Core, hull: Core, faces: HullFaces) -> Meeting:
     """The two points of a capsule and a hull: gaps [2], normals and points [2, 3]."""
     ends = jnp.stack([-capsule.half, capsule.half])
-    sets = _sets(_points_of(hull), ends, hull, capsule)
+    sets = _sets(corners_of(hull), ends, hull, capsule)
     nearest, face, size = _nearest_of_round(sets, faces)
     single = _between(sets, nearest.corners, nearest.normal)
     center, along = sets.offset, sets.turned(capsule.half)
@@ -124,14 +124,14 @@ def capsule_and_hull(capsule: Core, hull: Core, faces: HullFaces) -> Meeting:
             0.5 * (first + second), half, jnp.where(other == numbers[0], 0, length), hull.radius
         ),
     )
-    return _in_world(hull, chosen(shares, on_face, on_edge), 1)
+    return in_world(hull, chosen(shares, on_face, on_edge), 1)
 
 
 def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> Meeting:
     """The four points of two shapes, each a hull or a box: gaps [4], normals and points [4, 3].
     Unused ones have large gaps.
     """
-    sets = _sets(_points_of(a), _points_of(b), a, b)
+    sets = _sets(corners_of(a), corners_of(b), a, b)
     known = without_derivatives(sets)
     size = _size(known)
     apart, touching = nearest_corners(known, size), outermost_corners(known, size)
@@ -180,7 +180,7 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
     numbers = np.arange(4, dtype=np.int32)
     is_single = jnp.where(by_edges, numbers == 0, is_beside & (numbers == beside))
     gap = jnp.where(by_edges, size, gap)
-    return _in_world(
+    return in_world(
         a,
         Meeting(
             jnp.where(is_single, single.gap - a.radius - b.radius, gap),
@@ -194,13 +194,6 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
 # --- sets of points -----------------------------------------------------------------------------
 
 
-def _points_of(core: Core) -> Array:
-    """The points of a hull, or the corners of a box."""
-    if core.points is not None:
-        return core.points
-    return jnp.asarray(_BOX_CORNERS, core.half.dtype) * core.half
-
-
 def _sets(first: Array, second: Array, a: Core, b: Core) -> Differences:
     """The points of two shapes, seen from the first."""
     turn = jnp.sum(a.rotation[:, :, None] * b.rotation[:, None], axis=0)
@@ -212,15 +205,6 @@ def _size(sets: Differences) -> Array:
     """A length that no difference exceeds."""
     largest = [jnp.max(jnp.abs(x), axis=0) for x in (sets.first, sets.second, sets.offset[None])]
     return jnp.sum(largest[0] + largest[1] + largest[2])
-
-
-def _in_world(first: Core, meeting: Meeting, side: int) -> Meeting:
-    """Turns a result from the frame of a shape."""
-
-    def turned(vectors: Array) -> Array:
-        return jnp.sum(first.rotation * vectors[:, None], axis=2)
-
-    return Meeting(meeting.gap, side * turned(meeting.normal), first.center + turned(meeting.point))
 
 
 def _nearest_of_round(sets: Differences, faces: HullFaces) -> tuple[Nearest, Polygon, Array]:
@@ -290,8 +274,7 @@ class _Closest(NamedTuple):
 
 def _closest_face(sets: Differences, faces: HullFaces, way: Array) -> _Closest:
     """The face of the first set that is farthest from the second, or looks against a direction."""
-    normals, areas = normal_of(sets.first[faces.corner_numbers])
-    planes = jnp.sum(normals * sets.first[faces.corner_numbers[:, 0]], axis=1)
+    normals, planes, areas = outward_planes(sets.first, faces)
     inside = jnp.min(planes - jnp.sum(normals * jnp.mean(sets.first, axis=0), axis=1))
     if len(normals) * len(sets.second) <= _FEW:
         scores = _separations(sets, faces, normals)

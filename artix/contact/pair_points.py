@@ -1,4 +1,6 @@
-"""The points at which two shapes touch: one with a sphere, two with a capsule, else four."""
+"""The points at which two shapes touch: one with a sphere or an ellipsoid, two with a capsule, else
+four.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from artix.contact.capsule_pairs import capsule_and_box, capsules
 from artix.contact.cores import Core, Meeting, between_points, in_box_frame, point_with_box
 from artix.contact.cylinder_hull_pairs import cylinder_and_hull
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
+from artix.contact.ellipsoid_pairs import ellipsoid_and
 from artix.contact.hull_pairs import capsule_and_hull, hull_meetings, sphere_and_hull
 from artix.contact.shape_pairs import num_points
 from artix.contact.two_cylinders import capsule_and_cylinder, cylinder_and_cylinder
@@ -23,6 +26,7 @@ from artix.model.hull_faces import BOX_FACES, HullFaces
 Array = jax.Array
 
 _ORDER = (
+    GeometryType.ELLIPSOID,
     GeometryType.SPHERE,
     GeometryType.CAPSULE,
     GeometryType.CYLINDER,
@@ -85,6 +89,8 @@ def points_between(
     if _ORDER.index(kind_a) > _ORDER.index(kind_b):
         other = points_between(b, a, (kind_b, kind_a), (faces[1], faces[0]))
         return Meeting(other.gap, -other.normal, other.point)
+    if kind_a is GeometryType.ELLIPSOID:
+        return ellipsoid_and(a, b, kind_b, BOX_FACES if kind_b is GeometryType.BOX else faces[1])
     if kind_b is GeometryType.HULL:
         if kind_a is GeometryType.SPHERE:
             return sphere_and_hull(a, b, faces[1])

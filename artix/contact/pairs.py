@@ -19,6 +19,7 @@ from artix.contact.cores import (
     nearest_to_box,
     point_with_box,
 )
+from artix.contact.hull_pairs import hull_meetings
 from artix.contact.pair_points import points_between
 from artix.kinematics.forward import kinematics
 from artix.math import struct
@@ -26,8 +27,8 @@ from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 from artix.model.geometry import Geometry, GeometryStructure, GeometryType
-from artix.model.hull_faces import HullFaces
-from artix.model.topology import Topology, is_paired
+from artix.model.hull_faces import BOX_FACES, HullFaces
+from artix.model.topology import Topology, refusal_of
 
 Array = jax.Array
 
@@ -65,12 +66,11 @@ def geometry_pair_distances(
     """Computes distances between pairs of shapes, sensors included, for terminations, costs and
     self-collisions.
 
-    Shapes can be spheres, capsules, cylinders, boxes and hulls, but not two boxes, nor a hull and a
-    cylinder. The distance is exact unless the axis of a capsule enters the other shape, and but
-    for a thousandth of the smaller distance between a shape's middle and its faces between hulls
-    and boxes or hulls. Inside a box or a hull it is the distance to the nearest face; of a cylinder
-    that overlaps with something else than a sphere, and of a hull with a box or a hull, it is a way
-    out, mostly the shortest.
+    The distance is exact unless the axis of a capsule enters the other shape, and but for a
+    thousandth of the smaller distance between a shape's middle and its faces between two boxes or
+    hulls. Inside a box or a hull it is the distance to the nearest face; of a cylinder or an
+    ellipsoid that overlaps with something else than a sphere, and of two boxes or hulls, it is a
+    way out, mostly the shortest.
     These pairs do not collide in steps; for those that do, see :func:`artix.link_contacts`.
     Pinocchio's counterpart is ``computeDistances``.
 
@@ -89,8 +89,8 @@ def geometry_pair_distances(
 
     Raises:
       KeyError: a name is unknown.
-      ValueError: two shapes do not move relative to each other, the distance between their types is
-        not implemented, or an obstacle has the name of a shape.
+      ValueError: two shapes do not move relative to each other, one is a hull of more than 64
+        points or of points on a line, or an obstacle has the name of a shape.
       TypeError: an array has another dtype than the articulation.
 
     Examples:
@@ -142,7 +142,6 @@ def _numbers(
             f"obstacles: {twice[0]!r} is the name of a shape of {topology.name!r}; choose another"
         )
     places = {name: len(names) + k for k, name in enumerate(obstacles)}
-    types = _types(topology, obstacles)
     every: list[GeometryStructure | Geometry] = [*topology.geometries, *obstacles.values()]
     # The world has no body of its own where the root moves.
     world = 0 if topology.fixed_base else -1
@@ -158,15 +157,10 @@ def _numbers(
             raise ValueError(
                 f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other"
             )
-        kinds = types[a], types[b]
-        shapes = [every[a], every[b]]
-        if not is_paired(*shapes) or kinds.count(GeometryType.BOX) == 2:
-            raise ValueError(
-                f"geometry_pairs: there is no distance between {pair[0]!r}, {kinds[0].noun}, "
-                f"and {pair[1]!r}, {kinds[1].noun}; it is for spheres, capsules, cylinders and "
-                "hulls of at most 64 points, but not for two boxes: add a capsule to the link, as "
-                "a sensor if it must not touch the ground"
-            )
+        for name, number in zip(pair, (a, b), strict=True):
+            refusal = refusal_of(every[number])
+            if refusal:
+                raise ValueError(f"geometry_pairs: {name!r} {refusal}")
         touching.append((a, b))
     return touching
 
@@ -191,9 +185,10 @@ def _poses(
 def _fixed_core(shape: Geometry, pose: Array, reference: Array) -> Core:
     """The core of a shape with this pose in the world."""
     size, dtype = [*shape.size, 0.0, 0.0], pose.dtype
-    half = size[:3] if shape.type is GeometryType.BOX else [0.0, 0.0, size[1]]
+    is_box = shape.type in (GeometryType.BOX, GeometryType.ELLIPSOID)
+    half = size[:3] if is_box else [0.0, 0.0, size[1]]
     points = None if shape.points is None else jnp.asarray(shape.points, dtype)
-    radius = 0.0 if shape.type is GeometryType.BOX else size[0]
+    radius = 0.0 if is_box else size[0]
     turn = rotation_matrix(pose[3:, None])[..., 0]
     return Core(
         pose[:3] - reference, turn, jnp.asarray(half, dtype), jnp.asarray(radius, dtype), points
@@ -206,8 +201,15 @@ def _nearest(
     kinds: tuple[GeometryType, GeometryType],
     faces: tuple[HullFaces, HullFaces],
 ) -> Meeting:
-    if GeometryType.CYLINDER in kinds or GeometryType.HULL in kinds:
-        points = points_between(a, b, kinds, faces)
+    by_points = GeometryType.CYLINDER, GeometryType.HULL, GeometryType.ELLIPSOID
+    is_boxes = kinds == (GeometryType.BOX, GeometryType.BOX)
+    if is_boxes or any(kind in by_points for kind in kinds):
+        # The corners of boxes are those of contacts, which are not the nearest points.
+        points = (
+            hull_meetings(a, b, BOX_FACES, BOX_FACES)
+            if is_boxes
+            else points_between(a, b, kinds, faces)
+        )
         nearest = first_of_largest(-points.gap)
         return jax.tree.map(
             lambda x: jnp.sum(jnp.where(nearest.reshape(-1, *(1,) * (x.ndim - 1)), x, 0), axis=0),

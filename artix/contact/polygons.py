@@ -52,6 +52,15 @@ def normal_of(corners: Array) -> tuple[Array, Array]:
     return across / jnp.where(area > 0, area, 1)[..., None], area
 
 
+def outward_planes(points: Array, faces: HullFaces) -> tuple[Array, Array, Array]:
+    """The outward unit normals [F, 3] of a hull's faces, how far along them the faces are from the
+    origin [F], and twice the areas of their corners [F].
+    """
+    normals, areas = normal_of(points[faces.corner_numbers])
+    planes = jnp.sum(normals * points[faces.corner_numbers[:, 0]], axis=1)
+    return normals, planes, areas
+
+
 def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, Array, Array]:
     """Up to four corners of what two faces share, seen along the normal of one: heights above the
     reference face [4], places on the incident face [4, 3], and whether they are used [4]. The

@@ -16,7 +16,7 @@ from artix.model.topology import Topology
 
 def num_points(a: GeometryType, b: GeometryType) -> int:
     """The number of points of a pair of shapes of these types."""
-    if GeometryType.SPHERE in (a, b):
+    if GeometryType.SPHERE in (a, b) or GeometryType.ELLIPSOID in (a, b):
         return 1
     return 2 if GeometryType.CAPSULE in (a, b) else 4
 

@@ -507,8 +507,8 @@ def select_geometry_pairs(
 
     Args:
       articulation: the articulation; its arrays may be traced or have leading batch axes.
-      pairs: pairs of names of spheres, capsules, boxes, cylinders or hulls on links that move
-        relative to each other; empty for a robot that passes through itself.
+      pairs: pairs of names of shapes on links that move relative to each other; empty for a robot
+        that passes through itself.
 
     Returns:
       The articulation with these pairs.
@@ -531,8 +531,8 @@ def select_geometry_pairs(
 def possible_geometry_pairs(articulation: Articulation) -> tuple[tuple[str, str], ...]:
     """All pairs of shapes that could collide with each other, to choose from.
 
-    Left out are sensors, ellipsoids, hulls of more than 64 points, shapes that do not move relative
-    to each other, and shapes on neighbouring links, which usually overlap at their joint. Links are
+    Left out are sensors, hulls of more than 64 points, shapes that do not move relative to each
+    other, and shapes on neighbouring links, which usually overlap at their joint. Links are
     neighbours if one is the nearest ancestor with shapes of the other.
     Pinocchio's ``addAllCollisionPairs`` includes neighbours.
 

@@ -22,8 +22,7 @@ class Distances(struct.PyTreeNode):
     """Least distances between shapes: mink's ``CollisionAvoidanceLimit``, pink's
     ``SelfCollisionBarrier``.
 
-    Distances d are those of :func:`artix.geometry_pair_distances`: of spheres, capsules,
-    cylinders, and one box with any of them.
+    Distances d are those of :func:`artix.geometry_pair_distances`.
 
     Attributes:
       pairs: names of the two shapes of each of P pairs, the robot's shapes or obstacles, static.

@@ -524,28 +524,13 @@ register_content(Topology, lambda topology: topology._content)
 # --- pairs of shapes ----------------------------------------------------------------------------
 
 
-#: The kinds of shapes that can touch each other.
-PAIRED_TYPES = (
-    GeometryType.SPHERE,
-    GeometryType.CAPSULE,
-    GeometryType.BOX,
-    GeometryType.CYLINDER,
-    GeometryType.HULL,
-)
+def is_paired(shape: GeometryStructure | Geometry) -> bool:
+    """Whether a shape can touch others."""
+    return not refusal_of(shape)
 
 
-def is_paired(*shapes: GeometryStructure | Geometry) -> bool:
-    """Whether shapes can touch each other."""
-    return not any(map(_refusal, shapes))
-
-
-def _refusal(shape: GeometryStructure | Geometry) -> str:
+def refusal_of(shape: GeometryStructure | Geometry) -> str:
     """Why a shape touches no other shape, and what to do."""
-    if shape.type not in PAIRED_TYPES:
-        return (
-            f"is {shape.type.noun}; spheres, capsules, boxes, cylinders and hulls touch each "
-            "other: add one of these to the link, as a sensor if it must not touch the ground"
-        )
     if shape.type is not GeometryType.HULL:
         return ""
     structure = shape.structure("", 0) if isinstance(shape, Geometry) else shape
@@ -605,7 +590,7 @@ def checked_shapes(
                 f"geometry_pairs: no geometry called {name!r}; choose from: {', '.join(names)}"
             )
         shape = shapes[list(names).index(name)]
-        refusal = _refusal(shape)
+        refusal = refusal_of(shape)
         if refusal:
             raise ValueError(f"geometry_pairs: {name!r} {refusal}")
     return pair[0], pair[1]
@@ -625,7 +610,6 @@ def candidate_pairs(topology: Topology) -> tuple[tuple[str, str], ...]:
         (shapes[j].name, shapes[k].name)
         for j, k in itertools.combinations(range(len(shapes)), 2)
         if bodies[j] != bodies[k]
-        and is_paired(shapes[j], shapes[k])
         and above[bodies[j]] != bodies[k]
         and above[bodies[k]] != bodies[j]
     )

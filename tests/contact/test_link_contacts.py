@@ -287,11 +287,12 @@ def test_the_nearest_are_taken() -> None:
 
 def test_structure() -> None:
     """Pairs survive what is done to an articulation, and what cannot touch is refused."""
-    robot = two_shapes(Geometry.sphere(0.1), Geometry.ellipsoid((0.1, 0.2, 0.3)))
+    line = np.array([(0.0, 0.0, 0.0), (0.1, 0.0, 0.0)])
+    robot = two_shapes(Geometry.sphere(0.1), Geometry.hull(line))
     for pairs, message in [
         ([("a", "c")], "no geometry called 'c'"),
         ([("a", "a")], "do not move against each other"),
-        ([("a", "b")], "'b' is an ellipsoid"),
+        ([("a", "b")], "'b' is a hull whose points are on a line"),
         (["ab", ("a",)], "a pair has two names"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -131,10 +131,44 @@ def test_derivatives_of_distances() -> None:
     assert np.all(np.isfinite(slope))
 
 
+@pytest.mark.slow
+def test_distances_of_boxes() -> None:
+    """Those of MuJoCo, but for the preference of faces; where they overlap, a way out."""
+    robot = two_shapes(SHAPES["box"][0], Geometry.box((0.1, 0.25, 0.15)))
+    bodies = "".join(
+        f'<body mocap="true"><geom type="box" size="{size}"/></body>'
+        for size in ("0.3 0.2 0.1", "0.1 0.25 0.15")
+    )
+    model = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>")
+    data = mujoco.MjData(model)
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(1), 300)
+    )
+    reach = 0.9 * jax.random.uniform(jax.random.key(2), (300, 3), minval=-1)
+    states = states.replace(joint_position=states.joint_position.at[:, :3].set(reach))
+    gaps = jax.vmap(lambda s: artix.geometry_pair_distances(robot, s, (("a", "b"),)).distance)(
+        states
+    )
+    frames = np.asarray(jax.vmap(lambda s: artix.frame_pose(robot, s))(states))
+    wanted = np.zeros(300)
+    for k in range(300):
+        for body, link in enumerate((0, -1)):
+            pose = frames[k, link]
+            data.mocap_pos[body], data.mocap_quat[body] = pose[:3], pose[[6, 3, 4, 5]]
+        mujoco.mj_forward(model, data)
+        wanted[k] = mujoco.mj_geomDistance(model, data, 0, 1, 10.0, np.zeros(6))
+    errors, is_apart = np.asarray(gaps[:, 0]) - wanted, wanted > 1e-6
+    assert np.sum(is_apart) > 150
+    assert np.max(np.abs(errors[is_apart])) < 1e-4
+    assert np.quantile(np.abs(errors[is_apart]), 0.9) < 1e-6
+    np.testing.assert_array_equal(gaps[:, 0] > 0, is_apart)
+
+
 def test_refusals() -> None:
-    robot = two_shapes(SHAPES["box"][0], SHAPES["box"][0])
+    line = Geometry.hull(np.array([(0.0, 0.0, 0.0), (0.1, 0.0, 0.0)]))
+    robot = two_shapes(SHAPES["box"][0], line)
     state = artix.neutral_state(robot)
-    with pytest.raises(ValueError, match="no distance between 'a', a box, and 'b', a box"):
+    with pytest.raises(ValueError, match="'b' is a hull whose points are on a line"):
         artix.geometry_pair_distances(robot, state, (("a", "b"),))
     with pytest.raises(ValueError, match="'a' and 'a' do not move relative to each other"):
         artix.geometry_pair_distances(robot, state, (("a", "a"),))

@@ -520,11 +520,11 @@ REFUSED = {
         ValueError,
         "given twice",
     ),
-    "ellipsoid": (
-        {"a": "ball", "b": "ellipsoid"},
+    "line": (
+        {"a": "ball", "b": "line"},
         [("a/shape", "b/shape")],
         ValueError,
-        "'b/shape' is an ellipsoid",
+        "'b/shape' is a hull whose points are on a line",
     ),
     "dtypes": ({"a": "ball", "b": "ball32"}, (), TypeError, "one dtype"),
     "number": ({0: "ball"}, (), TypeError, "members: names are strings; found 0"),
@@ -539,8 +539,8 @@ def by_kind(kind: str) -> artix.Articulation:
         builder.add_geometry("body", Geometry.sphere(0.1), name="two")
         return builder.build("float64")
     shape = Geometry.sphere(0.1)
-    if kind == "ellipsoid":
-        shape = Geometry.ellipsoid((0.1, 0.1, 0.2))
+    if kind == "line":
+        shape = Geometry.hull(np.array([(0.0, 0.0, 0.0), (0.1, 0.0, 0.0)]))
     return body(shape).astype("float32" if kind == "ball32" else "float64")
 
 

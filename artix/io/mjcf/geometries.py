@@ -464,14 +464,14 @@ def _supported(
     geoms = sorted({geom for pair in pairs for geom in pair})
     read = {geom: _shape(source, geom, 0.0) for geom in geoms}
     shapes = {geom: shape.geometry for geom, shape in read.items() if shape is not None}
-    supported, others = [], set()
+    supported: list[tuple[int, int]] = []
+    others: set[str] = set()
     for pair in pairs:
         alone = [geom for geom in pair if geom not in shapes or not is_paired(shapes[geom])]
-        if not alone and is_paired(*(shapes[geom] for geom in pair)):
+        if alone:
+            others |= {geom_type(source.model, geom).lower() for geom in alone}
+        else:
             supported.append(pair)
-            continue
-        kinds = {geom_type(source.model, geom).lower() for geom in alone or pair}
-        others |= kinds if alone else {" with ".join(sorted(kinds, reverse=True))}
     if len(supported) < len(pairs):
         message = counted(
             len(pairs) - len(supported),
@@ -480,8 +480,8 @@ def _supported(
         )
         message += f" (types {', '.join(sorted(others))})"
         fix = (
-            "where they matter, use spheres, capsules, boxes, cylinders and meshes, which touch "
-            "each other"
+            "where they matter, use spheres, capsules, boxes, cylinders, ellipsoids and meshes, "
+            "which touch each other"
         )
         if "mesh" in others:
             fix += f"; read meshes of more than {SMALL_MESH} vertices with meshes='hull'"
