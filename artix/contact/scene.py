@@ -47,9 +47,8 @@ class Scene(struct.PyTreeNode):
         name, one of which may stand under several names. States, controls and reports are then
         dictionaries with these names.
       ground: what the robots stand on; ``None`` for nothing.
-      pairs: the shapes of different robots that touch each other, as ``"robot/shape"``:
-        spheres, capsules, boxes, cylinders and hulls, static. A robot's own pairs
-        (:func:`artix.select_geometry_pairs`) act as well.
+      pairs: the shapes of different robots that touch each other, as ``"robot/shape"``, static. A
+        robot's own pairs (:func:`artix.select_geometry_pairs`) act as well.
       max_contacts_per_geometry: the largest number of contacts between one shape and one surface of
         the ground, static; the nearest are kept. ``None`` for all, which are 8 for a box, and 3
         for a sphere on a height field: with 1, other sides of a groove are not sought, nor counted
