@@ -19,6 +19,7 @@ a constant, have its first and second derivatives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -134,36 +135,38 @@ def _closest(known: _Both, size: Array) -> _Direction:
     is_near = ~apart.is_valid | (_separation(known, -apart.normal) < _TOUCHING * size)
     nearest = chosen(is_near & touching.is_valid, touching, apart)
     count = len(known.points)
-    if count > 2:
-        numbers = nearest.corners.a
-        first = jnp.concatenate([numbers, numbers])
-        second = jnp.concatenate([numbers, jnp.roll(numbers, -1)])
-        three = jnp.stack([point_at(known.points, numbers[k]) for k in range(3)])
-        corners, others = (
-            jnp.concatenate([three] * 2),
-            jnp.concatenate([three, jnp.roll(three, -1, 0)]),
-        )
-    else:
+    if count <= 2:
         # The ends of a segment, and the segment.
-        numbered = np.array([(0, 0), (1, 1), (0, 1)] if count == 2 else [(0, 0)], np.int32).T
-        first, second = jnp.asarray(numbered)
-        corners, others = (known.points[side] for side in numbered)
+        numbers = np.array([(0, 0), (1, 1), (0, 1)] if count == 2 else [(0, 0)], np.int32)
+        return _best(known, [(jnp.asarray(a), jnp.asarray(b)) for a, b in numbers], -nearest.normal)
+    a, b, c = (nearest.corners.a[k] for k in range(3))
+    first = _best(known, [(a, a), (b, b), (c, c), (a, b), (b, c), (c, a)], -nearest.normal)
+    # Rounding may end the search at other corners than the nearest.
+    corner = farthest(known.points, first.normal)
+    ends = [(corner, corner), (corner, first.first), (corner, first.second)]
+    second = _best(known, ends, first.normal)
+    return chosen(second.separation > first.separation, second, first)
+
+
+def _best(known: _Both, ends: Sequence[tuple[Array, Array]], start: Array) -> _Direction:
+    """The best direction of edges and corners, from a direction nearby."""
 
     def towards(corner: Array, other: Array) -> tuple[Array, Array]:
         edge = _unit(other - corner)
-        normal = _across(-nearest.normal, edge)
+        normal = _across(start, edge)
         for _ in range(_STEPS):
             normal = _turned(normal, known.center - corner, edge, known.squares)
         return normal, _separation(known, normal)
 
-    normals, separations = jax.vmap(towards)(corners, others)
+    sides = [jnp.stack([point_at(known.points, end[side]) for end in ends]) for side in (0, 1)]
+    normals, separations = jax.vmap(towards)(*sides)
     best = number_of_largest(separations)
-    ends = entry_at(first, best), entry_at(second, best)
-    corner, other = (point_at(known.points, end) for end in ends)
+    first, second = (entry_at(jnp.stack([end[side] for end in ends]), best) for side in (0, 1))
+    corner, other = point_at(known.points, first), point_at(known.points, second)
     normal, edge = point_at(normals, best), _unit(other - corner)
     for _ in range(_LAST):
         normal = _turned(normal, known.center - corner, edge, known.squares)
-    return _Direction(*ends, normal, jnp.max(separations))
+    return _Direction(first, second, normal, jnp.max(separations))
 
 
 def _turned(normal: Array, apart: Array, edge: Array, squares: Array) -> Array:

@@ -176,8 +176,8 @@ def test_where_it_lies() -> None:
         ("sphere", 2950),
         ("capsule", 4200),
         ("cylinder", 5100),
-        ("box", 7900),
-        ("ball", 16500),
+        ("box", 11600),
+        ("ball", 21800),
         ("ellipsoid", 3700),
     ],
 )
