@@ -1,5 +1,5 @@
 """The insides of JAX and of CPython that artix depends on; the only module that uses JAX's private
-names.
+names, but for :mod:`artix.math.traces`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import mesh as _mesh
 from jax._src.interpreters import ad as _ad
+from jax._src.interpreters import partial_eval as _partial_eval
+
+from artix.math.traces import quickly
 
 # --- the context of a trace ----------------------------------------------------------------------
 
@@ -68,7 +71,7 @@ def is_staging() -> bool:
     """
     trace: Any = _core.trace_ctx.trace
     while trace is not None:
-        if type(trace).__name__ == "DynamicJaxprTrace":
+        if isinstance(trace, _partial_eval.DynamicJaxprTrace):
             return True
         trace = getattr(trace, "parent_trace", None)
     return False
@@ -148,7 +151,7 @@ def scan(
     unroll: int = 1,
 ) -> tuple[Any, Any]:
     """``jax.lax.scan`` whose carry may start as a constant and later vary over devices."""
-    return lax.scan(body, match_varying_axes(start, items), items, length, reverse, unroll)
+    return lax.scan(quickly(body), match_varying_axes(start, items), items, length, reverse, unroll)
 
 
 def _varying_axes(array: Any) -> frozenset[Any]:

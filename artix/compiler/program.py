@@ -23,6 +23,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from artix.compiler.jax_internals import clean_context, long_call, types_of_64_bits
 from artix.compiler.kept_values import with_kept_arguments, with_kept_results
+from artix.math.traces import quickly
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
@@ -247,7 +248,7 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
     before, _tracing.active = _tracing.active, True
     try:
         with clean_context(), types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)):
-            program, results = jax.make_jaxpr(function, return_shape=True)(*types)
+            program, results = jax.make_jaxpr(quickly(function), return_shape=True)(*types)
         return simplified(program), results
     finally:
         _tracing.active = before

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.tangents import without_derivatives
+from artix.math.traces import while_loop
 
 Array = jax.Array
 
@@ -216,7 +217,7 @@ def nearest_corners(sets: Differences | FromCylinder, size: Array) -> Nearest:
         move = _Search(corners, nearest, separation, is_done, search.turns + 1)
         return jax.tree.map(lambda x, y: jnp.where(is_done, x, y), keep, move)
 
-    end = jax.lax.while_loop(
+    end = while_loop(
         lambda search: ~search.is_done & (search.turns < _MOST),
         body,
         _Search(
@@ -359,7 +360,7 @@ def outermost_corners(sets: Differences | FromCylinder, size: Array) -> Nearest:
             portal.turns + 1,
         )
 
-    end = jax.lax.while_loop(
+    end = while_loop(
         lambda portal: (portal.phase < 4) & (portal.turns < _MOST),
         body,
         _Portal(

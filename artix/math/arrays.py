@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.math.traces import quickly, while_loop
+
 Array = jax.Array
 Tree = TypeVar("Tree")
 A = TypeVar("A")
@@ -199,7 +201,7 @@ def if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwi
         done = jnp.zeros_like(is_needed)
         return function(jax.tree.map(lambda x: one * x, argument)), one + 1, done
 
-    return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
+    return while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
 
 
 def square_root(square: Array, least: float = 0.0) -> Array:
@@ -325,7 +327,7 @@ def shared(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _as_a_whole(function: Callable[P, R], *, inline: bool) -> Callable[P, R]:
-    program = jax.jit(function, inline=inline)
+    program = jax.jit(quickly(function), inline=inline)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
