@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import matmul, shared, take, with_rows
-from artix.math.traces import while_loop
+from artix.math.arrays import matmul, take, with_rows
+from artix.math.traces import shared, while_loop
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.resolvents import (
     BoundImpulses,

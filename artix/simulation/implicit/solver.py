@@ -48,9 +48,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import chosen, if_needed, matmul
+from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
-from artix.math.traces import while_loop
+from artix.math.traces import if_needed, while_loop
 from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.line_search import line_search
 from artix.simulation.implicit.rows import (
