@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 import jax
 from jax.ad_checkpoint import checkpoint_name
 from jax.flatten_util import ravel_pytree
-from jax.interpreters.partial_eval import dce_jaxpr
+
+from artix.compiler.jax_internals import without_unused
 
 Tree = TypeVar("Tree")
 
@@ -68,6 +69,6 @@ def _with_kept_arguments(jaxpr: Any) -> tuple[Any, list[Any]]:
         ],
     )
     instantiate = [index < count for index in range(len(others.invars))]
-    shorter, is_used = dce_jaxpr(others, [True] * len(jaxpr.outvars), instantiate)
+    shorter, is_used = without_unused(others, [True] * len(jaxpr.outvars), instantiate)
     used = [each for each, is_it in zip(variables, is_used[count:], strict=True) if is_it]
     return shorter, used

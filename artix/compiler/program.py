@@ -21,8 +21,14 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, Literal, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from artix.compiler.jax_internals import clean_context, long_call, types_of_64_bits
+from artix.compiler.jax_internals import (
+    clean_context,
+    long_call,
+    types_of_64_bits,
+    without_unused,
+)
 from artix.compiler.kept_values import with_kept_arguments, with_kept_results
+from artix.math.traces import quickly
 
 Array = jax.Array
 Type = jax.ShapeDtypeStruct
@@ -247,7 +253,7 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
     before, _tracing.active = _tracing.active, True
     try:
         with clean_context(), types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)):
-            program, results = jax.make_jaxpr(function, return_shape=True)(*types)
+            program, results = jax.make_jaxpr(quickly(function), return_shape=True)(*types)
         return simplified(program), results
     finally:
         _tracing.active = before
@@ -512,7 +518,8 @@ def simplified(program: ClosedJaxpr) -> ClosedJaxpr:
         new_names.update(zip(equation.outvars, before.outvars, strict=True))
     results = [_renamed(variable, new_names) for variable in jaxpr.outvars]
     shorter = jaxpr.replace(eqns=equations, outvars=results)
-    needed, _ = dce_jaxpr(shorter, [True] * len(results), instantiate=True)
+    everything = [True] * len(results), [True] * len(jaxpr.invars)
+    needed, _ = without_unused(shorter, *everything)
     return closed(needed, program.consts)
 
 

@@ -34,6 +34,7 @@ from artix.math import spatial
 from artix.math.arrays import take
 from artix.math.spatial import Transforms
 from artix.math.tangents import without_derivatives
+from artix.math.traces import while_loop
 from artix.model.articulation import Articulation
 from artix.model.geometry import (
     CANDIDATE_PATTERNS,
@@ -326,7 +327,7 @@ def _support(
         jnp.full_like(direction[:, 0], -jnp.inf),
         jnp.full(len(direction), every.start, jnp.int32),
     )
-    end = jax.lax.while_loop(lambda search: search.tried < every.stop, body, start)
+    end = while_loop(lambda search: search.tried < every.stop, body, start)
     lowest, topmost = end.number[:-1], end.number[-1]
     same = (lowest[:, None] == lowest) & np.tri(SUPPORT_POINTS, k=-1, dtype=bool)
     return at(flat, jnp.where(jnp.any(same, axis=1), topmost, lowest))

@@ -13,6 +13,7 @@ from artix.contact.materials import surface_arrays
 from artix.math import spatial, struct
 from artix.math.arrays import device_array, one_array, take
 from artix.math.tangents import without_derivatives
+from artix.math.traces import while_loop
 from artix.model.validation import finite_array
 
 Array = jax.Array
@@ -393,7 +394,7 @@ def _nearest_cell(
 
     zero = jnp.zeros_like(first)
     start = _Search(jnp.zeros_like(number), jnp.full_like(place[0], jnp.inf), first, zero, zero)
-    end = jax.lax.while_loop(goes_on, body, start)
+    end = while_loop(goes_on, body, start)
     return end.cell, end.share, jnp.isfinite(end.square)
 
 

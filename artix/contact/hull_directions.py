@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.tangents import without_derivatives
+from artix.math.traces import while_loop
 
 Array = jax.Array
 
@@ -259,7 +260,7 @@ def nearest_corners(sets: Sets, size: Array) -> Nearest:
         move = _Search(corners, nearest, separation, is_done, search.turns + 1)
         return jax.tree.map(lambda x, y: jnp.where(is_done, x, y), keep, move)
 
-    end = jax.lax.while_loop(
+    end = while_loop(
         lambda search: ~search.is_done & (search.turns < _MOST),
         body,
         _Search(
@@ -402,7 +403,7 @@ def outermost_corners(sets: Sets, size: Array) -> Nearest:
             portal.turns + 1,
         )
 
-    end = jax.lax.while_loop(
+    end = while_loop(
         lambda portal: (portal.phase < 4) & (portal.turns < _MOST),
         body,
         _Portal(

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from artix.kinematics.forward import Kinematics
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import block_matrix, masked_sum, shared, take
+from artix.math.arrays import block_matrix, masked_sum, take
 from artix.math.spatial import Motion, Transforms
+from artix.math.traces import shared
 from artix.model.articulation import Articulation
 from artix.model.topology import Topology
 

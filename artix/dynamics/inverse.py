@@ -45,8 +45,9 @@ from artix.kinematics.frames import (
 )
 from artix.kinematics.tree import link_subtree_sums, subtree_sums
 from artix.math import spatial
-from artix.math.arrays import matmul, shared, take
+from artix.math.arrays import matmul, take
 from artix.math.tangents import add, is_zero
+from artix.math.traces import shared
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state, check_vector
 

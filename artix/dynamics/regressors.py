@@ -27,8 +27,9 @@ from artix.kinematics.frames import (
     locate_frame,
 )
 from artix.math import spatial
-from artix.math.arrays import compiled, matmul, take
+from artix.math.arrays import matmul, take
 from artix.math.spatial import Transforms
+from artix.math.traces import compiled
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 

@@ -19,8 +19,9 @@ import numpy as np
 from artix.editing.to_builder import geometry_at
 from artix.kinematics.forward import screw_pitches
 from artix.math import spatial, struct
-from artix.math.arrays import compiled, concatenate, entries, masked_sum, matmul, with_entries
+from artix.math.arrays import concatenate, entries, masked_sum, matmul, with_entries
 from artix.math.spatial import Transforms
+from artix.math.traces import compiled
 from artix.model.articulation import Articulation, State, without
 from artix.model.builder import ArticulationBuilder
 from artix.model.checks import check_state

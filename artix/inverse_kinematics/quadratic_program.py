@@ -26,6 +26,7 @@ import jax.numpy as jnp
 
 from artix.math.arrays import chosen, matmul, square_root
 from artix.math.gaussian_elimination import lu_factorize
+from artix.math.traces import while_loop
 
 Array = jax.Array
 
@@ -305,7 +306,7 @@ def _solved(program: QuadraticProgram) -> tuple[_Point, Array]:
         return ~loop[2] & (loop[1] < _MAX_ITERATIONS)
 
     none = jnp.zeros((), bool)
-    point, _, _ = jax.lax.while_loop(goes_on, body, (start, jnp.zeros((), jnp.int32), none))
+    point, _, _ = while_loop(goes_on, body, (start, jnp.zeros((), jnp.int32), none))
     lost = jnp.max(jnp.abs(_residual(program, point)))
     return point, (_gap(point, count) <= 1e3 * tolerance * scale.mu) & (lost <= 1e3 * scale.lost)
 

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 
 from artix.kinematics.tree import body_frames, by_body, joint_quaternions, path_sum
 from artix.math import spatial
-from artix.math.arrays import identity, shared, take
+from artix.math.arrays import identity, take
 from artix.math.spatial import Motion, Transforms
+from artix.math.traces import shared
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_state
 from artix.model.topology import Topology

@@ -1,15 +1,14 @@
-"""Matrix products in full float32 precision, indexing without bounds checks, arrays made and
-functions run as a whole.
+"""Matrix products in full float32 precision, indexing without bounds checks, and arrays that are
+made.
 
 Outside ``jax.jit`` JAX compiles each operation for each shape; here arrays that are known are made
-by NumPy, and small functions are compiled as a whole.
+by NumPy.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +16,6 @@ import numpy as np
 
 Array = jax.Array
 Tree = TypeVar("Tree")
-A = TypeVar("A")
-T = TypeVar("T")
 
 
 def is_known(*arrays: Any) -> bool:
@@ -185,23 +182,6 @@ def chosen(condition: Array, yes: Tree, no: Tree) -> Tree:
     return jax.tree.map(of_arrays, yes, no)
 
 
-def if_needed(is_needed: Array, function: Callable[[A], T], argument: A, otherwise: T) -> T:
-    """What a function returns where it is needed: a loop of one turn, which a vector enters if one
-    robot has to.
-
-    A kernel computes what does not change in a loop before it, so the argument gets a factor of 1
-    that changes.
-    """
-    one = jnp.ones_like(jax.tree.leaves(argument)[0], shape=())
-
-    def body(state: tuple[T, Array, Array]) -> tuple[T, Array, Array]:
-        _, one, is_needed = state
-        done = jnp.zeros_like(is_needed)
-        return function(jax.tree.map(lambda x: one * x, argument)), one + 1, done
-
-    return jax.lax.while_loop(lambda state: state[2], body, (otherwise, one, is_needed))[0]
-
-
 def square_root(square: Array, least: float = 0.0) -> Array:
     """The square root; where a number is not above the least, zero with zero derivative."""
     is_above = square > least
@@ -296,39 +276,3 @@ def with_rows(x: Array, index: np.ndarray, rows: Array) -> Array:
 def _is_run(index: np.ndarray) -> bool:
     """Whether each index is the one before plus one."""
     return bool(np.all(np.diff(index) == 1))
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compiles a function as a whole; inside an outer trace it is inlined.
-
-    Run operation by operation, a function of many small operations takes seconds on its first call
-    and milliseconds afterwards (a Jacobian of SE(3): 11 s and 0.1 s). An outer trace takes its
-    operations from the trace of the first call with arguments of these shapes: the step of a
-    quadruped makes 45 rotation matrices, and is traced in half the time, 0.26 s.
-    """
-    return _as_a_whole(function, inline=True)
-
-
-def shared(function: Callable[P, R]) -> Callable[P, R]:
-    """As :func:`compiled`, for functions that a program calls again and again: an outer trace gets
-    a call, and equal calls become one.
-
-    Inlined, their operations were most of what JAX traced: a quadruped's step on the ground calls
-    :func:`artix.kinematics.kinematics` 23 times, with 536 operations each, and its derivative was
-    traced for each of them.
-    """
-    return _as_a_whole(function, inline=False)
-
-
-def _as_a_whole(function: Callable[P, R], *, inline: bool) -> Callable[P, R]:
-    program = jax.jit(function, inline=inline)
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return program(*args, **kwargs)
-
-    return call

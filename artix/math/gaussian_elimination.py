@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import identity, if_needed, shared
+from artix.math.arrays import identity
+from artix.math.traces import if_needed, shared
 
 Array = jax.Array
 _X = TypeVar("_X")

@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import spatial
-from artix.math.arrays import compiled, matmul
+from artix.math.arrays import matmul
+from artix.math.traces import compiled
 
 Array = jax.Array
 

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import identity, shared, take
+from artix.math.arrays import identity, take
+from artix.math.traces import shared
 
 Array = jax.Array
 

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math import spatial
-from artix.math.arrays import compiled
+from artix.math.traces import compiled
 from artix.model.articulation import Articulation
 from artix.model.checks import check_one, check_vector
 from artix.model.topology import Topology

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import struct
-from artix.math.arrays import shared
+from artix.math.traces import shared
 from artix.model.articulation import Articulation
 from artix.model.joints import DriveEnvelopes, Drives
 

@@ -28,9 +28,9 @@ from artix.kinematics.forward import (
     state_velocities,
 )
 from artix.math import spatial
-from artix.math.arrays import shared
 from artix.math.spatial import Motion
 from artix.math.tangents import directional_derivative
+from artix.math.traces import shared
 from artix.model.articulation import Articulation, State
 
 Array = jax.Array

@@ -40,8 +40,9 @@ from artix.dynamics.momentum import kinetic_energy
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.forward import kinematics
 from artix.math import spatial
-from artix.math.arrays import identity, if_needed, matmul, shared, smallest, square_root
+from artix.math.arrays import identity, matmul, smallest, square_root
 from artix.math.tangents import directional_derivative, is_zero, without_derivatives
+from artix.math.traces import if_needed, shared
 from artix.model.articulation import Articulation, State
 from artix.simulation.common.couplings import LoopClosures
 from artix.simulation.common.momentum_end import mass_and_momentum

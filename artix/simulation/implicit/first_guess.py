@@ -21,7 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import matmul, shared, take, with_rows
+from artix.math.arrays import matmul, take, with_rows
+from artix.math.traces import shared, while_loop
 from artix.simulation.common.drives import Sweep
 from artix.simulation.implicit.resolvents import (
     BoundImpulses,
@@ -111,9 +112,7 @@ def first_guess(
 
     begin = response.effect((push + rows.force(start))[None])[0]
     done = jnp.where(is_solved, jnp.int32(most), jnp.int32(0))
-    change, impulses, _ = jax.lax.while_loop(
-        lambda state: state[2] < most, sweep, (begin, start, done)
-    )
+    change, impulses, _ = while_loop(lambda state: state[2] < most, sweep, (begin, start, done))
     return response.velocity(change), impulses
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from artix.math.traces import while_loop
+
 Array = jax.Array
 
 #: The line search ends where the slope is this part of the first one.
@@ -68,5 +70,5 @@ def line_search(
         begin,
         jnp.zeros((), bool),
     )
-    (_, _, length), _, _, _, wanted, _ = jax.lax.while_loop(goes_on, body, start)
+    (_, _, length), _, _, _, wanted, _ = while_loop(goes_on, body, start)
     return length, wanted

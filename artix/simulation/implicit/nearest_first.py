@@ -14,7 +14,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import if_needed, joined
+from artix.math.arrays import joined
+from artix.math.traces import if_needed
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.rows import Impulses, Rates, StepRows
 

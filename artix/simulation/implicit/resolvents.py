@@ -32,7 +32,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from artix.math.arrays import shared
+from artix.math.traces import shared
 from artix.model.joints import JointFrictions
 from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
 

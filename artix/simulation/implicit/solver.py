@@ -48,8 +48,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.math.arrays import chosen, if_needed, matmul
+from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
+from artix.math.traces import if_needed, while_loop
 from artix.simulation.implicit.first_guess import first_guess
 from artix.simulation.implicit.line_search import line_search
 from artix.simulation.implicit.rows import (
@@ -336,9 +337,7 @@ def solve_system(
         steps=jnp.zeros((), jnp.int32),
         is_solved=is_solved,
     )
-    end = jax.lax.while_loop(
-        goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin
-    )
+    end = while_loop(goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin)
     point = chosen(end.is_solved, end.current, end.best)
     point = if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
     return point, end.lagged.friction, end.steps, end.is_solved
@@ -443,9 +442,7 @@ def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_st
     def goes_on(run: _Run) -> Array:
         return ~(run.holds | run.is_minimum) & (run.misses > 0) & (run.steps < max_steps)
 
-    run = jax.lax.while_loop(
-        goes_on, lambda run: _after_step(system, loop, run, share, exactness), begin
-    )
+    run = while_loop(goes_on, lambda run: _after_step(system, loop, run, share, exactness), begin)
     return _with_next_method(rows, loop, run, exactness.settings.last_share)
 
 
@@ -533,7 +530,7 @@ def _shortened(system: StepSystem, loop: _Loop, run: _Run, step: _Step, share: A
         return chosen(half.squares < best.squares, half, best), half.length
 
     whole = at(jnp.ones_like(run.squares))
-    return jax.lax.while_loop(is_long, halve, (whole, whole.length))[0]
+    return while_loop(is_long, halve, (whole, whole.length))[0]
 
 
 def _on_convex_function(
