@@ -38,7 +38,6 @@ from artix.simulation.implicit.contact_rows import (
 from artix.simulation.implicit.resolvents import (
     ContactRow,
     Linear,
-    convex_contacts,
     linear_contacts,
 )
 from artix.simulation.implicit.rows import StepRows
@@ -200,11 +199,7 @@ class BlockRows(struct.PyTreeNode):
 
     def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
         """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
-        return linear_contacts(self.each, center, rate, share)
-
-    def convex(self, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
-        """The resolvents of the convex law of all contacts, [K, 3], and their slopes."""
-        return convex_contacts(self.each, center, rate, slip, share)
+        return linear_contacts(self.each, center, rate, share, share)
 
     def stiffness(self, slopes: Array) -> Array:
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]."""
