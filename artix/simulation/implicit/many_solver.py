@@ -195,8 +195,8 @@ def _stepped(system: StepSystem, loop: _Loop) -> tuple[_Trial, Array]:
 
     def at(length: Array) -> _Trial:
         step = jax.tree.map(lambda part: length * part, whole)
-        parts = sum_of((start.change, start.rates, start.impulses), step)
-        end = Point(*parts, start.error)
+        change, rates, impulses = sum_of((start.change, start.rates, start.impulses), step)
+        end = Point(change, rates, impulses, start.error)
         wrong = rows.linear(end.impulses, _about(rows, loop, end), loop.friction, 1).residual
         return _Trial(length, end, largest(wrong), jnp.sum(wrong**2))
 
