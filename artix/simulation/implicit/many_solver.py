@@ -54,7 +54,7 @@ _FIRST_SHARE, _STIFFER, _SOFTER = 1e-3, 0.1, 3.0
 
 #: The smallest share. In float64 contacts that nearly oppose each other need one below 1e-6; in
 #: float32 springs as stiff would round away the masses.
-_LEAST = {"float64": 1e-8, "float32": 1e-5}
+_LEAST = {"float64": 1e-8, "float32": 1e-4}
 
 #: Contacts that oppose each other change their impulses by the same residual over r at each centre,
 #: until one of them opens. A centre should be no farther than ten times the largest impulse.
@@ -169,7 +169,7 @@ def _next_share(rows: StepRows, point: Point, share: Array) -> Array:
     least = _LEAST.get(share.dtype.name, _LEAST["float32"])
     scale = _FAR * largest(rows.velocities(point.impulses))
     far = point.error / jnp.where(scale > 0, scale, jnp.inf)
-    return jnp.clip(far, jnp.maximum(_STIFFER * share, least), 1)
+    return jnp.clip(far, jnp.maximum(_STIFFER * share, least), share)
 
 
 class _Trial(NamedTuple):
@@ -189,8 +189,9 @@ def _stepped(system: StepSystem, loop: _Loop) -> tuple[_Trial, Array]:
     """
     rows, start = system.rows, loop.current
     law = rows.linear(start.impulses, _about(rows, loop, start), loop.friction, loop.share)
-    gradient = system.imbalance(start.change, sum_of(start.impulses, law.change))
-    change, moved = system.newton_step(gradient, law.slopes)
+    imbalance = system.imbalance(start.change, start.impulses)
+    # The force of their sum would round away small changes of large impulses.
+    change, moved = system.newton_step(imbalance - rows.force(law.change), law.slopes)
     whole = change, moved, sum_of(law.change, law.slopes.changes(moved))
 
     def at(length: Array) -> _Trial:
