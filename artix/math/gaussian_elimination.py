@@ -168,18 +168,22 @@ def _by_rows(matrix: Array) -> PivotedFactors:
 def _order(pivots: Array) -> Array:
     """The order of rows after the exchanges of each one with its pivot, [n].
 
-    XLA's own loop over the exchanges takes a turn of several kernels for each row. Here pairs of
-    neighbours are joined until one is left.
+    XLA's own loop over the exchanges takes a turn of several kernels for each row. Here each row
+    asks for the last exchange before its own that moved the same one: what comes there is what was
+    in place of that exchange, which an earlier one may have moved, and so on. Chains of n are
+    followed in log n turns.
     """
-    size = len(pivots)
-    index = jnp.arange(size, dtype=pivots.dtype)
-    step, pivot = index[:, None], pivots[:, None]
-    exchanges = jnp.where(index == step, pivot, jnp.where(index == pivot, step, index))
-    while len(exchanges) > 1:
-        if len(exchanges) % 2:
-            exchanges = jnp.concatenate([exchanges, index[None]])
-        exchanges = jnp.take_along_axis(exchanges[::2], exchanges[1::2], axis=1)
-    return exchanges[0]
+    index = jnp.arange(len(pivots), dtype=pivots.dtype)
+    is_before = index < index[:, None]
+
+    def last(rows: Array) -> Array:
+        return jnp.max(jnp.where(is_before & (pivots == rows[:, None]), index, -1), axis=1)
+
+    here, there = last(index), last(pivots)
+    source = jnp.where(here >= 0, here, index)
+    for _ in range(len(pivots).bit_length()):
+        source = source[source]
+    return jnp.where(there >= 0, source[there], pivots)
 
 
 def refined(

@@ -36,11 +36,12 @@ from artix.simulation.implicit.many_rows import (
     SolvedStacks,
     block_rows,
 )
+from artix.simulation.implicit.many_solver import solve_many
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
 from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
-from artix.simulation.implicit.solver import StepSystem, solve_system
+from artix.simulation.implicit.solver import StepSystem
 from artix.simulation.implicit.step import bounded_end, prepared
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
 
@@ -170,13 +171,12 @@ def _solve(
         order=np.arange(len(velocity)),
         groups=None,
         factorize=lambda matrix, is_symmetric: lu_by_library(matrix, is_symmetric).solve,
-        of_many_bodies=True,
     )
     start = rows.driven(rows.rates(velocity))
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, friction, steps, is_solved = solve_system(
+    point, friction, steps, is_solved = solve_many(
         system, start, options.tolerance, options.max_newton_steps
     )
     end = velocity + point.change

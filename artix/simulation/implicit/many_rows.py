@@ -38,7 +38,6 @@ from artix.simulation.implicit.contact_rows import (
 from artix.simulation.implicit.resolvents import (
     ContactRow,
     Linear,
-    convex_contacts,
     linear_contacts,
 )
 from artix.simulation.implicit.rows import StepRows
@@ -200,11 +199,7 @@ class BlockRows(struct.PyTreeNode):
 
     def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
         """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
-        return linear_contacts(self.each, center, rate, share)
-
-    def convex(self, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
-        """The resolvents of the convex law of all contacts, [K, 3], and their slopes."""
-        return convex_contacts(self.each, center, rate, slip, share)
+        return linear_contacts(self.each, center, rate, share, share)
 
     def stiffness(self, slopes: Array) -> Array:
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]."""
@@ -315,10 +310,8 @@ def block_rows(
         falls.append(fall.reshape(-1))
         moved = matmul(direction.reshape(len(direction), -1, layout.sizes[k]), responses[k])
         moved = moved.reshape(direction.shape)
-        block = jnp.sum(moved[:, :, :, None] * direction[:, :, None], axis=4)
-        blocks.append(block.reshape(-1, 3, 3))
-        rate = jnp.sum(direction[:, :, 2] * velocities[k][:, None], axis=2)
-        closing.append(rate.reshape(-1))
+        blocks.append(_dots(moved[:, :, :, None], direction[:, :, None]).reshape(-1, 3, 3))
+        closing.append(_dots(direction[:, :, 2], velocities[k][:, None]).reshape(-1))
     sides, bodies, is_one = _sides(articulations, states, touches)
     rows = layout.padded(jnp.concatenate([one.reshape(-1) for one in velocities]))
     margin = [(0, layout.width - size) for size in layout.sizes]
@@ -327,12 +320,10 @@ def block_rows(
     )
     shared = [] if is_one is None else [is_one[:, None, None]]
     for number, (side, body) in enumerate(zip(sides, bodies, strict=True)):
-        moved = jnp.sum(side[..., None] * padded[body][:, None], axis=2)
-        met.append(jnp.sum(moved[:, :, None] * side[:, None], axis=3))
-        met += [
-            one * jnp.sum(moved[:, :, None] * sides[1 - number][:, None], axis=3) for one in shared
-        ]
-        rates.append(jnp.sum(side[:, 2] * rows[body], axis=1))
+        moved = _products(side, padded[body])
+        met.append(_dots(moved[:, :, None], side[:, None]))
+        met += [one * _dots(moved[:, :, None], sides[1 - number][:, None]) for one in shared]
+        rates.append(_dots(side[:, 2], rows[body]))
     blocks.append(sum(met[1:], start=met[0]))
     closing.append(rates[0] + rates[1])
     falls.append(jnp.zeros_like(rates[0]))
@@ -347,10 +338,15 @@ def block_rows(
 
 
 def _products(blocks: Array, sides: Array) -> Array:
-    """The products of blocks [..., 3, 3] and sides [..., 3, m]."""
-    return functools.reduce(
-        jnp.add, [blocks[..., k, None] * sides[..., k, None, :] for k in range(3)]
-    )
+    """The products of blocks [..., 3, k] and sides [..., k, m]."""
+    terms = [blocks[..., k, None] * sides[..., k, None, :] for k in range(blocks.shape[-1])]
+    return functools.reduce(jnp.add, terms)
+
+
+def _dots(rows: Array, others: Array) -> Array:
+    """The products of the rows of two arrays, [..., m] each."""
+    terms = [rows[..., k] * others[..., k] for k in range(rows.shape[-1])]
+    return functools.reduce(jnp.add, terms)
 
 
 def _squares(sides: Array, others: Array) -> Array:
@@ -393,7 +389,7 @@ def _sides(
         moving = motion[row]
         turned = spatial.cross(jnp.moveaxis(moving[:, 3:], 1, 0), place.T[:, :, None])
         linear = moving[:, :3] + jnp.moveaxis(turned, 0, 1)
-        sides.append(sign * jnp.sum(frames[:, :, :, None] * linear[:, None], axis=2))
+        sides.append(sign * _products(frames, linear))
         bodies.append(jnp.asarray(owner, jnp.int32)[row])
     is_one = None
     if can_be_one:

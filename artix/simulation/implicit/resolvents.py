@@ -217,13 +217,14 @@ def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
 
 @shared
 def linear_contacts(
-    row: ContactRow, center: Array, rate: Array, share: Array | float
+    row: ContactRow, center: Array, rate: Array, share: Array | float, sticking: Array | float
 ) -> tuple[Array, Linear]:
     """The changes to the resolvents of Coulomb's law with the contacts' own responses, and linear
     functions.
 
     Where a contact slides along -d, its friction is ``mu lambda_n d``, and across d it answers the
-    velocity by ``-k u``, with k = mu lambda_n / |u_t| at the solution.
+    velocity by ``-k u``, with k = mu lambda_n / |u_t| at the solution. ``sticking`` is the share of
+    friction that holds.
     """
     rigid = 1 - row.softness / row.normal
     push = rigid * center[:, 2] - (rate[:, 2] + row.approach) / row.normal
@@ -246,10 +247,7 @@ def linear_contacts(
     still = -rate[:, :2] / row.tangential[:, None]
     slip = jnp.where(sticks[:, None], still, pull * within[:, None] - center[:, :2])
     wrong = jnp.concatenate([slip, missing[:, None]], axis=1)
-    across = (
-        jnp.where(sticks, 1 / sticking_share(share, rate), part / (1 - part + share))
-        / row.tangential
-    )
+    across = jnp.where(sticks, 1 / sticking, part / (1 - part + share)) / row.tangential
     sideways = -across[:, None] * rate[:, :2]
     along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
     sliding = sideways + along[:, None] * direction - center[:, :2]

@@ -154,7 +154,7 @@ class ContactRows(struct.PyTreeNode):
 
     def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
         """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
-        return linear_contacts(self.each, center, rate, share)
+        return linear_contacts(self.each, center, rate, share, sticking_share(share, rate))
 
     def convex(self, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
         """The resolvents of the convex law of all contacts, [K, 3], and their slopes."""

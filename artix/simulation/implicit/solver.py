@@ -83,23 +83,11 @@ class _Settings(NamedTuple):
     """The response of late proximal points, as a share of the rows' own."""
     first_misses: int
     """Steps with active sets that may get no nearer in a row, at the start."""
-    sets_may_be_loose: bool = False
-    """Whether sets that do not settle are good enough where proximal points would be."""
 
 
 _SETTINGS = {
     "float64": _Settings(1e-6, 1e-4, 1e-4, 6),
     "float32": _Settings(1e-5, 1e-4, 1e-4, 6),
-}
-
-#: Some of many contacts nearly oppose each other. Stiffer sets alternate between them, and those
-#: that do not settle soon rarely do later: of 300 steps of twenty boxes in float32, 91 took more
-#: than ten Newton steps with a share of 1e-4, 61 with 1e-3, of which the means are 13.7 and 11.5;
-#: in float64 they are no fewer. There, such contacts share a response as small as the larger one,
-#: with which residuals stay at 1e-8 m/s.
-_SETTINGS_OF_MANY = {
-    "float64": _Settings(1e-4, 1e-4, 1e-6, 2, sets_may_be_loose=True),
-    "float32": _Settings(1e-3, 1e-3, 1e-4, 2, sets_may_be_loose=True),
 }
 
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
@@ -168,8 +156,6 @@ class StepSystem(NamedTuple):
     factorize: Callable[[Array, Array], Callable[[Array], Array]] | None = None
     """Gives what solves with a large matrix, in any order of the entries, by XLA's loops; it is
     told whether the matrix is symmetric, but for rounding."""
-    of_many_bodies: bool = False
-    """Whether contacts couple many bodies, as in a heap."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
@@ -198,7 +184,7 @@ class StepSystem(NamedTuple):
         moved = rows.rates(first)
         strained = rows.force(slopes.changes(moved))
         second = -solve(gradient + matmul(self.matrix, first) - strained)
-        return first + second, _sum(moved, rows.rates(second))
+        return first + second, sum_of(moved, rows.rates(second))
 
 
 class Point(NamedTuple):
@@ -213,7 +199,7 @@ class Point(NamedTuple):
     """How far the laws are from being satisfied, as a velocity, []."""
 
 
-class _Exactness(NamedTuple):
+class Exactness(NamedTuple):
     """What counts as solved."""
 
     enough: Array
@@ -233,12 +219,12 @@ class _Exactness(NamedTuple):
         Ill-conditioned matrices hide large velocities from the momentum, but not from its energy.
         """
         weights, rounding = jnp.diagonal(system.matrix), self.rounding
-        impulsive = _largest(system.rows.velocities(point.impulses))
+        impulsive = largest(system.rows.velocities(point.impulses))
         # The momentum equation rounds what p gives to an entry by itself.
-        pushed = _largest(system.push / weights)
-        noise = rounding * jnp.maximum(_largest(step), impulsive)
-        lost = _largest(imbalance / weights)
-        rounded = jnp.maximum(noise, rounding * jnp.maximum(pushed, _largest(point.change)))
+        pushed = largest(system.push / weights)
+        noise = rounding * jnp.maximum(largest(step), impulsive)
+        lost = largest(imbalance / weights)
+        rounded = jnp.maximum(noise, rounding * jnp.maximum(pushed, largest(point.change)))
         # The energy that the missing momentum adds: it works along the mean velocity.
         mean = system.velocity + 0.5 * point.change
         kinetic = 0.5 * jnp.sum(weights * system.velocity**2)
@@ -247,6 +233,21 @@ class _Exactness(NamedTuple):
         adds = jnp.sum(imbalance * mean) > _LOST_ENERGY * worked + certain**2 * jnp.sum(weights)
         holds = (lost <= _BALANCE * enough + 4 * rounded) & ~adds & (noise <= _FAR * certain)
         return jnp.where(holds, enough + noise, -1)
+
+
+def exactness_of(dtype: Any, at_start: Rates, tolerance: float | None) -> Exactness:
+    """What counts as solved, for the rows' velocities at the start and the residual at which to
+    stop, ``None`` for that of the dtype.
+    """
+    rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
+    usual = _TOLERANCES.get(dtype.name, (2e-5, 2e-5))
+    exact, loose = usual if tolerance is None else (tolerance, tolerance)
+    return Exactness(
+        enough=exact + rounding * largest(at_start),
+        loose=loose + rounding * largest(at_start),
+        rounding=rounding,
+        settings=_SETTINGS.get(dtype.name, _SETTINGS["float32"]),
+    )
 
 
 class _Loop(NamedTuple):
@@ -298,26 +299,17 @@ def solve_system(
     """
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
-    rounding = _ROUNDING * float(jnp.finfo(dtype).eps)
-    usual = _TOLERANCES.get(dtype.name, (2e-5, 2e-5))
-    exact, loose = usual if tolerance is None else (tolerance, tolerance)
-    every = _SETTINGS_OF_MANY if system.of_many_bodies else _SETTINGS
-    settings = every.get(dtype.name, every["float32"])
-    exactness = _Exactness(
-        enough=exact + rounding * _largest(at_start),
-        loose=loose + rounding * _largest(at_start),
-        rounding=rounding,
-        settings=settings,
-    )
+    exactness = exactness_of(dtype, at_start, tolerance)
+    settings = exactness.settings
 
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
-    budget = _static_budget(rows)
-    free, is_solved = _without_impulses(system, budget, exactness)
+    budget = static_budget(rows)
+    free, is_solved = without_impulses(system, budget, exactness)
     infinite = jnp.full((), jnp.inf, dtype)
     if system.groups is None and rows.contacts is not None:
-        start = _with_closed_contacts(rows.contacts, start, exactness.enough)
+        start = with_closed_contacts(rows.contacts, start, exactness.enough)
     center = Point(jnp.zeros_like(system.push), at_start, start, infinite)
     point = center
     if system.groups is not None:
@@ -338,13 +330,13 @@ def solve_system(
         is_solved=is_solved,
     )
     end = while_loop(goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin)
-    point = chosen(end.is_solved, end.current, end.best)
-    point = if_needed(~end.is_solved, functools.partial(_cut_off, system, end), point, point)
-    return point, end.lagged.friction, end.steps, end.is_solved
+    point, friction = chosen(end.is_solved, end.current, end.best), end.lagged.friction
+    point = if_needed(~end.is_solved, functools.partial(cut_off, system, friction), point, point)
+    return point, friction, end.steps, end.is_solved
 
 
-def _without_impulses(
-    system: StepSystem, budget: Array, exactness: _Exactness
+def without_impulses(
+    system: StepSystem, budget: Array, exactness: Exactness
 ) -> tuple[Point, Array]:
     """The velocity without impulses of rows, and whether it is the solution, as where nothing
     touches or limits.
@@ -356,12 +348,12 @@ def _without_impulses(
     change = system.response.to(system.push)
     rates = rows.rates(system.velocity + change)
     law = rows.linear(rows.none(), rates, budget, exactness.settings.held_share)
-    point = Point(change, rates, rows.none(), _largest(law.residual))
+    point = Point(change, rates, rows.none(), largest(law.residual))
     accepted = exactness.accepted(system, point, jnp.zeros_like(change), exactness.enough, change)
     return point, point.error <= accepted
 
 
-def _with_closed_contacts(contacts: ContactRows, start: Impulses, enough: Array) -> Impulses:
+def with_closed_contacts(contacts: ContactRows, start: Impulses, enough: Array) -> Impulses:
     """The impulses from which to start, with those at which closed contacts push if none does.
 
     Else rounding errors of gaps would choose the contacts that push first, and which of those that
@@ -378,7 +370,7 @@ def _guessed(
     """The point after a few sweeps."""
     arguments = system.push, start.rates, start.impulses, budget, is_solved
     change, impulses = first_guess(system.rows, system.response, groups, *arguments)
-    rates = _sum(start.rates, system.rows.rates(change))
+    rates = sum_of(start.rates, system.rows.rates(change))
     return Point(change, rates, impulses, start.error)
 
 
@@ -407,7 +399,7 @@ class _Run(NamedTuple):
     """Whether the convex function is minimal."""
 
 
-def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_steps: int) -> _Loop:
+def _after_method(system: StepSystem, loop: _Loop, exactness: Exactness, max_steps: int) -> _Loop:
     """The state after Newton's method on active sets, until it gets no nearer, or after a proximal
     point.
     """
@@ -417,7 +409,7 @@ def _after_method(system: StepSystem, loop: _Loop, exactness: _Exactness, max_st
     law = rows.linear(current.impulses, current.rates, friction, share)
     added = law.change
     if system.groups is not None:  # Sweeps tell the sets, but not how to share loads.
-        added = _sum(added, rows.towards(law.slopes, center.impulses, current.impulses, share))
+        added = sum_of(added, rows.towards(law.slopes, center.impulses, current.impulses, share))
 
     def at_center(rates: Rates) -> tuple[Impulses, Slopes]:
         resolved, slopes = rows.resolvent(center.impulses, rates, loop.lagged, loop.share)
@@ -455,27 +447,27 @@ class _Step(NamedTuple):
 
 
 def _after_step(
-    system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: _Exactness
+    system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: Exactness
 ) -> _Run:
     """The state after a Newton step."""
     rows, current = system.rows, run.current
     change, rates = system.newton_step(run.imbalance - rows.force(run.added), run.slopes)
-    step = _Step(change, rates, _sum(run.added, run.slopes.changes(rates)))
+    step = _Step(change, rates, sum_of(run.added, run.slopes.changes(rates)))
     trial = _shortened(system, loop, run, step, share)
     falls = functools.partial(_on_convex_function, system, loop, run.slopes, trial, exactness)
     trial = if_needed(loop.is_convex, falls, (current, run.added, step), trial)
     length, error = trial.length, trial.error
     change = length * step.change
-    rates = _sum(current.rates, _times(length, step.rates))
+    rates = sum_of(current.rates, _times(length, step.rates))
     end = Point(
-        current.change + change, rates, _sum(current.impulses, _times(length, step.impulses)), error
+        current.change + change,
+        rates,
+        sum_of(current.impulses, _times(length, step.impulses)),
+        error,
     )
     imbalance = system.imbalance(end.change, end.impulses)
     is_miss = ~loop.is_convex & ~(error < _NEARER * run.nearest.error)
-    is_loose = loop.is_convex
-    if exactness.settings.sets_may_be_loose:
-        is_loose = is_loose | is_miss & (run.misses == 1)
-    enough = jnp.where(is_loose, exactness.loose, exactness.enough)
+    enough = jnp.where(loop.is_convex, exactness.loose, exactness.enough)
     accepted = exactness.accepted(system, end, imbalance, enough, change)
     return _Run(
         current=end,
@@ -514,10 +506,10 @@ def _shortened(system: StepSystem, loop: _Loop, run: _Run, step: _Step, share: A
     least = 0.5 ** (_MAX_HALVINGS - 0.5)
 
     def at(length: Array) -> _Trial:
-        impulses = _sum(run.current.impulses, _times(length, step.impulses))
-        rates = _sum(run.current.rates, _times(length, step.rates))
+        impulses = sum_of(run.current.impulses, _times(length, step.impulses))
+        rates = sum_of(run.current.rates, _times(length, step.rates))
         law = system.rows.linear(impulses, rates, loop.lagged.friction, share)
-        sizes = _largest(law.residual), jnp.sum(law.residual**2)
+        sizes = largest(law.residual), jnp.sum(law.residual**2)
         return _Trial(length, *sizes, law.change, law.slopes, jnp.zeros((), bool))
 
     def is_long(tried: tuple[_Trial, Array]) -> Array:
@@ -538,7 +530,7 @@ def _on_convex_function(
     loop: _Loop,
     slopes: Slopes,
     whole: _Trial,
-    exactness: _Exactness,
+    exactness: Exactness,
     step_from: tuple[Point, Impulses, _Step],
 ) -> _Trial:
     """A step as long as the convex function falls, from a point with what the laws add there."""
@@ -549,22 +541,22 @@ def _on_convex_function(
 
     def at(length: Array) -> tuple[tuple[Impulses, Slopes], Array]:
         """The resolvents and the derivative of the convex function along the step."""
-        resolved = rows.resolvent(center, _sum(rates, _times(length, step.rates)), lagged, share)
+        resolved = rows.resolvent(center, sum_of(rates, _times(length, step.rates)), lagged, share)
         return resolved, jnp.sum(step.change * (steady + length * curvature)) - _work(
             resolved[0], step.rates
         )
 
-    is_small = _largest((step.change, step.rates)) <= 0.1 * exactness.loose
-    before = _sum(start.impulses, added)
+    is_small = largest((step.change, step.rates)) <= 0.1 * exactness.loose
+    before = sum_of(start.impulses, added)
     first = jnp.sum(step.change * steady) - _work(before, step.rates)
     length, (resolved, slopes) = line_search(at, first, is_small, (before, slopes))
     # A minimum of the convex function need not be more exact than what it changes.
     added = jax.tree.map(
-        jnp.subtract, resolved, _sum(start.impulses, _times(length, step.impulses))
+        jnp.subtract, resolved, sum_of(start.impulses, _times(length, step.impulses))
     )
-    mismatch = share * _largest(rows.velocities(added))
-    slip = rows.correction(_sum(rates, _times(length, step.rates)))
-    changes = jnp.maximum(share * _distance(rows, resolved, center), _largest(slip - lagged.slip))
+    mismatch = share * largest(rows.velocities(added))
+    slip = rows.correction(sum_of(rates, _times(length, step.rates)))
+    changes = jnp.maximum(share * _distance(rows, resolved, center), largest(slip - lagged.slip))
     is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
     return whole._replace(
         length=length, added=added, slopes=slopes, is_minimum=is_exact & (length == 1)
@@ -576,7 +568,7 @@ def _with_next_method(rows: StepRows, loop: _Loop, run: _Run, last_share: float)
     nearer, or sets.
     """
     point, is_point, lagged, share = run.current, loop.is_convex, loop.lagged, loop.share
-    slower = _kinetic_budget(rows, lagged.friction, point)
+    slower = kinetic_budget(rows, lagged.friction, point)
     friction = jnp.where(run.holds | is_point, slower, lagged.friction)
     holds = run.holds | run.is_minimum & (point.error <= run.accepted)
     is_better = run.is_whole & (point.error < loop.best.error) | run.is_minimum & ~loop.has_point
@@ -586,7 +578,7 @@ def _with_next_method(rows: StepRows, loop: _Loop, run: _Run, last_share: float)
     relaxation = _relaxation(loop, missed)
     slip = jnp.maximum(lagged.slip + relaxation * missed, 0)
     # Each change of s moves stiff rows far, and costs many steps.
-    is_early = _largest(missed) > share * _distance(rows, point.impulses, loop.center.impulses)
+    is_early = largest(missed) > share * _distance(rows, point.impulses, loop.center.impulses)
     stiffer = jnp.maximum(_STIFFER * share, last_share)
     stiffer = jnp.where(is_early & loop.has_point, share, stiffer)
     return _Loop(
@@ -616,12 +608,12 @@ def _relaxation(loop: _Loop, missed: Array) -> Array:
     return jnp.where(extrapolates, jnp.clip(secant, *_RELAXATION), 1)
 
 
-def _cut_off(system: StepSystem, end: _Loop, point: Point) -> Point:
+def cut_off(system: StepSystem, friction: Array, point: Point) -> Point:
     """A point that is not solved, with impulses within their bounds, of which only drives add
     energy.
     """
     rows = system.rows
-    impulses = rows.admissible(point.impulses, point.rates, end.lagged.friction)
+    impulses = rows.admissible(point.impulses, point.rates, friction)
     driving = rows.driving(impulses)
     driven = system.response.to(system.push + rows.force(driving))
     passive = jax.tree.map(jnp.subtract, impulses, driving)
@@ -636,17 +628,18 @@ def _cut_off(system: StepSystem, end: _Loop, point: Point) -> Point:
     # The share that leaves least energy. Twice of it would leave what there was: a bounce.
     least = jnp.clip(-work / jnp.where(excessive, twice, 1), 0, 1)
     share = jnp.where(excessive, least, 1)
-    impulses = _sum(driving, jax.tree.map(lambda part: share * part, passive))
+    impulses = sum_of(driving, jax.tree.map(lambda part: share * part, passive))
     change = driven + share * change
     return Point(change, rows.rates(system.velocity + change), impulses, point.error)
 
 
-def _static_budget(rows: StepRows) -> Array:
+def static_budget(rows: StepRows) -> Array:
+    """The largest impulses of friction of DOFs at rest, [n]."""
     friction = rows.dofs.friction
     return jnp.maximum(friction.static, friction.dynamic) * rows.sweep.dt
 
 
-def _kinetic_budget(rows: StepRows, budget: Array, point: Point) -> Array:
+def kinetic_budget(rows: StepRows, budget: Array, point: Point) -> Array:
     """The largest impulses of friction, which are dynamic where the static ones were not enough."""
     stopping = point.impulses.dofs.friction - point.rates.dofs / rows.dofs.response
     slips = jnp.abs(stopping) > budget * (1 + _SLIPS)
@@ -655,17 +648,18 @@ def _kinetic_budget(rows: StepRows, budget: Array, point: Point) -> Array:
 
 def _distance(rows: StepRows, impulses: Impulses, others: Impulses) -> Array:
     """The largest difference of impulses, as a velocity of its row."""
-    return _largest(rows.velocities(jax.tree.map(jnp.subtract, impulses, others)))
+    return largest(rows.velocities(jax.tree.map(jnp.subtract, impulses, others)))
 
 
-def _largest(arrays: Any) -> Any:
+def largest(arrays: Any) -> Any:
     """The largest magnitude in a pytree; zero if it is empty."""
     leaves = jax.tree.leaves(arrays)
     parts = [jnp.max(jnp.abs(leaf)) for leaf in leaves if leaf.size]
     return functools.reduce(jnp.maximum, parts) if parts else jnp.zeros((), leaves[0].dtype)
 
 
-def _sum(a: Any, b: Any) -> Any:
+def sum_of(a: Any, b: Any) -> Any:
+    """The sum of two pytrees."""
     return jax.tree.map(jnp.add, a, b)
 
 
