@@ -51,14 +51,12 @@ def meetings_of(
     places = np.zeros(0, int)
     counts = [num_points(*kind) for kind in kinds]
     first = np.cumsum([0, *counts])
-    # Pairs of the same types share one program under vmap, but those of hulls do not: each searches
-    # for as long as it has to.
-    alike = [
-        (kind, faces[k], k if GeometryType.HULL in kind else -1) for k, kind in enumerate(kinds)
-    ]
+    # Pairs of the same types share one program under vmap, but those of hulls and ellipsoids do
+    # not: each searches for as long as it has to.
+    alike = [(kind, faces[k], k if _searches(kind) else -1) for k, kind in enumerate(kinds)]
     for one in dict.fromkeys(alike):
         numbers = [k for k, other in enumerate(alike) if other == one]
-        if GeometryType.HULL in one[0]:
+        if _searches(one[0]):
             meetings.append(points_between(*pairs[numbers[0]], *one[:2]))
             start, end = first[numbers[0]], first[numbers[0] + 1]
             places = np.concatenate([places, np.arange(start, end)])
@@ -76,6 +74,10 @@ def meetings_of(
         if np.array_equal(order, np.arange(len(order)))
         else jax.tree.map(lambda x: x[order], every)
     )
+
+
+def _searches(kinds: tuple[GeometryType, GeometryType]) -> bool:
+    return GeometryType.HULL in kinds or GeometryType.ELLIPSOID in kinds
 
 
 def points_between(

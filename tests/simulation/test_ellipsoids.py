@@ -117,3 +117,14 @@ def test_eggs_that_meet_keep_their_momentum(dtype: str) -> None:
     np.testing.assert_allclose(after[:6], before[:6], atol=tolerance)
     # A free body that turns keeps its energy to the first order of the time step.
     np.testing.assert_allclose(after[6], before[6], rtol=3e-3)
+
+
+def test_several_eggs_are_one_kernel() -> None:
+    """Also pairs of the same kinds, each of which searches for as long as it has to."""
+    top = Geometry.box((1.0, 1.0, 0.1), friction=1.0)
+    one = egg((0.1, 0.06, 0.08), "float32")
+    members = {"base": fixed({"top": top}, "float32"), "a": one, "b": one}
+    pairs = [("a/shape", "base/top"), ("b/shape", "base/top"), ("a/shape", "b/shape")]
+    scene = Scene(members, pairs=pairs)
+    costs = artix.explain(artix.step, scene, scene.neutral_state(), None, DT).operations
+    assert costs and not any(cost.refusal for cost in costs)
