@@ -52,6 +52,12 @@ def corners_of(core: Core) -> Array:
     return jnp.asarray(BOX_CORNERS, core.half.dtype) * core.half
 
 
+def relative_to(a: Core, b: Core) -> tuple[Array, Array]:
+    """The rotation [3, 3] from the frame of b to that of a, and the place of b there, [3]."""
+    turn = jnp.sum(a.rotation[:, :, None] * b.rotation[:, None], axis=0)
+    return turn, jnp.sum(a.rotation * (b.center - a.center)[:, None], axis=0)
+
+
 def in_world(first: Core, meeting: Meeting, side: int) -> Meeting:
     """Turns a result from the frame of a shape."""
 

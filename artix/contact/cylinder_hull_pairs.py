@@ -15,6 +15,7 @@ one.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -40,11 +41,10 @@ from artix.contact.cylinder_pairs import (
     wall_on_edge,
 )
 from artix.contact.hull_directions import (
-    FromCylinder,
+    FromCurved,
+    closest_corners,
     entry_at,
-    nearest_corners,
     number_of_largest,
-    outermost_corners,
     point_at,
 )
 from artix.contact.polygons import facing_face, outward_planes, polygon_of
@@ -54,8 +54,6 @@ from artix.model.hull_faces import HullFaces
 
 Array = jax.Array
 
-#: Below this distance, in units of a length, MPR's corners are better than GJK's.
-_TOUCHING = 1e-3
 #: The kinds of directions of an edge and of the first of its corners.
 _KINDS = _CORNER, _ACROSS, _ALONG, _RIM = np.arange(4, dtype=np.int32)
 
@@ -175,11 +173,8 @@ def _closest_edge(
     """The numbers of the two ends of the edge of the nearest corners, and the kind of direction,
     along which both are farthest apart; without derivatives.
     """
-    sets = FromCylinder(points, one.center, one.axis, one.half, one.radius)
-    apart, touching = nearest_corners(sets, far), outermost_corners(sets, far)
-    length = _along(one, points, -apart.normal)
-    is_near = ~apart.is_valid | (length < _TOUCHING * far)
-    three = chosen(is_near & touching.is_valid, touching.corners, apart.corners).a
+    sets = FromCurved(points, one.center, functools.partial(_farthest_of, one))
+    three = closest_corners(sets, far, lambda normal: _along(one, points, normal)).corners.a
     options = [_scored(one, points, three[k], three[k - 2], far, margin) for k in range(3)]
     scores = jnp.concatenate([option[0] for option in options])
     directions = jnp.concatenate([option[1] for option in options])
@@ -196,6 +191,17 @@ def _closest_edge(
         entry_at(jnp.repeat(second, 4), best),
         entry_at(jnp.asarray(np.tile(_KINDS, 4)), best),
     )
+
+
+def _farthest_of(one: Cylinder, direction: Array) -> Array:
+    """The farthest place of a cylinder in a direction, [3]."""
+    up = jnp.sum(direction * one.axis)
+    across = direction - up * one.axis
+    square = jnp.sum(across * across)
+    is_across = square > jnp.finfo(square.dtype).eps ** 2 * jnp.sum(direction * direction)
+    rim = jnp.where(is_across, one.radius / jnp.sqrt(jnp.where(is_across, square, 1)), 0)
+    end = jnp.where(up < 0, -one.half, one.half)
+    return one.center + end * one.axis + rim * across
 
 
 def _scored(

@@ -19,6 +19,7 @@ a constant, have its first and second derivatives.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,14 +27,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.cores import Core, Meeting, corners_of, in_world, sign
+from artix.contact.cores import Core, Meeting, corners_of, in_world, relative_to, sign
 from artix.contact.hull_directions import (
-    FromEllipsoids,
+    FromCurved,
+    closest_corners,
     entry_at,
     farthest,
-    nearest_corners,
     number_of_largest,
-    outermost_corners,
     point_at,
 )
 from artix.contact.polygons import outward_planes, polygon_of
@@ -44,8 +44,6 @@ from artix.model.hull_faces import HullFaces
 
 Array = jax.Array
 
-#: Below this distance, in units of a length, MPR's direction is better than GJK's.
-_TOUCHING = 1e-3
 #: Newton steps from the direction that is found, for all corners and edges, and then for the best.
 _STEPS, _LAST = 4, 3
 #: Rounding errors of a length.
@@ -108,8 +106,7 @@ def ellipsoid_and(ellipsoid: Core, other: Core, kind: GeometryType, faces: HullF
 
 
 def _in_frame(ellipsoid: Core, other: Core, kind: GeometryType) -> _Both:
-    turn = jnp.sum(other.rotation[:, :, None] * ellipsoid.rotation[:, None], axis=0)
-    center = jnp.sum(other.rotation * (ellipsoid.center - other.center)[:, None], axis=0)
+    turn, center = relative_to(other, ellipsoid)
     scaled = turn * ellipsoid.half
     squares = [jnp.sum(scaled[:, None] * scaled, axis=2)]
     if kind in (GeometryType.BOX, GeometryType.HULL):
@@ -130,10 +127,8 @@ def _in_frame(ellipsoid: Core, other: Core, kind: GeometryType) -> _Both:
 
 def _closest(known: _Both, size: Array) -> _Direction:
     """The direction of an edge or a corner along which both are farthest apart."""
-    sets = FromEllipsoids(*known)
-    apart, touching = nearest_corners(sets, size), outermost_corners(sets, size)
-    is_near = ~apart.is_valid | (_separation(known, -apart.normal) < _TOUCHING * size)
-    nearest = chosen(is_near & touching.is_valid, touching, apart)
+    sets = FromCurved(known.points, known.center, functools.partial(_farthest_of, known))
+    nearest = closest_corners(sets, size, functools.partial(_separation, known))
     count = len(known.points)
     if count <= 2:
         # The ends of a segment, and the segment.
@@ -222,6 +217,16 @@ def _cap(both: _Both) -> tuple[Array, Array]:
     place = both.center[2]
     up = sign(place) * jnp.asarray(np.array([0.0, 0.0, 1.0]), place.dtype)
     return up, jnp.abs(place) - both.points[1, 2] - _lengths(up, both.squares)[0]
+
+
+def _farthest_of(both: _Both, direction: Array) -> Array:
+    """The farthest place, in a direction, of the sum of ellipsoids and discs, [3]."""
+    along = jnp.sum(both.squares * direction, axis=2)
+    square = jnp.sum(along * direction, axis=1)
+    is_long = square > 0
+    length = jnp.sqrt(jnp.where(is_long, square, 1))
+    reach = jnp.sum(jnp.where(is_long, 1 / length, 0)[:, None] * along, axis=0)
+    return both.center + reach
 
 
 def _separation(both: _Both, normal: Array) -> Array:

@@ -15,17 +15,21 @@ in three-dimensional space*, 1988; Snethen, *XenoCollide*, Game Programming Gems
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.math.arrays import chosen
 from artix.math.tangents import without_derivatives
 from artix.math.traces import while_loop
 
 Array = jax.Array
 
+#: Below this distance, in units of a length, MPR is better than GJK.
+TOUCHING = 1e-3
 #: The most iterations of each.
 _MOST = 64
 #: Rounding errors of a length.
@@ -84,18 +88,16 @@ class Differences(NamedTuple):
         return farthest(self.first, -direction), farthest(self.second, self.seen(direction))
 
 
-class FromCylinder(NamedTuple):
-    """A set of points and a cylinder, in the frame of the points; those of the cylinder have no
+class FromCurved(NamedTuple):
+    """A set of points and a curved shape, in the frame of the points; those of the shape have no
     numbers and stand for themselves.
     """
 
     first: Array
     """[V, 3]."""
     center: Array
-    axis: Array
-    half: Array
-    """Half of the length."""
-    radius: Array
+    support: Callable[[Array], Array]
+    """Gives the farthest place of the shape in a direction, [3]."""
 
     def between(self, a: Array, b: Array) -> Array:
         """The differences of points with these numbers [...] and places [..., 3]."""
@@ -106,54 +108,15 @@ class FromCylinder(NamedTuple):
         return jnp.mean(self.first, axis=0) - self.center
 
     def start(self) -> tuple[Array, Array]:
-        """Any point and any place of the cylinder."""
+        """Any point and any place of the shape."""
         return jnp.zeros((), jnp.int32), self.center
 
     def least(self, direction: Array) -> tuple[Array, Array]:
         """The number and the place whose difference is the least along a direction."""
-        up = _dot(direction, self.axis)
-        across = direction - up * self.axis
-        square = _dot(across, across)
-        is_across = square > jnp.finfo(square.dtype).eps ** 2 * _dot(direction, direction)
-        rim = jnp.where(is_across, self.radius / jnp.sqrt(jnp.where(is_across, square, 1)), 0)
-        end = jnp.where(up < 0, -self.half, self.half)
-        return farthest(self.first, -direction), self.center + end * self.axis + rim * across
+        return farthest(self.first, -direction), self.support(direction)
 
 
-class FromEllipsoids(NamedTuple):
-    """A set of points, and the sum of ellipsoids or discs, in the frame of the points; the points
-    of the sum have no numbers and stand for themselves.
-    """
-
-    first: Array
-    """[V, 3]."""
-    center: Array
-    squares: Array
-    """Matrices M, of which each reaches as far as ``sqrt(n^T M n)`` along n, [M, 3, 3]."""
-
-    def between(self, a: Array, b: Array) -> Array:
-        """The differences of points with these numbers [...] and places [..., 3]."""
-        return point_at(self.first, a) - b
-
-    def middle(self) -> Array:
-        """A difference inside of all of them, [3]."""
-        return jnp.mean(self.first, axis=0) - self.center
-
-    def start(self) -> tuple[Array, Array]:
-        """Any point and any place."""
-        return jnp.zeros((), jnp.int32), self.center
-
-    def least(self, direction: Array) -> tuple[Array, Array]:
-        """The number and the place whose difference is the least along a direction."""
-        along = jnp.sum(self.squares * direction, axis=2)
-        square = jnp.sum(along * direction, axis=1)
-        is_long = square > 0
-        length = jnp.sqrt(jnp.where(is_long, square, 1))
-        reach = jnp.sum(jnp.where(is_long, 1 / length, 0)[:, None] * along, axis=0)
-        return farthest(self.first, -direction), self.center + reach
-
-
-Sets = Differences | FromCylinder | FromEllipsoids
+Sets = Differences | FromCurved
 
 
 class Corners(NamedTuple):
@@ -417,3 +380,19 @@ def outermost_corners(sets: Sets, size: Array) -> Nearest:
     length = jnp.sqrt(jnp.where(square > 0, square, 1))
     # Around a curved shape, the last of the iterations is near enough.
     return Nearest(end.corners, -end.way / length, (end.phase == 3) | (end.phase == 4))
+
+
+# --- either ---------------------------------------------------------------------------------------
+
+
+def closest_corners(sets: FromCurved, size: Array, separation: Callable[[Array], Array]) -> Nearest:
+    """Those of GJK, or of MPR where shapes nearly touch or overlap.
+
+    Args:
+      sets: the points and the curved shape, without derivatives.
+      size: a length that is not smaller than the differences.
+      separation: gives how far both are apart along a direction from the points to the shape.
+    """
+    apart, touching = nearest_corners(sets, size), outermost_corners(sets, size)
+    is_near = ~apart.is_valid | (separation(-apart.normal) < TOUCHING * size)
+    return chosen(is_near & touching.is_valid, touching, apart)

@@ -23,8 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.capsule_pairs import Segment, segments, two_of
-from artix.contact.cores import Core, Meeting, corners_of, in_world, sign
+from artix.contact.cores import Core, Meeting, corners_of, in_world, relative_to, sign
 from artix.contact.hull_directions import (
+    TOUCHING,
     Corners,
     Differences,
     Nearest,
@@ -51,8 +52,6 @@ Array = jax.Array
 
 #: Margin of the preference for faces, in units of the smallest distance to a face.
 _PREFERENCE = 1e-3
-#: Below this distance, in units of a length, MPR's direction is better than GJK's.
-_TOUCHING = 1e-3
 #: Rounding errors of a length.
 _CLEARLY = 100
 #: The most separations of a face and a point that are all computed, for the largest of them, rather
@@ -137,7 +136,7 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
     apart, touching = nearest_corners(known, size), outermost_corners(known, size)
     single_corners = chosen(apart.is_valid, apart.corners, touching.corners)
     single = _between(sets, single_corners, chosen(apart.is_valid, apart.normal, touching.normal))
-    is_near = ~apart.is_valid | (single.gap < _TOUCHING * size)
+    is_near = ~apart.is_valid | (single.gap < TOUCHING * size)
     way = without_derivatives(jnp.where(is_near & touching.is_valid, touching.normal, apart.normal))
 
     back = known.reversed()
@@ -196,9 +195,7 @@ def hull_meetings(a: Core, b: Core, faces_a: HullFaces, faces_b: HullFaces) -> M
 
 def _sets(first: Array, second: Array, a: Core, b: Core) -> Differences:
     """The points of two shapes, seen from the first."""
-    turn = jnp.sum(a.rotation[:, :, None] * b.rotation[:, None], axis=0)
-    offset = jnp.sum(a.rotation * (b.center - a.center)[:, None], axis=0)
-    return Differences(first, second, turn, offset)
+    return Differences(first, second, *relative_to(a, b))
 
 
 def _size(sets: Differences) -> Array:
