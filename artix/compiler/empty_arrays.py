@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
@@ -96,6 +97,8 @@ class Elements(NamedTuple):
             results = self.evaluate(body, *of_body, *whole(carry))
             return [results[k] for k in kept]
 
+        if test.out_avals[0].shape:  # vmap has made one of many loops.
+            goes_on, step = _until_all_end(goes_on, step)
         return whole(jax.lax.while_loop(goes_on, step, [start[k] for k in kept]))
 
     def _scan(self, equation: Any, operands: list[Any]) -> list[Any]:
@@ -129,6 +132,20 @@ class Elements(NamedTuple):
         for k, part in zip(kept_results, made, strict=True):
             every[k] = part
         return [*whole(after), *every]
+
+
+def _until_all_end(conditions: Callable[[Any], Any], step: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """The condition and the body of a loop of many, some of which end before others."""
+
+    def step_of_some(carry: Any) -> Any:
+        which = conditions(carry)
+
+        def after(new: Any, old: Any) -> Any:
+            return jnp.where(jnp.expand_dims(which, range(which.ndim, old.ndim)), new, old)
+
+        return [after(*values) for values in zip(step(carry), carry, strict=True)]
+
+    return (lambda carry: jnp.any(conditions(carry))), step_of_some
 
 
 def _is_empty(variable: Any) -> bool:

@@ -13,6 +13,7 @@ from artix.compiler.array_rules import Rule, symbolic_rule
 from artix.compiler.jax_internals import scan_counts
 from artix.compiler.known_arrays import Numeric, numeric_rule
 from artix.compiler.scalar_builder import (
+    FALSE,
     TRUE,
     LargeArgument,
     ScalarBuilder,
@@ -333,6 +334,7 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
     """A loop whose condition is data is kept; another one is unrolled as far as that is short."""
     parameters = equation.params
     size = evaluator.builder.size
+    types = [variable.aval for variable in equation.outvars]
     num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
     constants, start = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
 
@@ -344,9 +346,15 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
         values = [*constants, *map(evaluator.shared, carry)]
         return evaluator.call(parameters["body_jaxpr"], values)
 
+    num_results, (goes_on,) = len(types), parameters["cond_jaxpr"].out_avals
+    if goes_on.shape:
+        start = [*start, condition(start)]
+        condition, body = _until_all_end(evaluator.builder, condition, body, types)
+        types = [*types, goes_on]
+
     def kept() -> list[Value]:
-        types = [variable.aval for variable in equation.outvars]
-        return evaluator.loops.repeated_while(condition, body, start, types, equation, second)
+        results = evaluator.loops.repeated_while(condition, body, start, types, equation, second)
+        return results[:num_results]
 
     carry: Sequence[Value] = start
     second: Sequence[Value] | None = None
@@ -358,7 +366,7 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
         if type(continues) is not np.ndarray:
             return kept()
         if not continues:
-            return carry
+            return carry[:num_results]
         if evaluator.builder.size - size > most:
             try:
                 return kept()
@@ -367,6 +375,48 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
         carry = body(carry)
         second = carry if second is None else second
     raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
+
+
+def _until_all_end(
+    builder: ScalarBuilder,
+    condition: Callable[[Sequence[Value]], Value],
+    body: Callable[[Sequence[Value]], list[Value]],
+    types: Sequence[Any],
+) -> tuple[Callable[[Sequence[Value]], Value], Callable[[Sequence[Value]], list[Value]]]:
+    """The condition and the body of a loop that ``vmap`` has made of many. It goes on while one of
+    them does, and the others keep what they carry. Their conditions are carried last.
+    """
+    kind = Kind.BOOL
+
+    def goes_on(carry: Sequence[Value]) -> Value:
+        is_any = FALSE
+        for one in builder.references(carry[-1], kind):
+            is_any = logical(builder, Op.OR, is_any, one)
+        return builder.as_value([is_any], (), np.bool_)
+
+    def step(carry: Sequence[Value]) -> list[Value]:
+        *before, conditions = carry
+        which = builder.references(conditions, kind)
+        after = [
+            _selected(builder, which, *values)
+            for values in zip(body(before), before, types, strict=True)
+        ]
+        return [*after, condition(after)]
+
+    return goes_on, step
+
+
+def _selected(
+    builder: ScalarBuilder, which: Sequence[int], yes: Value, no: Value, result: Any
+) -> Value:
+    """The parts of ``yes`` where the bools of ``which`` are true, else those of ``no``: as many
+    parts as bools, along the first axes.
+    """
+    kind = kind_of(result.dtype)
+    length = result.size // max(len(which), 1)
+    pairs = zip(builder.references(yes, kind), builder.references(no, kind), strict=True)
+    selected = [select(builder, kind, which[k // length], *pair) for k, pair in enumerate(pairs)]
+    return builder.as_value(selected, result.shape, result.dtype)
 
 
 def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequence[Value]:
@@ -390,15 +440,10 @@ def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
             results.append(evaluator.call(branch, operands))
     chosen = list(results[-1])
     for number in range(last - 1, -1, -1):
-        first = is_at_most[number]
-        for position, variable in enumerate(equation.outvars):
-            result_kind = kind_of(variable.aval.dtype)
-            pairs = zip(
-                *(builder.references(x[position], result_kind) for x in (results[number], chosen)),
-                strict=True,
-            )
-            selected = [select(builder, result_kind, first, *pair) for pair in pairs]
-            chosen[position] = builder.as_value(selected, variable.aval.shape, variable.aval.dtype)
+        chosen = [
+            _selected(builder, [is_at_most[number]], *values, variable.aval)
+            for *values, variable in zip(results[number], chosen, equation.outvars, strict=True)
+        ]
     return chosen
 
 

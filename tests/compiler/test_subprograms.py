@@ -59,3 +59,29 @@ def test_parts_have_no_kernels_where_these_are_off() -> None:
         assert "artix_" not in text.replace("artix_program", "")
     text = jax.jit(lambda *each: _of_many(*each)).lower(x, scale).compile().as_text()
     assert text.count("custom_call_target") == 1
+
+
+@quantity
+def _of_rows(x, y):
+    """Loops of many rows, which end at different times, around a part that is a kernel."""
+
+    def of_row(row, count):
+        def step(carry):
+            k, value, none = carry
+            root, none = _root(value * row, none)
+            return k + 1, value / root, none
+
+        return jax.lax.while_loop(lambda carry: carry[0] < count, step, (0, row, row[:0]))[1]
+
+    return jax.vmap(of_row)(x, jnp.floor(y))
+
+
+def test_loops_that_end_at_different_times() -> None:
+    x, y = np.random.default_rng(3).normal(size=(4, 3)), np.array([0.5, 3.2, 1.1, 2.9])
+    expected = x.copy()
+    for row, value, count in zip(x, expected, y, strict=True):
+        for _ in range(int(count)):
+            value /= np.sqrt(1 + np.sum((value * row) ** 2))
+    np.testing.assert_allclose(_of_rows(x, y), expected, rtol=1e-14, atol=0)
+    rows = jax.vmap(_of_rows)(np.stack([x, x]), np.stack([0 * y, y]))
+    np.testing.assert_allclose(rows, [x, expected], rtol=1e-14, atol=0)

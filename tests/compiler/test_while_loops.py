@@ -148,7 +148,46 @@ def _chained(x, y):
     return lax.while_loop(lambda c: c[2] > 0, body, (x, y, _count(x)))[:2]
 
 
-_FUNCTIONS = (_recurrence, _swap, _kinds, _nested, _within_scan, _of_one, _chained)
+def _of_rows(x, y):
+    """As often for each row as that one asks for: ``vmap`` makes a loop of three conditions."""
+    counts = _count(x) + jnp.arange(3, dtype=jnp.int32)
+
+    def of_row(row, count):
+        return lax.while_loop(
+            lambda carry: carry[1] < count,
+            lambda carry: (jnp.tanh(carry[0] + row), carry[1] + 1),
+            (row * y, jnp.int32(0)),
+        )
+
+    return jax.vmap(of_row)(jnp.stack([x, y, x - y]), counts)
+
+
+def _of_known_rows(x, y):
+    """The same, where how often is known before it is computed, in two dimensions."""
+
+    def of_entry(entry, count, other):
+        return lax.while_loop(
+            lambda carry: carry[1] < count,
+            lambda carry: (jnp.tanh(carry[0] + entry), carry[1] + other),
+            (entry, jnp.int32(0)),
+        )
+
+    of_row = jax.vmap(of_entry, (0, 0, None))
+    counts = np.array([0, 3, 1, 5, 2], np.int32)
+    return jax.vmap(of_row, (None, None, 0))(x * y, counts, np.array([1, 2], np.int32))
+
+
+_FUNCTIONS = (
+    _recurrence,
+    _swap,
+    _kinds,
+    _nested,
+    _within_scan,
+    _of_one,
+    _chained,
+    _of_rows,
+    _of_known_rows,
+)
 _NUM_LOOPS = {_nested: 4, _within_scan: 4, _of_one: 2, _chained: 4}
 
 
