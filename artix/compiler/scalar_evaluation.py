@@ -218,6 +218,9 @@ def _size(value: Value) -> int:
     return value.size if type(value) is np.ndarray else len(value)
 
 
+Carry: TypeAlias = Sequence[Value]
+"""What the iterations of a loop hand on."""
+
 Control: TypeAlias = Callable[[Evaluator, Any, list[Value]], Sequence[Value]]
 """Evaluates an equation that contains programs."""
 
@@ -338,31 +341,34 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
     num_cond, num_body = parameters["cond_nconsts"], parameters["body_nconsts"]
     constants, start = arguments[num_cond : num_cond + num_body], arguments[num_cond + num_body :]
 
-    def condition(carry: Sequence[Value]) -> Value:
+    def condition(carry: Carry) -> Value:
         values = [*arguments[:num_cond], *map(evaluator.shared, carry)]
         return evaluator.call(parameters["cond_jaxpr"], values)[0]
 
-    def body(carry: Sequence[Value]) -> list[Value]:
+    def body(carry: Carry) -> list[Value]:
         values = [*constants, *map(evaluator.shared, carry)]
         return evaluator.call(parameters["body_jaxpr"], values)
 
-    num_results, (goes_on,) = len(types), parameters["cond_jaxpr"].out_avals
-    if goes_on.shape:
+    goes_on: Callable[[Carry], Value] = condition
+    step: Callable[[Carry], list[Value]] = body
+    num_results = len(types)
+    (conditions,) = parameters["cond_jaxpr"].out_avals
+    if conditions.size != 1:  # vmap has made one of many loops.
         start = [*start, condition(start)]
-        condition, body = _until_all_end(evaluator.builder, condition, body, types)
-        types = [*types, goes_on]
+        goes_on, step = _until_all_end(evaluator.builder, condition, body, types)
+        types = [*types, conditions]
 
     def kept() -> list[Value]:
-        results = evaluator.loops.repeated_while(condition, body, start, types, equation, second)
+        results = evaluator.loops.repeated_while(goes_on, step, start, types, equation, second)
         return results[:num_results]
 
-    carry: Sequence[Value] = start
-    second: Sequence[Value] | None = None
+    carry: Carry = start
+    second: Carry | None = None
     most: float = _MAX_UNROLLED if evaluator.has_loops else math.inf
     if evaluator.loops.was_kept(equation):
         most = -1
     for _ in range(_MAX_ITERATIONS):
-        continues = condition(carry)
+        continues = goes_on(carry)
         if type(continues) is not np.ndarray:
             return kept()
         if not continues:
@@ -372,31 +378,30 @@ def _while(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Seque
                 return kept()
             except UnsupportedOperation:
                 most = math.inf
-        carry = body(carry)
+        carry = step(carry)
         second = carry if second is None else second
     raise TooManyOperations(f"more than {_MAX_ITERATIONS:,} iterations of a loop")
 
 
 def _until_all_end(
     builder: ScalarBuilder,
-    condition: Callable[[Sequence[Value]], Value],
-    body: Callable[[Sequence[Value]], list[Value]],
+    condition: Callable[[Carry], Value],
+    body: Callable[[Carry], list[Value]],
     types: Sequence[Any],
-) -> tuple[Callable[[Sequence[Value]], Value], Callable[[Sequence[Value]], list[Value]]]:
-    """The condition and the body of a loop that ``vmap`` has made of many. It goes on while one of
-    them does, and the others keep what they carry. Their conditions are carried last.
+) -> tuple[Callable[[Carry], Value], Callable[[Carry], list[Value]]]:
+    """The condition and the body of a loop of many: it goes on while one of them does, and the
+    others keep what they carry. Their conditions are carried last.
     """
-    kind = Kind.BOOL
 
-    def goes_on(carry: Sequence[Value]) -> Value:
+    def goes_on(carry: Carry) -> Value:
         is_any = FALSE
-        for one in builder.references(carry[-1], kind):
+        for one in builder.references(carry[-1], Kind.BOOL):
             is_any = logical(builder, Op.OR, is_any, one)
         return builder.as_value([is_any], (), np.bool_)
 
-    def step(carry: Sequence[Value]) -> list[Value]:
+    def step(carry: Carry) -> list[Value]:
         *before, conditions = carry
-        which = builder.references(conditions, kind)
+        which = builder.references(conditions, Kind.BOOL)
         after = [
             _selected(builder, which, *values)
             for values in zip(body(before), before, types, strict=True)
@@ -441,8 +446,8 @@ def _cond(evaluator: Evaluator, equation: Any, arguments: list[Value]) -> Sequen
     chosen = list(results[-1])
     for number in range(last - 1, -1, -1):
         chosen = [
-            _selected(builder, [is_at_most[number]], *values, variable.aval)
-            for *values, variable in zip(results[number], chosen, equation.outvars, strict=True)
+            _selected(builder, [is_at_most[number]], yes, no, variable.aval)
+            for yes, no, variable in zip(results[number], chosen, equation.outvars, strict=True)
         ]
     return chosen
 

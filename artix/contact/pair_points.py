@@ -51,21 +51,15 @@ def meetings_of(
     places = np.zeros(0, int)
     counts = [num_points(*kind) for kind in kinds]
     first = np.cumsum([0, *counts])
-    # Pairs of the same types share one program under vmap, but those of hulls and ellipsoids do
-    # not: each searches for as long as it has to.
-    alike = [(kind, faces[k], k if _searches(kind) else -1) for k, kind in enumerate(kinds)]
+    # Pairs of the same types share one program under vmap.
+    alike = [(kind, faces[k]) for k, kind in enumerate(kinds)]
     for one in dict.fromkeys(alike):
         numbers = [k for k, other in enumerate(alike) if other == one]
-        if _searches(one[0]):
-            meetings.append(points_between(*pairs[numbers[0]], *one[:2]))
-            start, end = first[numbers[0]], first[numbers[0] + 1]
-            places = np.concatenate([places, np.arange(start, end)])
-            continue
         cores = [
             jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers))
             for side in (0, 1)
         ]
-        meet = jax.vmap(lambda a, b, one=one: points_between(a, b, *one[:2]))
+        meet = jax.vmap(lambda a, b, one=one: points_between(a, b, *one))
         meetings.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
         places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
     every, order = joined(meetings), np.argsort(places)
@@ -74,10 +68,6 @@ def meetings_of(
         if np.array_equal(order, np.arange(len(order)))
         else jax.tree.map(lambda x: x[order], every)
     )
-
-
-def _searches(kinds: tuple[GeometryType, GeometryType]) -> bool:
-    return GeometryType.HULL in kinds or GeometryType.ELLIPSOID in kinds
 
 
 def points_between(
