@@ -136,6 +136,27 @@ def cores_of(shapes: Shapes) -> list[Core]:
     return cores
 
 
+def cores_of_members(
+    articulations: Sequence[Articulation], kins: Sequence[Kinematics], numbers: np.ndarray
+) -> dict[int, Core]:
+    """The cores of shapes by their numbers, which go on from one articulation to the next; relative
+    to the reference point of the first articulation.
+    """
+    cores: dict[int, Core] = {}
+    first = 0
+    for articulation, kin in zip(articulations, kins, strict=True):
+        count = len(articulation.geometry.friction)
+        used = np.unique(numbers[(numbers >= first) & (numbers < first + count)])
+        if len(used):
+            local = cores_of(shapes_of(articulation, kin, (used - first).tolist()))
+            if kin is not kins[0]:
+                offset = kin.reference - kins[0].reference
+                local = [core._replace(center=core.center + offset) for core in local]
+            cores |= dict(zip(used.tolist(), local, strict=True))
+        first += count
+    return cores
+
+
 def candidates_of(shapes: Shapes, surface: Surface, reference: Array) -> Candidates:
     """The candidates of shapes for a surface; positions are relative to ``reference`` [3]."""
     owner = shapes.owner

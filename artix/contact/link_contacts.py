@@ -1,4 +1,4 @@
-"""Contacts between links of one articulation."""
+"""Contacts between links, of one robot or of several."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.contact.candidates import cores_of, shapes_of
-from artix.contact.cores import Core
+from artix.contact.candidates import cores_of_members
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pair_points import meetings_of
+from artix.contact.scene import Scene, accepts_articulation, scene_of
 from artix.contact.selection import Choice, looked_up, lowest
 from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined
-from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_state
+from artix.model.articulation import Articulation
+from artix.model.checks import check_count
 from artix.model.geometry import Geometries
 
 Array = jax.Array
@@ -34,10 +34,11 @@ _COMBINATION = COMBINATIONS["max"]
 
 
 class LinkContacts(struct.PyTreeNode):
-    """The K points at which links of one articulation may touch each other.
+    """The K points at which links may touch each other.
 
     Attributes:
-      pair: index of each point's pair in ``topology.geometry_pairs``, [K], int32.
+      pair: index of each point's pair in ``scene.geometry_pairs``, which for one robot are
+        ``topology.geometry_pairs``, [K], int32.
       point: midpoint between the two surfaces, in world axes, [K, 3] [m].
       normal: unit vectors from the second shape of the pair towards the first, in world axes,
         [K, 3].
@@ -69,28 +70,30 @@ class LinkContacts(struct.PyTreeNode):
     choice: Choice
 
 
+@accepts_articulation
 @quantity
 def link_contacts(
-    articulation: Articulation, state: State, *, max_contacts: int | None = None
+    scene: Articulation | Scene, state: Any, *, max_contacts: int | None = None
 ) -> LinkContacts:
-    """Finds the points at which an articulation's pairs of shapes touch, or would touch next.
+    """Finds the points at which pairs of shapes touch, or would touch next.
 
-    A pair with a sphere has one point, one with a capsule two, other pairs four. Distant pairs
-    have large gaps. Points between boxes: Gottschalk, Lin and Manocha, *OBBTree*, SIGGRAPH 1996;
-    Ericson, *Real-Time Collision Detection*, 2005, section 4.4.1.
+    A pair with a sphere or an ellipsoid has one point, one with a capsule two, other pairs four.
+    Distant pairs have large gaps. Points between boxes: Gottschalk, Lin and Manocha, *OBBTree*,
+    SIGGRAPH 1996; Ericson, *Real-Time Collision Detection*, 2005, section 4.4.1.
 
     Args:
-      articulation: the articulation; its pairs are ``topology.geometry_pairs``.
+      scene: the scene; its pairs are ``scene.geometry_pairs``.
       state: its state; only the configuration matters.
       max_contacts: largest number of points; those with the smallest gaps are kept, in ascending
-        order. ``None`` keeps all, pair by pair.
+        order. ``None`` for the scene's ``max_link_contacts``, without which all are kept, pair by
+        pair.
 
     Returns:
       The points, their pairs and materials, and how many touching candidates were left out.
 
     Raises:
-      ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or the articulation
-        has no pairs.
+      ValueError: an array has the wrong shape, ``max_contacts`` is less than 1, or there are no
+        pairs.
       TypeError: an array has another dtype than the articulation, or ``max_contacts`` is no whole
         number.
 
@@ -103,19 +106,33 @@ def link_contacts(
       >>> found = artix.link_contacts(robot, artix.neutral_state(robot), max_contacts=2)
       >>> print([robot.topology.geometry_pairs[k] for k in found.pair])  # the nearest feet
       [('front_left_foot', 'front_right_foot'), ('rear_left_foot', 'rear_right_foot')]
+      >>> robot = artix.robots.load("quadruped")
+      >>> feet = [("a/front_left_foot", "b/front_right_foot")]
+      >>> scene = artix.Scene({"a": robot, "b": robot}, pairs=feet)
+      >>> state = scene.neutral_state()
+      >>> state["b"] = state["b"].replace(root_pose=state["b"].root_pose.at[1].set(0.5))
+      >>> found = artix.link_contacts(scene, state)  # from b's foot to a's
+      >>> print([scene.geometry_pairs[k] for k in found.pair], found.normal)
+      [('a/front_left_foot', 'b/front_right_foot')] [[ 0. -1.  0.]]
     """
-    check_state(articulation, state)
-    topology = articulation.topology
-    if not topology.geometry_pairs:
+    scene = scene_of(scene)
+    states, pairs = scene.check_state(state), scene.shape_pairs
+    if not len(pairs):
+        whose = ", ".join(repr(tree.name) for tree in scene.topologies)
+        has = "has" if len(scene.topologies) == 1 else "have"
+        across = ", or pairs= of artix.Scene" if scene.names else ""
         raise ValueError(
-            f"{topology.name!r} has no pairs of shapes; choose some with "
-            "artix.select_geometry_pairs or ArticulationBuilder.add_geometry_pair"
+            f"{whose} {has} no pairs of shapes; choose some with artix.select_geometry_pairs or "
+            f"ArticulationBuilder.add_geometry_pair{across}"
         )
-    if max_contacts is not None:
+    if max_contacts is None:
+        max_contacts = scene.max_link_contacts
+    else:
         check_count("max_contacts", max_contacts, hint="; a robot without pairs has none")
-    kin = kinematics(articulation, state)
-    contacts = contacts_of_pairs([articulation], [kin], ShapePairs.of([topology]), max_contacts)
-    return contacts.replace(point=contacts.point + kin.reference)
+    members = scene.articulations
+    kins = [kinematics(*each) for each in zip(members, states, strict=True)]
+    contacts = contacts_of_pairs(members, kins, pairs, max_contacts)
+    return contacts.replace(point=contacts.point + kins[0].reference)
 
 
 def contacts_of_pairs(
@@ -135,18 +152,7 @@ def contacts_of_pairs(
     Returns:
       The points, relative to the reference point of the first articulation.
     """
-    cores: dict[int, Core] = {}
-    first = 0
-    for articulation, kin in zip(articulations, kins, strict=True):
-        count = len(articulation.geometry.friction)
-        used = np.unique(pairs.numbers[(pairs.numbers >= first) & (pairs.numbers < first + count)])
-        if len(used):
-            local = cores_of(shapes_of(articulation, kin, (used - first).tolist()))
-            if kin is not kins[0]:
-                offset = kin.reference - kins[0].reference
-                local = [core._replace(center=core.center + offset) for core in local]
-            cores |= dict(zip(used.tolist(), local, strict=True))
-        first += count
+    cores = cores_of_members(articulations, kins, pairs.numbers)
     meetings = meetings_of(
         [(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds, pairs.faces
     )

@@ -1,14 +1,16 @@
-"""Distances between shapes of an articulation."""
+"""Distances between shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.compiler import quantity
-from artix.contact.candidates import cores_of, shapes_of
+from artix.contact.candidates import cores_of_members
 from artix.contact.cores import (
     Core,
     Meeting,
@@ -21,20 +23,24 @@ from artix.contact.cores import (
 )
 from artix.contact.hull_pairs import hull_meetings
 from artix.contact.pair_points import points_between
+from artix.contact.scene import Scene, accepts_articulation, scene_of
 from artix.kinematics.forward import kinematics
 from artix.math import struct
 from artix.math.spatial import rotation_matrix
-from artix.model.articulation import Articulation, State
-from artix.model.checks import check_state, check_vector
+from artix.model.articulation import Articulation
+from artix.model.checks import check_vector
 from artix.model.geometry import Geometry, GeometryStructure, GeometryType
 from artix.model.hull_faces import BOX_FACES, HullFaces
-from artix.model.topology import Topology, refusal_of
+from artix.model.topology import refusal_of
 
 Array = jax.Array
 
+#: What obstacles and fixed bases belong to, in the place of a robot and a body.
+_WORLD = (-1, 0)
+
 
 class PairDistances(struct.PyTreeNode):
-    """Distances between P pairs of an articulation's shapes, in world axes.
+    """Distances between P pairs of shapes, in world axes.
 
     Attributes:
       distance: distances between the surfaces, negative for penetration, [P] [m].
@@ -54,10 +60,11 @@ class PairDistances(struct.PyTreeNode):
     point: Array
 
 
+@accepts_articulation
 @quantity
 def geometry_pair_distances(
-    articulation: Articulation,
-    state: State,
+    scene: Articulation | Scene,
+    state: Any,
     geometry_pairs: Sequence[tuple[str, str]],
     *,
     obstacles: Mapping[str, Geometry] | None = None,
@@ -75,10 +82,10 @@ def geometry_pair_distances(
     Pinocchio's counterpart is ``computeDistances``.
 
     Args:
-      articulation: the articulation.
+      scene: the scene.
       state: its state; only the configuration matters.
       geometry_pairs: names of shapes that belong to different links, or of a shape and an obstacle,
-        static.
+        static. Shapes of robots with names are called ``"robot/shape"``.
       obstacles: shapes fixed in the world by names of their own, static; the pose of each is in
         world axes.
       obstacle_poses: poses of obstacles that move, by their names, instead of the shapes' own,
@@ -99,60 +106,59 @@ def geometry_pair_distances(
       >>> found = artix.geometry_pair_distances(robot, artix.neutral_state(robot), feet)
       >>> print(found.normal)  # towards the left foot
       [[0. 1. 0.]]
+      >>> scene = artix.Scene({"a": robot, "b": robot})
+      >>> state = scene.neutral_state()
+      >>> state["b"] = state["b"].replace(root_pose=state["b"].root_pose.at[1].set(0.5))
+      >>> feet = (("b/front_right_foot", "a/front_left_foot"),)
+      >>> print(artix.geometry_pair_distances(scene, state, feet).normal)
+      [[0. 1. 0.]]
     """
-    check_state(articulation, state)
-    topology, fixed = articulation.topology, dict(obstacles or {})
-    pairs, kin = _numbers(topology, geometry_pairs, fixed), kinematics(articulation, state)
+    scene = scene_of(scene)
+    states, fixed = scene.check_state(state), dict(obstacles or {})
+    pairs = _numbers(scene, geometry_pairs, fixed)
     if not pairs:
-        none = jnp.zeros((0, 3), articulation.dtype)
+        none = jnp.zeros((0, 3), scene.dtype)
         return PairDistances(none[:, 0], none, none)
-    count = len(topology.geometries)
-    numbers = sorted({number for pair in pairs for number in pair if number < count})
-    cores = dict(zip(numbers, cores_of(shapes_of(articulation, kin, numbers)), strict=True))
-    poses = _poses(articulation, fixed, obstacle_poses or {})
+    members, count = scene.articulations, len(scene.geometries)
+    kins = [kinematics(*each) for each in zip(members, states, strict=True)]
+    reference = kins[0].reference
+    cores = cores_of_members(members, kins, np.array(pairs))
+    poses = _poses(scene.dtype, fixed, obstacle_poses or {})
     for k, (name, shape) in enumerate(fixed.items()):
-        cores[count + k] = _fixed_core(shape, poses[name], kin.reference)
-    types = _types(topology, fixed)
-    faces = [shape.faces for shape in topology.geometries]
+        cores[count + k] = _fixed_core(shape, poses[name], reference)
+    types = [shape.type for shape in scene.geometries]
+    types += [shape.type for shape in fixed.values()]
+    faces = [shape.faces for shape in scene.geometries]
     faces += [shape.structure(name, 0).faces for name, shape in fixed.items()]
     nearest = [
         _nearest(cores[a], cores[b], (types[a], types[b]), (faces[a], faces[b])) for a, b in pairs
     ]
     gap, normal, point = (jnp.stack(parts) for parts in zip(*nearest, strict=True))
-    return PairDistances(gap, normal, point + kin.reference)
-
-
-def _types(topology: Topology, obstacles: Mapping[str, Geometry]) -> list[GeometryType]:
-    """The kinds of an articulation's shapes, then of the obstacles."""
-    return [shape.type for shape in topology.geometries] + [
-        shape.type for shape in obstacles.values()
-    ]
+    return PairDistances(gap, normal, point + reference)
 
 
 def _numbers(
-    topology: Topology, pairs: Sequence[tuple[str, str]], obstacles: Mapping[str, Geometry]
+    scene: Scene, pairs: Sequence[tuple[str, str]], obstacles: Mapping[str, Geometry]
 ) -> list[tuple[int, int]]:
-    """The indices of the shapes of pairs, after checks; obstacles follow the articulation's
-    shapes.
-    """
-    names = [shape.name for shape in topology.geometries]
+    """The indices of the shapes of pairs, after checks; obstacles follow the robots' shapes."""
+    names = scene.geometry_names
     twice = [name for name in obstacles if name in names]
     if twice:
-        raise ValueError(
-            f"obstacles: {twice[0]!r} is the name of a shape of {topology.name!r}; choose another"
-        )
-    places = {name: len(names) + k for k, name in enumerate(obstacles)}
-    every: list[GeometryStructure | Geometry] = [*topology.geometries, *obstacles.values()]
-    # The world has no body of its own where the root moves.
-    world = 0 if topology.fixed_base else -1
-    bodies = [int(topology.link_body[shape.link]) for shape in topology.geometries] + [world] * len(
-        obstacles
-    )
+        whose = f" of {scene.topologies[0].name!r}" if not scene.names else ""
+        raise ValueError(f"obstacles: {twice[0]!r} is the name of a shape{whose}; choose another")
+    every: list[GeometryStructure | Geometry] = [*scene.geometries, *obstacles.values()]
+    places = {name: k for k, name in enumerate((*names, *obstacles))}
+    bodies = [*_bodies(scene), *[_WORLD] * len(obstacles)]
     touching = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2:
             raise ValueError(f"geometry_pairs: a pair is two names of shapes; found {pair!r}")
-        a, b = (places[name] if name in places else topology.geometry_index(name) for name in pair)
+        for name in pair:
+            if name not in places:
+                raise KeyError(
+                    f"no geometry called {name!r}; choose from: {', '.join(places) or 'none'}"
+                )
+        a, b = (places[name] for name in pair)
         if bodies[a] == bodies[b]:
             raise ValueError(
                 f"geometry_pairs: {pair[0]!r} and {pair[1]!r} do not move relative to each other"
@@ -165,11 +171,21 @@ def _numbers(
     return touching
 
 
+def _bodies(scene: Scene) -> list[tuple[int, int]]:
+    """The body of each shape: the number of its robot, and in it that of the body."""
+    return [
+        _WORLD
+        if tree.fixed_base and not tree.link_body[shape.link]
+        else (number, int(tree.link_body[shape.link]))
+        for number, tree in enumerate(scene.topologies)
+        for shape in tree.geometries
+    ]
+
+
 def _poses(
-    articulation: Articulation, obstacles: Mapping[str, Geometry], moved: Mapping[str, Array]
+    dtype: Any, obstacles: Mapping[str, Geometry], moved: Mapping[str, Array]
 ) -> dict[str, Array]:
     """The pose of each obstacle, [7]."""
-    dtype = articulation.dtype
     for name, pose in moved.items():
         if name not in obstacles:
             raise KeyError(

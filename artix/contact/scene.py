@@ -208,12 +208,18 @@ class Scene(struct.PyTreeNode):
 
     @property
     def shape_pairs(self) -> ShapePairs:
-        """The pairs of shapes that may touch each other: those of each robot, then those of the
-        scene.
-        """
+        """``geometry_pairs`` by numbers."""
         names = self.geometry_names
         across = [(names.index(a), names.index(b)) for a, b in self.pairs]
         return ShapePairs.of(self.topologies, across)
+
+    @property
+    def geometry_pairs(self) -> tuple[tuple[str, str], ...]:
+        """The names of the pairs of shapes that may touch each other: those of each robot, then
+        ``pairs``.
+        """
+        names = self.geometry_names
+        return tuple((names[a], names[b]) for a, b in self.shape_pairs.shapes)
 
     @property
     def grounded(self) -> tuple[int, ...]:
@@ -332,19 +338,36 @@ def scene_of(scene: Scene | Articulation) -> Scene:
     return Scene((scene,))
 
 
-def accepts_ground(function: _Function) -> _Function:
-    """Lets a function of a scene take ``ground=`` for one more release, with a
+def accepts_articulation(function: _Function) -> _Function:
+    """Lets a function of a scene be called with ``articulation=`` for one more release, with a
     ``DeprecationWarning``.
-
-    The ground may also be the third argument, ``max_per_geometry=`` a budget, and ``articulation=``
-    the scene, as functions had them.
     """
 
     @functools.wraps(function)
     def with_scene(*args: Any, **keywords: Any) -> Any:
-        if "articulation" in keywords:
-            warnings.warn("articulation= is now scene=", DeprecationWarning, stacklevel=2)
-            keywords["scene"] = keywords.pop("articulation")
+        _rename_articulation(keywords)
+        return function(*args, **keywords)
+
+    return cast(_Function, with_scene)
+
+
+def _rename_articulation(keywords: dict[str, Any]) -> None:
+    if "articulation" in keywords:
+        warnings.warn("articulation= is now scene=", DeprecationWarning, stacklevel=3)
+        keywords["scene"] = keywords.pop("articulation")
+
+
+def accepts_ground(function: _Function) -> _Function:
+    """Lets a function of a scene take ``ground=`` for one more release, with a
+    ``DeprecationWarning``; otherwise as :func:`accepts_articulation`.
+
+    The ground may also be the third argument, and ``max_per_geometry=`` a budget, as functions had
+    them.
+    """
+
+    @functools.wraps(function)
+    def with_scene(*args: Any, **keywords: Any) -> Any:
+        _rename_articulation(keywords)
         is_third = isinstance(args[2] if len(args) > 2 else None, Ground | Plane | HeightField)
         if not is_third and "ground" not in keywords:
             return function(*args, **keywords)

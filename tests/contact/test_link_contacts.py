@@ -1,4 +1,4 @@
-"""Contacts between links of one articulation: against MuJoCo and finite differences."""
+"""Contacts between links: against MuJoCo and finite differences."""
 
 from __future__ import annotations
 
@@ -343,3 +343,60 @@ def test_operations(kinds: tuple[str, str], most: int) -> None:
     (cost,) = artix.explain(artix.link_contacts, robot, artix.neutral_state(robot)).operations
     assert not cost.refusal
     assert sum(cost.operations) <= most
+
+
+_SCENE = """
+<mujoco>
+  <default><geom margin="1" density="500"/></default>
+  <worldbody>
+    <geom name="table" type="box" size=".3 .3 .1"/>
+    <body name="arm" pos="0 0 .3">
+      <joint name="shoulder" axis="0 1 0"/>
+      <geom name="upper" type="capsule" size=".03" fromto="0 0 .1 .2 0 .1"/>
+      <body name="forearm" pos=".2 0 .1">
+        <joint name="elbow" axis="0 1 0"/>
+        <geom name="lower" type="capsule" size=".02" fromto=".06 0 0 .2 0 0"/>
+      </body>
+    </body>
+    <body name="ball" pos=".3 .03 .2"><freejoint/><geom name="ball" size=".05"/></body>
+  </worldbody>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("joints", [(0.3, 0.9), (0.9, -0.4), (-0.4, 1.2)])
+def test_those_of_a_scene_are_those_of_mujoco(joints: tuple[float, float]) -> None:
+    """Of all shapes that MuJoCo lets touch: the least distance of each pair, with its normal."""
+    with jax.enable_x64(True):
+        scene, state = artix.load_world(_SCENE)
+        assert scene.names == ("world", "ball")
+        state["world"] = state["world"].replace(joint_position=jnp.array(joints))
+        contacts = artix.link_contacts(scene, state)
+        pairs = [tuple(name.split("/")[1] for name in pair) for pair in scene.geometry_pairs]
+        distances = artix.geometry_pair_distances(scene, state, scene.geometry_pairs)
+        least = artix.link_contacts(scene, state, max_contacts=1)
+    model = mujoco.MjModel.from_xml_string(_SCENE)
+    data = mujoco.MjData(model)
+    data.qpos[:2] = joints
+    mujoco.mj_forward(model, data)
+    nearest = {}
+    for contact in data.contact:
+        pair = tuple(model.geom(int(geom)).name for geom in contact.geom)
+        if pair not in nearest or contact.dist < nearest[pair].dist:
+            nearest[pair] = contact
+    assert {frozenset(pair) for pair in nearest} == {frozenset(pair) for pair in pairs}
+    assert len(pairs) >= 4
+    for number, pair in enumerate(pairs):
+        wanted = nearest.get(pair) or nearest[pair[::-1]]
+        sign = 1 if pair not in nearest else -1  # MuJoCo's normal is from the first to the second.
+        (rows,) = np.nonzero(contacts.pair == number)
+        row = rows[np.argmin(contacts.gap[rows])]
+        np.testing.assert_allclose(contacts.gap[row], wanted.dist, atol=1e-12)
+        np.testing.assert_allclose(contacts.normal[row], sign * wanted.frame[:3], atol=1e-12)
+        np.testing.assert_allclose(distances.distance[number], wanted.dist, atol=1e-12)
+        np.testing.assert_allclose(distances.normal[number], sign * wanted.frame[:3], atol=1e-12)
+    assert least.gap[0] == contacts.gap.min()
+    with pytest.raises(KeyError, match=r"no geometry called 'ball'; choose from: .*ball/ball"):
+        artix.geometry_pair_distances(scene, state, [("ball", "world/lower")])
+    with pytest.raises(ValueError, match=r"'ball' has no pairs of shapes; .*, or pairs= of artix"):
+        artix.link_contacts(artix.Scene({"ball": scene["ball"]}), {"ball": state["ball"]})
