@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from artix.compiler import quantity
 from artix.contact.candidates import cores_of_members
@@ -28,9 +27,6 @@ from artix.model.geometry import Geometries
 Array = jax.Array
 
 _log = logging.getLogger("artix")
-
-#: The larger coefficient of two shapes counts, as in MuJoCo.
-_COMBINATION = COMBINATIONS["max"]
 
 
 class LinkContacts(struct.PyTreeNode):
@@ -157,9 +153,7 @@ def contacts_of_pairs(
         [(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds, pairs.faces
     )
     owner = pairs.candidate_pairs
-    material = {
-        name: values[owner] for name, values in _materials(articulations, pairs.numbers).items()
-    }
+    material = {name: values[owner] for name, values in _materials(articulations, pairs).items()}
     count = len(owner)
     candidate = jnp.arange(count, dtype=meetings.gap.dtype)
     rows = jnp.concatenate(
@@ -203,18 +197,19 @@ def _say_budget(most: int, count: int, num_pairs: int) -> None:
     )
 
 
-def _materials(articulations: Sequence[Articulation], numbers: np.ndarray) -> dict[str, Array]:
+def _materials(articulations: Sequence[Articulation], pairs: ShapePairs) -> dict[str, Array]:
     """The materials of pairs of shapes, [P] each."""
     shape = joined([articulation.geometry for articulation in articulations])
-    return materials_of(shape, *numbers.T)
+    return materials_of(shape, pairs.numbers[:, 0], pairs.numbers[:, 1], pairs)
 
 
-def materials_of(shape: Geometries, a: Any, b: Any) -> dict[str, Array]:
-    """The materials of pairs of shapes with these numbers, [P] each."""
+def materials_of(shape: Geometries, a: Any, b: Any, pairs: ShapePairs) -> dict[str, Array]:
+    """The materials of pairs of shapes with these numbers, [P] each, combined as ``pairs`` says."""
     softness = Softness.of(shape.stiffness, shape.damping)
+    friction, restitution = COMBINATIONS[pairs.friction], COMBINATIONS[pairs.restitution]
     return {
-        "friction": _COMBINATION(shape.friction[a], shape.friction[b]),
-        "restitution": _COMBINATION(shape.restitution[a], shape.restitution[b]),
+        "friction": friction(shape.friction[a], shape.friction[b]),
+        "restitution": restitution(shape.restitution[a], shape.restitution[b]),
         "compliance": softness.compliance[a] + softness.compliance[b],
         "relaxation_time": softness.relaxation_time[a] + softness.relaxation_time[b],
     }

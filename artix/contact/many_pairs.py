@@ -103,7 +103,7 @@ def nearest_of_pairs(
         point=kept.point,
         normal=kept.normal,
         gap=kept.gap,
-        **materials_of(table.material, both[:, 0], both[:, 1]),
+        **materials_of(table.material, both[:, 0], both[:, 1], pairs),
         omitted=touching,
         choice=Choice(number.astype(kept.gap.dtype), ((len(kept.gap), count),)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -30,12 +30,14 @@ COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def check_combination(name: str, value: str) -> None:
-    """Raises ``ValueError``, which lists the valid names, unless ``value`` is a
-    :data:`Combination`.
-    """
-    if value not in COMBINATIONS:
-        raise ValueError(f"{name} must be one of {', '.join(COMBINATIONS)}; found {value!r}")
+#: Those of two shapes, neither of which is the ground.
+COMBINATIONS_OF_SHAPES = ("max", "average", "min", "multiply")
+
+
+def check_combination(name: str, value: str, choices: Iterable[str] = tuple(COMBINATIONS)) -> None:
+    """Raises ``ValueError``, which lists the valid names, unless ``value`` is one of them."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; found {value!r}")
 
 
 class Softness(NamedTuple):

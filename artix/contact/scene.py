@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from artix.compiler.argument_types import register_parameters
 from artix.contact.ground import Ground, check_ground
 from artix.contact.height_field import HeightField
+from artix.contact.materials import COMBINATIONS_OF_SHAPES, Combination, check_combination
 from artix.contact.plane import Plane
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
@@ -58,13 +59,16 @@ class Scene(struct.PyTreeNode):
       max_link_contacts: the largest number of contacts between shapes of robots, static; the
         nearest are kept. ``None`` for all candidates: one for a pair with a sphere, two with a
         capsule, four for boxes.
+      friction_combination: how to combine the friction of two shapes, static: ``max`` as in MuJoCo
+        (the default), ``average`` as in PhysX, ``min`` or ``multiply``. The ground has its own.
+      restitution_combination: the same for restitution.
       names: the robots' names, static; empty for a scene of one articulation. Not for the
         constructor.
 
     Raises:
       ValueError: there is no robot, a name is empty or has a slash, a shape is unknown or cannot
-        touch, both shapes of a pair belong to one robot, a pair is given twice, or a budget is less
-        than 1.
+        touch, both shapes of a pair belong to one robot, a pair is given twice, a budget is less
+        than 1, or there is no such way to combine two shapes.
       TypeError: the robots are neither an articulation nor articulations by name, dtypes differ, or
         the ground is no :class:`Ground`.
 
@@ -91,6 +95,8 @@ class Scene(struct.PyTreeNode):
     max_contacts_per_geometry: int | None = struct.field(pytree_node=False, default=None)
     max_ground_contacts: int | None = struct.field(pytree_node=False, default=None)
     max_link_contacts: int | None = struct.field(pytree_node=False, default=None)
+    friction_combination: Combination = struct.field(pytree_node=False, default="max")
+    restitution_combination: Combination = struct.field(pytree_node=False, default="max")
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
     if (
@@ -105,10 +111,13 @@ class Scene(struct.PyTreeNode):
             max_contacts_per_geometry: int | None = None,
             max_ground_contacts: int | None = None,
             max_link_contacts: int | None = None,
+            friction_combination: Combination = "max",
+            restitution_combination: Combination = "max",
             names: tuple[str, ...] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        self._check_static()
         members: Any = self.articulations
         is_complete = isinstance(members, tuple) and len(members) == max(1, len(self.names))
         if is_complete or members is None:
@@ -121,12 +130,17 @@ class Scene(struct.PyTreeNode):
             self._set(articulations=tuple(members.values()), names=tuple(members))
         if self.ground is not None:
             check_ground(self.ground)
+        self._set(pairs=self._checked(self.pairs))
+
+    def _check_static(self) -> None:
+        """Also what ``replace`` changes."""
         for name in BUDGETS:
             if getattr(self, name) is not None:
                 check_count(
                     name, getattr(self, name), hint="; to exclude a shape, make it a sensor"
                 )
-        self._set(pairs=self._checked(self.pairs))
+        for name in ("friction_combination", "restitution_combination"):
+            check_combination(name, getattr(self, name), COMBINATIONS_OF_SHAPES)
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -211,7 +225,12 @@ class Scene(struct.PyTreeNode):
         """``geometry_pairs`` by numbers."""
         names = self.geometry_names
         across = [(names.index(a), names.index(b)) for a, b in self.pairs]
-        return ShapePairs.of(self.topologies, across)
+        return ShapePairs.of(
+            self.topologies,
+            across,
+            friction=self.friction_combination,
+            restitution=self.restitution_combination,
+        )
 
     @property
     def geometry_pairs(self) -> tuple[tuple[str, str], ...]:

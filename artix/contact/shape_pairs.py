@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from artix.contact.materials import Combination
 from artix.kinematics.contact_points import moves_links
 from artix.model.geometry import GeometryType
 from artix.model.hull_faces import HullFaces
@@ -28,17 +29,24 @@ class ShapePairs:
     Attributes:
       topologies: topologies of the articulations.
       shapes: the two shapes of each pair.
+      friction: how the coefficients of the two combine.
+      restitution: the same for restitution.
     """
 
     topologies: tuple[Topology, ...]
     shapes: tuple[tuple[int, int], ...]
+    friction: Combination = "max"
+    restitution: Combination = "max"
 
     @classmethod
     def of(
-        cls, topologies: Sequence[Topology], across: Sequence[tuple[int, int]] = ()
+        cls,
+        topologies: Sequence[Topology],
+        across: Sequence[tuple[int, int]] = (),
+        **combinations: Combination,
     ) -> ShapePairs:
         """Each articulation's own pairs, then those ``across`` articulations, given by the indices
-        of their shapes.
+        of their shapes; ``combinations`` are those of materials.
         """
         pairs, first = [], 0
         for tree in topologies:
@@ -47,7 +55,7 @@ class ShapePairs:
                 for a, b in tree.geometry_pairs
             ]
             first += len(tree.geometries)
-        return cls(tuple(topologies), (*pairs, *across))
+        return cls(tuple(topologies), (*pairs, *across), **combinations)
 
     def __len__(self) -> int:
         return len(self.shapes)

@@ -14,6 +14,8 @@ import pytest
 import scipy.interpolate
 
 import artix
+from artix import SolverOptions
+from artix.simulation.many import stack_touches, stacked
 
 G = artix.Geometry
 TURNED = (
@@ -316,6 +318,26 @@ def test_materials_of_pairs() -> None:
         )
     np.testing.assert_allclose(contacts.compliance, [1 / 1e4 + 1 / 3e4], rtol=1e-15)
     np.testing.assert_allclose(contacts.relaxation_time, [100 / 1e4 + 60 / 3e4], rtol=1e-15)
+    other = one_body(G.sphere(0.1, **soft))
+    name = robot.topology.geometries[0].name
+    for rule, values in expected.items():
+        scene = artix.Scene(
+            {"a": robot, "b": other},
+            pairs=[(f"a/{name}", f"b/{name}")],
+            friction_combination=rule,
+            restitution_combination=rule,
+        )
+        states = scene.neutral_state()
+        stacks = stacked(scene, tuple(states.values()), (artix.Control(),) * 2)
+        for contacts in (
+            artix.link_contacts(scene, states),
+            stack_touches(scene, stacks, SolverOptions()).between,
+        ):
+            np.testing.assert_allclose(
+                [contacts.friction[0], contacts.restitution[0]], values, rtol=1e-15
+            )
+    with pytest.raises(ValueError, match="must be one of max, average, min, multiply; found 'gr"):
+        scene.replace(friction_combination="ground")
     rigid = artix.ground_contacts(
         artix.Scene(one_body(SHAPES["sphere"]), ground=artix.Ground.flat()), state
     ).contacts

@@ -325,10 +325,62 @@ def test_meshes_of_bodies_are_hulls_and_those_around_are_said_to_be_left_out() -
     assert scene.names == ("drum", "world") and len(scene.pairs) == 1
 
 
-def test_friction_that_is_not_physxs_is_said() -> None:
-    """Of bodies against each other, artix takes the larger coefficient."""
-    text = STAGE.format(up="Z") + FLOOR
+ICE = """
+def Material "ice" (prepend apiSchemas = ["PhysicsMaterialAPI", "PhysxMaterialAPI"])
+{{
+    float physics:dynamicFriction = 0.2
+    float physics:restitution = 0.5
+    uniform token physxMaterial:frictionCombineMode = "{friction}"
+    uniform token physxMaterial:restitutionCombineMode = "{restitution}"
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "friction"), [("average", 0.4), ("min", 0.2), ("multiply", 0.12), ("max", 0.6)]
+)
+def test_materials_combine_as_in_physx(rule: str, friction: float) -> None:
+    """A crate slides on a table, and another one on the ground, as far as the rule of their
+    materials says."""
+    text = STAGE.format(up="Z") + FLOOR + ICE.format(friction=rule, restitution="multiply")
+    mass = "float physics:mass = 1\n"
     text += CUBE.format(name="table", size=100, place="0, 0, 50", schemas="", more="")
-    text += ROBOT.format(name="ball", mass=1, place="0, 0, 110")
-    with pytest.warns(artix.DescriptionWarning, match="the larger friction of both, not PhysX's"):
-        artix.load_world(text)
+    crate = CUBE.replace("</rubber>", "</ice>")
+    text += crate.format(name="crate", size=10, place="0, 0, 105", schemas=BODY, more=mass)
+    text += crate.format(name="box", size=10, place="200, 0, 10", schemas=BODY, more=mass)
+    scene, state = artix.load_world(text, dtype="float64")
+    assert scene.friction_combination == scene.ground.friction_combination == rule
+    assert scene.restitution_combination == scene.ground.restitution_combination == "multiply"
+    contacts = artix.link_contacts(scene, state)
+    on_table = {pair for pair in scene.geometry_pairs if "world/table" in pair}
+    is_on_table = [scene.geometry_pairs[k] in on_table for k in contacts.pair]
+    np.testing.assert_allclose(contacts.friction[np.array(is_on_table)], friction, rtol=1e-6)
+    speed = 0.5
+    for name in ("crate", "box"):
+        velocity = state[name].root_velocity.at[0].set(speed)
+        state[name] = state[name].replace(root_velocity=velocity)
+    path = artix.rollout(scene, state, None, 0.002, num_steps=400)
+    for name in ("crate", "box"):
+        slid = path[name].root_pose[-1, 0] - state[name].root_pose[0]
+        # A step of its motion is the difference of a sum and an integral.
+        np.testing.assert_allclose(slid, speed**2 / (2 * 9.81 * friction), atol=speed * 0.002)
+
+
+def test_materials_that_do_not_agree_are_said() -> None:
+    """The rule of most pairs holds, of wood on rubber, which is not that of ice."""
+    text = STAGE.format(up="Z") + FLOOR + ICE.format(friction="min", restitution="average")
+    wood = ICE.replace("ice", "wood").replace("0.5", "0.1")
+    text += wood.format(friction="average", restitution="average")
+    more = "float physics:mass = 1\n"
+    for k, material in enumerate(("wood", "wood", "ice")):
+        cube = CUBE.replace("</rubber>", f"</{material}>")
+        place = f"{20 * k}, 0, 10"
+        text += cube.format(name=f"{material}_{k}", size=10, place=place, schemas=BODY, more=more)
+    with pytest.warns(artix.DescriptionWarning) as warned:
+        scene, _ = artix.load_world(text)
+    assert scene.ground.friction_combination == "average"
+    assert scene.ground.restitution_combination == scene.restitution_combination == "average"
+    (said,) = [str(one.message) for one in warned if "PhysX's for" in str(one.message)]
+    assert "the friction of shapes and the ground is combined by 'average'" in said
+    assert "1 of 3 pairs, such as 'ice_2" in said
+    assert "same physxMaterial:frictionCombineMode" in said

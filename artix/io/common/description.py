@@ -380,6 +380,7 @@ def build_world(
     states: Mapping[str, State],
     ground: Ground | None = None,
     pairs: Iterable[tuple[tuple[str, str], tuple[str, str]]] = (),
+    **combinations: Any,
 ) -> tuple[Scene, Any]:
     """The scene of a file and its state: of one robot, or of several by name.
 
@@ -388,15 +389,19 @@ def build_world(
       states: their states.
       ground: the ground.
       pairs: the robots and shapes that touch each other.
+      combinations: how their materials combine, as :class:`artix.Scene` takes it.
     """
     if len(robots) == 1:
         (robot,), (state,) = robots.values(), states.values()
-        return Scene(robot, ground=ground), state
+        return Scene(robot, ground=ground, **combinations), state
     unique = Names()
     names = {name: unique.new(name.replace("/", ":")) for name in robots}
     across = [(f"{names[a]}/{shape}", f"{names[b]}/{other}") for (a, shape), (b, other) in pairs]
     scene = Scene(
-        {names[name]: robot for name, robot in robots.items()}, ground=ground, pairs=across
+        {names[name]: robot for name, robot in robots.items()},
+        ground=ground,
+        pairs=across,
+        **combinations,
     )
     return scene, {names[name]: state for name, state in states.items()}
 

@@ -62,6 +62,11 @@ def save_mjcf(articulation: Articulation | Scene, path: str | Path) -> list[Issu
     writer = BodyWriter(scene.articulations[0], path)
     document = writer.document()
     write_geoms(writer, document)
+    if scene.friction_combination != "max" and writer.topology.geometry_pairs:
+        message = f"MuJoCo takes the larger of two frictions, not {scene.friction_combination!r}"
+        writer.warn(
+            "scene", message, "give both shapes of a pair the friction that they should have"
+        )
     if scene.ground is not None:
         _write_ground(writer, document, scene.ground)
     write_actuators(writer, document)

@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.contact.ground import Ground
-from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Report
 from artix.io.common.meshes import mesh_shape, summarize_errors
 from artix.io.common.poses import (
     compose,
-    rotation_matrix,
     rotation_pose,
     translation,
 )
-from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
+from artix.io.usd.materials import material_of
+from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.model.geometry import SMALL_MESH, Geometry, GeometryType
 
 #: Schema of PhysX's triggers, shapes that report overlaps and exert no force: sensors.
@@ -76,7 +74,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     scale = np.abs(scene.scale(collider.path))
     kind = str(collider.prim.GetTypeName())
     material: dict[str, Any] = {
-        **_material(scene, collider),
+        **material_of(scene, collider),
         "sensor": collider.has(TRIGGER_SCHEMA),
     }
     # Against a ground of MuJoCo's default condim 3, a shape of condim 1 has its friction.
@@ -102,27 +100,6 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
     along_axis = pose if size.axis == 2 else compose(pose, rotation_pose(_Z_TO[size.axis]))
     make = Geometry.capsule if size.is_capsule else Geometry.cylinder
     return make(size.radii[0], 0.5 * size.height, pose=along_axis, **material)
-
-
-def read_ground(scene: UsdScene) -> Ground | None:
-    """The planes of a stage outside its bodies, with PhysX's average of coefficients; ``None``
-    without one.
-    """
-    planes = []
-    for prim in scene.prims.values():
-        if str(prim.prim.GetTypeName()) != "Plane" or not prim.has("PhysicsCollisionAPI"):
-            continue
-        above = [scene.prims.get(str(path)) for path in prim.prim.GetPath().GetPrefixes()]
-        is_on_body = any(one is not None and one.has("PhysicsRigidBodyAPI") for one in above)
-        if is_on_body or not prim.read_bool("physics:collisionEnabled", True):
-            continue
-        pose = scene.pose(prim.path)
-        axis = "XYZ".index(prim.read_token("axis", "Z", ("X", "Y", "Z")))
-        normal = rotation_matrix(pose[3:])[:, axis]
-        planes.append(Plane.of(normal=normal, point=pose[:3], **_material(scene, prim)))
-    if not planes:
-        return None
-    return Ground(tuple(planes), friction_combination="average", restitution_combination="average")
 
 
 class AxialSize(NamedTuple):
@@ -202,36 +179,3 @@ def _mesh_shape(
     replacement = mesh_shape(points[np.sort(first)], scene.meshes, pose, **material)
     summarize_errors(scene.report, collider, scene.meshes, {collider.name: replacement.error})
     return replacement.geometry
-
-
-def physics_material(scene: UsdScene, collider: UsdPrim) -> UsdPrim | None:
-    """The physics material bound to a collider."""
-    bound, _ = (
-        import_pxr().UsdShade.MaterialBindingAPI(collider.prim).ComputeBoundMaterial("physics")
-    )
-    prim = UsdPrim(bound.GetPrim(), scene.report) if bound else None
-    return prim if prim is not None and prim.has("PhysicsMaterialAPI") else None
-
-
-def _material(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
-    """The parameters of the physics material bound to a collider, in SI units; empty if there is
-    none.
-    """
-    prim = physics_material(scene, collider)
-    if prim is None:
-        return {}
-    numbers = {
-        "friction": prim.read_number("physics:dynamicFriction", low=0.0),
-        "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),
-    }
-    # In PhysX a stiffness of zero means rigid contact. Units are force per length and force per
-    # speed.
-    stiffness = (
-        prim.read_number("physxMaterial:compliantContactStiffness", low=0.0) * scene.units.mass
-    )
-    if stiffness > 0.0:
-        damping = (
-            prim.read_number("physxMaterial:compliantContactDamping", low=0.0) * scene.units.mass
-        )
-        numbers |= {"stiffness": stiffness, "damping": damping}
-    return numbers

@@ -24,9 +24,10 @@ from artix.io.common.description import (
 )
 from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.usd.articulation import rigid_bodies
-from artix.io.usd.colliders import collider_shapes, read_ground
+from artix.io.usd.colliders import collider_shapes
 from artix.io.usd.contact_pairs import UsdShape, pairs_across, touches_others
 from artix.io.usd.joints import enclosing, read_joint
+from artix.io.usd.materials import Surface, combinations_of, read_ground, surface_of
 from artix.io.usd.reader import RootReading, label_of, read_root
 from artix.io.usd.stage import UsdPrim, UsdScene, open_stage
 from artix.io.usd.tree import ROOT_SCHEMA, roots_of
@@ -64,13 +65,22 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
     pairs = pairs_across(
         scene, shapes, {name: _standing_links(robot.articulation) for name, robot in robots.items()}
     )
-    _check_friction(scene, robots, pairs)
-    ground = read_ground(scene)
+    surfaces = _surfaces(scene, robots, shapes)
+    own = [
+        ((name, a), (name, b))
+        for name, robot in robots.items()
+        for a, b in robot.articulation.topology.geometry_pairs
+    ]
+    touching = [(surfaces[a], surfaces[b]) for a, b in (*own, *pairs)]
+    combinations = combinations_of(scene, touching, "bodies")
+    ground = read_ground(scene, surfaces.values())
     report.finish()
     articulations = {name: robot.articulation for name, robot in robots.items()}
     states = {name: build_state(*robot) for name, robot in robots.items()}
     dtype = next(iter(articulations.values())).dtype
-    return build_world(articulations, states, ground and ground.astype(dtype), pairs)
+    return build_world(
+        articulations, states, ground and ground.astype(dtype), pairs, **combinations
+    )
 
 
 def _articulations(
@@ -175,29 +185,16 @@ def _standing_links(articulation: Articulation) -> set[str]:
     }
 
 
-def _check_friction(
-    scene: UsdScene,
-    robots: dict[str, Robot],
-    pairs: list[tuple[tuple[str, str], tuple[str, str]]],
-) -> None:
-    """Reports that the friction of bodies against each other is the larger of both, where PhysX's
-    average differs.
-    """
-    frictions = {
-        (name, shape.name): float(friction)
-        for name, robot in robots.items()
-        for shape, friction in zip(
-            robot.articulation.topology.geometries,
-            robot.articulation.geometry.friction,
-            strict=True,
-        )
-    }
-    differ = [pair for pair in pairs if frictions[pair[0]] != frictions[pair[1]]]
-    if differ:
-        (first, a), (second, b) = differ[0]
-        message = (
-            f"contacts of bodies with each other have the larger friction of both, not PhysX's "
-            f"average, which differs for {len(differ)} of {len(pairs)} pairs, such as {a!r} of "
-            f"{first!r} and {b!r} of {second!r}"
-        )
-        scene.report.warning(Location("stage"), message, "give both the same physics material")
+def _surfaces(
+    scene: UsdScene, robots: dict[str, Robot], shapes: dict[str, list[UsdShape]]
+) -> dict[tuple[str, str], Surface]:
+    """The surfaces of all shapes that touch others, by the names of robot and shape."""
+    surfaces = {}
+    for name, robot in robots.items():
+        topology, geometry = robot.articulation.topology, robot.articulation.geometry
+        for shape in shapes[name]:
+            k = topology.geometry_index(shape.name)
+            surfaces[name, shape.name] = surface_of(
+                scene, shape.prim, shape.name, geometry.friction[k], geometry.restitution[k]
+            )
+    return surfaces
