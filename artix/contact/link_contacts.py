@@ -127,7 +127,7 @@ def link_contacts(
         check_count("max_contacts", max_contacts, hint="; a robot without pairs has none")
     members = scene.articulations
     kins = [kinematics(*each) for each in zip(members, states, strict=True)]
-    contacts = contacts_of_pairs(members, kins, pairs, max_contacts)
+    contacts = contacts_of_pairs(members, kins, pairs, max_contacts, scene.pair_friction)
     return contacts.replace(point=contacts.point + kins[0].reference)
 
 
@@ -136,6 +136,7 @@ def contacts_of_pairs(
     kins: Sequence[Kinematics],
     pairs: ShapePairs,
     most: int | None,
+    friction: Array | None = None,
 ) -> LinkContacts:
     """:func:`link_contacts` of known configurations.
 
@@ -144,6 +145,7 @@ def contacts_of_pairs(
       kins: their kinematics.
       pairs: the pairs of shapes.
       most: largest number of points.
+      friction: the coefficients of the pairs, [P]; ``None`` combines those of the shapes.
 
     Returns:
       The points, relative to the reference point of the first articulation.
@@ -153,7 +155,9 @@ def contacts_of_pairs(
         [(cores[int(a)], cores[int(b)]) for a, b in pairs.numbers], pairs.kinds, pairs.faces
     )
     owner = pairs.candidate_pairs
-    material = {name: values[owner] for name, values in _materials(articulations, pairs).items()}
+    shape = joined([articulation.geometry for articulation in articulations])
+    of_pairs = materials_of(shape, pairs.numbers[:, 0], pairs.numbers[:, 1], pairs, friction)
+    material = {name: values[owner] for name, values in of_pairs.items()}
     count = len(owner)
     candidate = jnp.arange(count, dtype=meetings.gap.dtype)
     rows = jnp.concatenate(
@@ -197,18 +201,24 @@ def _say_budget(most: int, count: int, num_pairs: int) -> None:
     )
 
 
-def _materials(articulations: Sequence[Articulation], pairs: ShapePairs) -> dict[str, Array]:
-    """The materials of pairs of shapes, [P] each."""
-    shape = joined([articulation.geometry for articulation in articulations])
-    return materials_of(shape, pairs.numbers[:, 0], pairs.numbers[:, 1], pairs)
+def materials_of(
+    shape: Geometries, a: Any, b: Any, pairs: ShapePairs, friction: Array | None
+) -> dict[str, Array]:
+    """The materials of pairs of shapes with these numbers, [K] each.
 
-
-def materials_of(shape: Geometries, a: Any, b: Any, pairs: ShapePairs) -> dict[str, Array]:
-    """The materials of pairs of shapes with these numbers, [P] each, combined as ``pairs`` says."""
+    Args:
+      shape: the arrays of the shapes.
+      a: the first shape of each pair.
+      b: the second.
+      pairs: how their coefficients combine.
+      friction: the coefficients of these pairs, if they do not.
+    """
     softness = Softness.of(shape.stiffness, shape.damping)
-    friction, restitution = COMBINATIONS[pairs.friction], COMBINATIONS[pairs.restitution]
+    combined, restitution = COMBINATIONS[pairs.friction], COMBINATIONS[pairs.restitution]
+    if friction is None:
+        friction = combined(shape.friction[a], shape.friction[b])
     return {
-        "friction": friction(shape.friction[a], shape.friction[b]),
+        "friction": friction,
         "restitution": restitution(shape.restitution[a], shape.restitution[b]),
         "compliance": softness.compliance[a] + softness.compliance[b],
         "relaxation_time": softness.relaxation_time[a] + softness.relaxation_time[b],

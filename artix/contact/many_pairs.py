@@ -73,7 +73,12 @@ def _points_between(
 
 
 def nearest_of_pairs(
-    table: ShapeTable, pairs: ShapePairs, rows: np.ndarray, most: int | None, num_bodies: int
+    table: ShapeTable,
+    pairs: ShapePairs,
+    rows: np.ndarray,
+    most: int | None,
+    num_bodies: int,
+    friction: Array | None,
 ) -> LinkContacts:
     """The nearest points of pairs of shapes, relative to the table's point.
 
@@ -83,6 +88,7 @@ def nearest_of_pairs(
       rows: the row of each shape of the pairs' articulations in the table.
       most: the largest number of points; ``None`` for a number that grows with the bodies.
       num_bodies: their number.
+      friction: the coefficients of the pairs, [P]; ``None`` combines those of the shapes.
     """
     owner = pairs.candidate_pairs
     count = len(owner)
@@ -98,12 +104,13 @@ def nearest_of_pairs(
     pair = jnp.asarray(owner, jnp.int32)[number]
     touching = jnp.sum(gap <= 0, dtype=jnp.int32) - jnp.sum(kept.gap <= 0, dtype=jnp.int32)
     both = jnp.asarray(rows[pairs.numbers], jnp.int32)[pair]
+    friction = None if friction is None else friction[pair]
     return LinkContacts(
         pair=pair,
         point=kept.point,
         normal=kept.normal,
         gap=kept.gap,
-        **materials_of(table.material, both[:, 0], both[:, 1], pairs),
+        **materials_of(table.material, both[:, 0], both[:, 1], pairs, friction),
         omitted=touching,
         choice=Choice(number.astype(kept.gap.dtype), ((len(kept.gap), count),)),
     )

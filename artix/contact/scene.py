@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import jax
 import jax.numpy as jnp
 
 from artix.compiler.argument_types import register_parameters
@@ -23,10 +24,12 @@ from artix.contact.plane import Plane
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_count, check_state, check_type
+from artix.model.checks import check_count, check_state, check_type, check_vector
 from artix.model.geometry import GeometryStructure
 from artix.model.states import neutral_state
 from artix.model.topology import Topology, checked_shapes
+
+Array = jax.Array
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -62,6 +65,9 @@ class Scene(struct.PyTreeNode):
       friction_combination: how to combine the friction of two shapes, static: ``max`` as in MuJoCo
         (the default), ``average`` as in PhysX, ``min`` or ``multiply``. The ground has its own.
       restitution_combination: the same for restitution.
+      pair_friction: the coefficients of the pairs in ``geometry_pairs``, where they are no
+        combination of those of the shapes, as by ``priority`` or ``<pair>`` of an MJCF, [P]; an
+        array that can be replaced, batched and differentiated. ``None`` combines them.
       names: the robots' names, static; empty for a scene of one articulation. Not for the
         constructor.
 
@@ -97,6 +103,7 @@ class Scene(struct.PyTreeNode):
     max_link_contacts: int | None = struct.field(pytree_node=False, default=None)
     friction_combination: Combination = struct.field(pytree_node=False, default="max")
     restitution_combination: Combination = struct.field(pytree_node=False, default="max")
+    pair_friction: Array | None = None
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
     if (
@@ -113,6 +120,7 @@ class Scene(struct.PyTreeNode):
             max_link_contacts: int | None = None,
             friction_combination: Combination = "max",
             restitution_combination: Combination = "max",
+            pair_friction: Array | None = None,
             names: tuple[str, ...] = (),
         ) -> None: ...
 
@@ -188,7 +196,8 @@ class Scene(struct.PyTreeNode):
         """The same scene with every array in ``dtype``, as :meth:`artix.Articulation.astype`."""
         members = tuple(member.astype(dtype) for member in self.articulations)
         ground = None if self.ground is None else self.ground.astype(dtype)
-        return self.replace(articulations=members, ground=ground)
+        friction = None if self.pair_friction is None else self.pair_friction.astype(dtype)
+        return self.replace(articulations=members, ground=ground, pair_friction=friction)
 
     @property
     def link_names(self) -> tuple[str, ...]:
@@ -311,10 +320,15 @@ class Scene(struct.PyTreeNode):
         """The states of the robots in their order.
 
         Raises:
-          ValueError: a robot has no state, a name is no robot's, or an array has the wrong shape.
+          ValueError: a robot has no state, a name is no robot's, or an array has the wrong shape,
+            ``pair_friction`` included.
           TypeError: an array has another dtype than the articulation.
         """
         parts = self.members_of(what, state)
+        if self.pair_friction is not None:
+            shape = (len(self.shape_pairs),)
+            meaning = "one coefficient for each of scene.geometry_pairs"
+            check_vector("pair_friction", self.pair_friction, shape, self.dtype, meaning)
         for member, (name, part) in zip(self.articulations, parts, strict=True):
             check_state(member, part, name)
         return tuple(part for _, part in parts)

@@ -170,7 +170,8 @@ def _touches_of(
         choices.append(touching.choice)
     pairs = scene.shape_pairs
     if len(pairs):
-        between = contacts_of_pairs(members, kins, pairs, options.max_link_contacts)
+        most, friction = options.max_link_contacts, scene.pair_friction
+        between = contacts_of_pairs(members, kins, pairs, most, friction)
         choices.append(between.choice)
     is_whole = all(some is every for some, every in zip(nearest, grounds, strict=True))
     first = None if is_whole else Touches(tuple(nearest), between, pairs)

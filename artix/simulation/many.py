@@ -191,7 +191,9 @@ def _with_pairs(
         friction=friction, restitution=restitution, stiffness=stiffness, damping=damping
     )
     table = ShapeTable(joined(tables), points, material)
-    between = nearest_of_pairs(table, pairs, rows, options.max_link_contacts, len(trees))
+    between = nearest_of_pairs(
+        table, pairs, rows, options.max_link_contacts, len(trees), scene.pair_friction
+    )
     return ManyTouches(
         grounds, between, origin, pairs, stacks.layout, tuple(shapes), tuple(rows.tolist())
     )

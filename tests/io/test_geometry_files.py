@@ -413,7 +413,10 @@ def Material "rubber" ( prepend apiSchemas = ["PhysicsMaterialAPI", "PhysxMateri
     [("convexHull", 5.0), ("boundingCube", 5.0), ("boundingSphere", 5.02 - np.sqrt(29) / 100)],
 )
 def test_colliders_of_usd(approximation, distance) -> None:
-    robot = artix.load_usd(USD % approximation, dtype=jnp.float64)
+    with pytest.warns(
+        artix.DescriptionWarning, match="dynamic friction at rest, too, instead of 0.8"
+    ):
+        robot = artix.load_usd(USD % approximation, dtype=jnp.float64)
     assert [(one.name, one.sensor) for one in robot.topology.geometries] == [
         ("lying", False),
         ("plate", True),

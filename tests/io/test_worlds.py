@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import jax
+import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
@@ -151,6 +152,79 @@ def test_a_scene_of_one_is_saved_with_its_ground(tmp_path) -> None:
             match=r"the file holds one robot; save each of a scene, such as scene\['a'\]",
         ):
             artix.save(artix.Scene({"a": robot, "b": robot}), tmp_path / f"robots.{suffix}")
+
+
+def _heap(seed: int) -> str:
+    """Balls that overlap, two of them links of an arm, with friction by priority, condim, pairs."""
+    random = np.random.default_rng(seed)
+
+    def ball(name: str) -> str:
+        values = {
+            "friction": random.choice([0.2, 0.5, 0.7]),
+            "priority": random.choice([0, 0, 1]),
+            "condim": random.choice([1, 3, 3]),
+        }
+        told = " ".join(f'{key}="{value}"' for key, value in values.items())
+        return f'<geom name="{name}" size="0.1" {told}/>'
+
+    free = "".join(f'<body name="{n}"><freejoint/>{ball(n)}</body>' for n in "abc")
+    arm = f"""<body name="arm"><joint axis="0 1 0"/>{ball("upper")}
+      <body><joint axis="1 0 0"/><geom size="0.01" contype="0" conaffinity="0"/>
+        <body><joint axis="0 1 0"/>{ball("lower")}</body></body></body>"""
+    pair = '<contact><pair geom1="a" geom2="lower" friction="0.3 0.3"/></contact>'
+    world = f"{free}{arm}{ball('table')}"
+    return f"<mujoco><worldbody>{world}</worldbody>{pair if seed % 2 else ''}</mujoco>"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_friction_of_pairs_is_mujocos(seed: int) -> None:
+    """Also of the links of one robot, by itself and in a scene."""
+    text = _heap(seed)
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    wanted = {
+        frozenset(model.geom(int(geom)).name for geom in contact.geom): (
+            contact.friction[0] if contact.dim > 1 else 0.0
+        )
+        for contact in data.contact
+    }
+    scene, state = artix.load_world(text, self_contact=True, dtype="float64")
+    contacts = artix.link_contacts(scene, state)
+    pairs = [
+        frozenset(name.split("/")[-1] for name in scene.geometry_pairs[k]) for k in contacts.pair
+    ]
+    assert set(pairs) == set(wanted)
+    np.testing.assert_allclose(contacts.friction, [wanted[pair] for pair in pairs], rtol=1e-12)
+
+
+def test_friction_of_pairs_is_a_parameter() -> None:
+    """A cube slides on a table as far as the coefficient of the pair says, in a batch of them."""
+    text = """<mujoco><worldbody>
+      <geom name="table" type="box" size="5 5 0.1" friction="0.9"/>
+      <body name="cube" pos="0 0 0.15"><freejoint/>
+        <geom name="cube" type="box" size="0.05 0.05 0.05" friction="0.3" priority="1"/></body>
+    </worldbody></mujoco>"""
+    with pytest.warns(artix.DescriptionWarning, match="have their own friction only"):
+        scene, state = artix.load_world(text, dtype="float64")
+    np.testing.assert_array_equal(scene.pair_friction, [0.3])
+    velocity = state["cube"].root_velocity.at[0].set(1.0)
+    state["cube"] = state["cube"].replace(root_velocity=velocity)
+
+    def way(friction):
+        sliding = scene.replace(pair_friction=friction[None])
+        path = artix.rollout(sliding, state, None, 0.002, num_steps=300)
+        return path["cube"].root_pose[-1, 0]
+
+    frictions = jnp.array([0.2, 0.3, 0.5])
+    ways, slopes = jax.jit(jax.vmap(jax.value_and_grad(way)))(frictions)
+    time = np.minimum(0.6, 1 / (9.81 * frictions))  # when it stands still
+    np.testing.assert_allclose(ways, time - 9.81 * frictions * time**2 / 2, atol=2e-3)
+    # Steps of 2 ms are up to a hundredth of the time until it stands.
+    np.testing.assert_allclose(slopes, -9.81 * time**2 / 2, rtol=1e-2)
+    assert scene.astype("float32").pair_friction.dtype == jnp.float32
+    with pytest.raises(ValueError, match=r"pair_friction: .*one coefficient for each of scene"):
+        artix.step(scene.replace(pair_friction=frictions), state, None, 0.01)
 
 
 PLACE = """
@@ -366,21 +440,44 @@ def test_materials_combine_as_in_physx(rule: str, friction: float) -> None:
         np.testing.assert_allclose(slid, speed**2 / (2 * 9.81 * friction), atol=speed * 0.002)
 
 
-def test_materials_that_do_not_agree_are_said() -> None:
-    """The rule of most pairs holds, of wood on rubber, which is not that of ice."""
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("float physics:staticFriction = 0.5", r"at rest, too, instead of 0\.5"),
+        ("bool physxMaterial:compliantContactAccelerationSpring = true", "one of force"),
+    ],
+)
+def test_what_materials_have_that_contacts_do_not_is_said(line: str, said: str) -> None:
+    more = "float physxMaterial:compliantContactStiffness = 1000\n    " + line
+    ice = ICE.format(friction="min", restitution="min").replace("\n}", f"\n    {more}\n}}")
+    text = STAGE.format(up="Z") + FLOOR + ice
+    crate = CUBE.replace("</rubber>", "</ice>")
+    text += crate.format(
+        name="crate", size=10, place="0, 0, 10", schemas=BODY, more="float physics:mass = 1"
+    )
+    with pytest.warns(artix.DescriptionWarning, match=said):
+        artix.load_world(text)
+
+
+def test_materials_that_do_not_agree() -> None:
+    """Bodies have the friction of each pair. Of the ground the rule of most pairs holds, of wood on
+    rubber, which is not that of ice, and this is said."""
     text = STAGE.format(up="Z") + FLOOR + ICE.format(friction="min", restitution="average")
-    wood = ICE.replace("ice", "wood").replace("0.5", "0.1")
-    text += wood.format(friction="average", restitution="average")
+    wood = ICE.replace("ice", "wood").replace("0.2", "0.4")
+    text += wood.format(friction="multiply", restitution="average")
     more = "float physics:mass = 1\n"
-    for k, material in enumerate(("wood", "wood", "ice")):
+    for k, material in enumerate(("wood", "wood", "wood", "ice", "ice")):
         cube = CUBE.replace("</rubber>", f"</{material}>")
         place = f"{20 * k}, 0, 10"
         text += cube.format(name=f"{material}_{k}", size=10, place=place, schemas=BODY, more=more)
     with pytest.warns(artix.DescriptionWarning) as warned:
         scene, _ = artix.load_world(text)
-    assert scene.ground.friction_combination == "average"
-    assert scene.ground.restitution_combination == scene.restitution_combination == "average"
+    assert scene.restitution_combination == scene.ground.restitution_combination == "average"
+    assert scene.ground.friction_combination == "multiply"
+    expected = {"wood wood": 0.4 * 0.4, "wood ice": 0.4 * 0.2, "ice ice": 0.2}
+    pairs = [" ".join(name.split("_")[0] for name in pair) for pair in scene.geometry_pairs]
+    np.testing.assert_allclose(scene.pair_friction, [expected[pair] for pair in pairs], rtol=1e-6)
     (said,) = [str(one.message) for one in warned if "PhysX's for" in str(one.message)]
-    assert "the friction of shapes and the ground is combined by 'average'" in said
-    assert "1 of 3 pairs, such as 'ice_2" in said
+    assert "the friction of shapes and the ground is combined by 'multiply'" in said
+    assert "2 of 5 pairs, such as 'ice_3" in said
     assert "same physxMaterial:frictionCombineMode" in said

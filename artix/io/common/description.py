@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
+from artix.contact.materials import COMBINATIONS
 from artix.contact.plane import Plane
 from artix.contact.scene import Scene
 from artix.io.common.diagnostics import Place, Report, listed
@@ -289,6 +290,7 @@ class Description:
       gravity: acceleration of gravity in world axes [m/s^2], shape [3].
       frames: additional frames.
       contact_pairs: names of the shapes that touch each other.
+      pair_friction: their coefficients, if the file says so of pairs.
       couplings: mimic joints, tendons and joints that close loops.
       state: the state in the file; ``None`` for the neutral one.
       ground: the ground, if the file has one and it was asked for.
@@ -300,6 +302,7 @@ class Description:
     gravity: npt.ArrayLike = STANDARD_GRAVITY
     frames: Sequence[Frame] = ()
     contact_pairs: Sequence[tuple[str, str]] = ()
+    pair_friction: Sequence[float] = ()
     couplings: Sequence[Coupling] = ()
     state: InitialState | None = None
     ground: GroundDescription | None = None
@@ -380,6 +383,7 @@ def build_world(
     states: Mapping[str, State],
     ground: Ground | None = None,
     pairs: Iterable[tuple[tuple[str, str], tuple[str, str]]] = (),
+    friction: Mapping[frozenset[tuple[str, str]], float] | None = None,
     **combinations: Any,
 ) -> tuple[Scene, Any]:
     """The scene of a file and its state: of one robot, or of several by name.
@@ -389,11 +393,15 @@ def build_world(
       states: their states.
       ground: the ground.
       pairs: the robots and shapes that touch each other.
+      friction: the coefficients of all pairs, those of each robot's own shapes included; ``None``
+        if they are those that combine.
       combinations: how their materials combine, as :class:`artix.Scene` takes it.
     """
     if len(robots) == 1:
         (robot,), (state,) = robots.values(), states.values()
-        return Scene(robot, ground=ground, **combinations), state
+        scene = Scene(robot, ground=ground, **combinations)
+        (name,) = robots
+        return _with_friction(scene, friction, {name: name}), state
     unique = Names()
     names = {name: unique.new(name.replace("/", ":")) for name in robots}
     across = [(f"{names[a]}/{shape}", f"{names[b]}/{other}") for (a, shape), (b, other) in pairs]
@@ -403,7 +411,30 @@ def build_world(
         pairs=across,
         **combinations,
     )
+    scene = _with_friction(scene, friction, names)
     return scene, {names[name]: state for name, state in states.items()}
+
+
+def _with_friction(
+    scene: Scene, friction: Mapping[frozenset[tuple[str, str]], float] | None, names: dict[str, str]
+) -> Scene:
+    """The scene with the coefficients of its pairs, unless they are those that combine; ``names``
+    has the names of the robots in the scene by those in ``friction``.
+    """
+    if friction is None or not scene.geometry_pairs:
+        return scene
+    prefix = {name: f"{other}/" if scene.names else "" for name, other in names.items()}
+    by_name = {
+        frozenset(prefix[robot] + shape for robot, shape in pair): value
+        for pair, value in friction.items()
+    }
+    wanted = np.array([by_name[frozenset(pair)] for pair in scene.geometry_pairs])
+    of_shapes = np.concatenate([member.geometry.friction for member in scene.articulations])
+    combine = COMBINATIONS[scene.friction_combination]
+    combined = combine(*(of_shapes[side] for side in scene.shape_pairs.numbers.T))
+    if np.allclose(combined, wanted, rtol=1e-6, atol=1e-6):
+        return scene
+    return scene.replace(pair_friction=device_array(wanted, scene.dtype))
 
 
 def build_ground(ground: GroundDescription, dtype: Any = None) -> Ground:

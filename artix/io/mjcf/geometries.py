@@ -502,6 +502,12 @@ def geom_names(source: MjcfSource, geoms: set[int]) -> dict[int, str]:
     return unique_names
 
 
+def friction_of_pairs(model: mujoco.MjModel, pairs: Sequence[tuple[int, int]]) -> list[float]:
+    """The friction of pairs of geoms: that of their ``<pair>``, or of their materials."""
+    explicit = pair_frictions(model)
+    return [explicit.get(frozenset(pair), mixed_friction(model, *pair)) for pair in pairs]
+
+
 def check_pair_friction(
     source: MjcfSource, pairs: Sequence[tuple[int, int]], touching: Mapping[int, float]
 ) -> None:
@@ -511,8 +517,7 @@ def check_pair_friction(
     model = source.model
     explicit = pair_frictions(model)
     differ = {}
-    for pair in pairs:
-        wanted = explicit.get(frozenset(pair), mixed_friction(model, *pair))
+    for pair, wanted in zip(pairs, friction_of_pairs(model, pairs), strict=True):
         read = max(touching.get(geom, float(model.geom_friction[geom, 0])) for geom in pair)
         if wanted != read:
             differ[pair] = (wanted, read)
@@ -523,7 +528,8 @@ def check_pair_friction(
         message = f"the friction of {which}, {wanted:g}, is not the larger of its geoms', {read:g}"
         message += f"; the same of {len(differ) - 1} other pairs" if len(differ) > 1 else ""
         fix = (
-            "give one of the geoms this friction; contacts between links use the larger of the two"
+            "read it with artix.load_world, whose scene has the friction of each pair; contacts of "
+            "a robot by itself use the larger of the two"
         )
         source.report.warning(Location("<contact>"), message, fix)
 

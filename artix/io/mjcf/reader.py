@@ -187,12 +187,14 @@ _Pair = tuple[tuple[str, str], tuple[str, str]]
 
 def _read(
     path_or_text: str | Path, options: ReadOptions, *, one: bool = False
-) -> tuple[Report, dict[str, Robot], list[_Pair]]:
-    """:func:`read_mjcf`, with the pairs of shapes of different robots that touch each other."""
+) -> tuple[Report, dict[str, Robot], dict[_Pair, float]]:
+    """:func:`read_mjcf`, with the pairs of shapes of different robots that touch each other, and
+    their friction.
+    """
     report = Report(origin(path_or_text)[0], strict=options.strict)
     source = compile_mjcf(path_or_text, report, options)
     robots: dict[str, Robot] = {}
-    named: list[_Pair] = []
+    named: dict[_Pair, float] = {}
     if source is not None:
         check_world(source)
         if one:
@@ -206,7 +208,11 @@ def _read(
         names = geometries.geom_names(source, {geom for pair in pairs for geom in pair})
         owner = {body: name for name in roots for body in bodies[name]}
         robot_of = {geom: owner[int(source.model.geom_bodyid[geom])] for geom in names}
-        named = [((robot_of[a], names[a]), (robot_of[b], names[b])) for a, b in pairs]
+        frictions = geometries.friction_of_pairs(source.model, pairs)
+        named = {
+            ((robot_of[a], names[a]), (robot_of[b], names[b])): friction
+            for (a, b), friction in zip(pairs, frictions, strict=True)
+        }
     return report, robots, named
 
 
@@ -218,9 +224,12 @@ def load_mjcf_world(path_or_text: str | Path, **options: Unpack[MjcfOptions]) ->
     described = next(iter(robots.values())).description.ground
     ground = None if described is None else build_ground(described, chosen.dtype)
     states = {name: build_state(*robot) for name, robot in robots.items()}
-    return build_world(
-        {name: robot.articulation for name, robot in robots.items()}, states, ground, pairs
-    )
+    friction = {frozenset(pair): value for pair, value in pairs.items()}
+    for name, (description, _) in robots.items():
+        of_robot = zip(description.contact_pairs, description.pair_friction, strict=True)
+        friction |= {frozenset(((name, a), (name, b))): value for (a, b), value in of_robot}
+    members = {name: robot.articulation for name, robot in robots.items()}
+    return build_world(members, states, ground, pairs, friction)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,7 +371,8 @@ def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]
     geometries.check_geoms(source, bodies, dict.fromkeys([*friction.shapes, *others]))
     geometries.check_friction(source, bodies, friction)
     pairs = geometries.self_contact_pairs(source, bodies)
-    geometries.check_pair_friction(source, pairs, friction.shapes)
+    if not source.options.ground:  # A scene knows the friction of its pairs.
+        geometries.check_pair_friction(source, pairs, friction.shapes)
     paired = geometries.geom_names(source, {geom for pair in [*pairs, *across] for geom in pair})
     shapes = {
         body: geometries.describe_geoms(source, body, friction.shapes, paired, others)
@@ -394,6 +404,7 @@ def _describe(source: MjcfSource, root: _Root, across: Sequence[tuple[int, int]]
         gravity=np.zeros(3) if source.disables("GRAVITY") else np.array(model.opt.gravity),
         frames=frames,
         contact_pairs=[(paired[first], paired[second]) for first, second in pairs],
+        pair_friction=geometries.friction_of_pairs(model, pairs),
         couplings=read_couplings(source, members, springs_beside_drives(source, options)),
         state=_initial_state(source, root.body, options),
         ground=describe_ground(source) if source.options.ground else None,
@@ -547,6 +558,9 @@ def _check_contact_parameters(source: MjcfSource) -> None:
             np.abs(of_pairs) > largest
         ):
             used.append(name)
+    has_friction = np.asarray(model.pair_dim) > 1
+    if np.ptp(np.asarray(model.pair_friction)[has_friction, :2], axis=1).any():
+        used.append("friction that differs from one direction to the other")
     if used:
         message = (
             f"{', '.join(used)} of geoms and pairs: artix's contacts do not have these, and they "

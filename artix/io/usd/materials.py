@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,12 +53,20 @@ def material_of(scene: UsdScene, collider: UsdPrim) -> dict[str, float]:
         "friction": prim.read_number("physics:dynamicFriction", low=0.0),
         "restitution": prim.read_number("physics:restitution", low=0.0, high=1.0),
     }
+    at_rest = prim.read_number("physics:staticFriction", low=0.0)
+    if at_rest > numbers["friction"]:
+        message = f"contacts have the dynamic friction at rest, too, instead of {at_rest:g}"
+        prim.left_out("physics:staticFriction", message, "give both the same value")
     # In PhysX a stiffness of zero means rigid contact. Units are force per length and force per
     # speed.
     stiffness = (
         prim.read_number("physxMaterial:compliantContactStiffness", low=0.0) * scene.units.mass
     )
     if stiffness > 0.0:
+        name = "physxMaterial:compliantContactAccelerationSpring"
+        if prim.read_bool(name, False):
+            message = "the spring acts as one of force, whatever masses touch"
+            prim.left_out(name, message, "give the stiffness in N/m, without it")
         damping = (
             prim.read_number("physxMaterial:compliantContactDamping", low=0.0) * scene.units.mass
         )
@@ -81,34 +89,47 @@ def surface_of(
     return Surface(name, (float(friction), float(restitution)), rules)
 
 
-def combinations_of(
-    scene: UsdScene, pairs: Iterable[tuple[Surface, Surface]], whose: str
-) -> dict[str, str]:
-    """The rules that combine the coefficients of most pairs as PhysX does, of those the ones that
-    most pairs have, as ``friction_combination`` and ``restitution_combination``. Reports the pairs
-    that they do not combine so.
+class Rule(NamedTuple):
+    """How the coefficients of most pairs combine."""
+
+    name: str
+    values: np.ndarray
+    """The coefficients of all pairs in PhysX."""
+    is_wrong: np.ndarray
+    """Which pairs have others by this rule."""
+
+
+def rules_of(pairs: Sequence[tuple[Surface, Surface]]) -> tuple[Rule, Rule]:
+    """The rules of friction and of restitution that are right for most pairs; of those that are,
+    the one that most pairs have.
     """
-    every = list(pairs)
-    chosen = {}
-    for k, what in enumerate(("friction", "restitution")):
-        a, b = (np.array([pair[side].coefficients[k] for pair in every]) for side in (0, 1))
-        rules = np.array([max(pair[0].rules[k], pair[1].rules[k]) for pair in every], int)
-        values = np.array([rule(a, b) for rule in _RULES.values()])
-        wrong = np.abs(values - values[rules, np.arange(len(every))]) > 1e-6
-        named = np.bincount(rules, minlength=len(_RULES))
-        best = int(np.lexsort((-named, wrong.sum(axis=1)))[0])
-        rule = list(_RULES)[best]
-        chosen[f"{what}_combination"] = rule
-        if wrong[best].any():
-            first, second = every[int(np.argmax(wrong[best]))]
-            message = (
-                f"the {what} of {whose} is combined by {rule!r}, which is not PhysX's for "
-                f"{wrong[best].sum()} of {len(every)} pairs, such as {first.name!r} and "
-                f"{second.name!r}"
-            )
-            fix = f"give all physics materials the same physxMaterial:{what}CombineMode"
-            scene.report.warning(Location("stage"), message, fix)
-    return chosen
+    rules = []
+    for k in (0, 1):
+        a, b = (np.array([pair[side].coefficients[k] for pair in pairs]) for side in (0, 1))
+        numbers = np.array([max(pair[0].rules[k], pair[1].rules[k]) for pair in pairs], int)
+        every = np.array([rule(a, b) for rule in _RULES.values()])
+        values = every[numbers, np.arange(len(pairs))]
+        is_wrong = np.abs(every - values) > 1e-6
+        named = np.bincount(numbers, minlength=len(_RULES))
+        best = int(np.lexsort((-named, is_wrong.sum(axis=1)))[0])
+        rules.append(Rule(list(_RULES)[best], values, is_wrong[best]))
+    return rules[0], rules[1]
+
+
+def report_rule(
+    scene: UsdScene, pairs: Sequence[tuple[Surface, Surface]], rule: Rule, what: str
+) -> None:
+    """Reports pairs whose coefficients a rule does not combine as PhysX does."""
+    if rule.is_wrong.any():
+        first, second = pairs[int(np.argmax(rule.is_wrong))]
+        message = (
+            f"the {what} is combined by {rule.name!r}, which is not PhysX's for "
+            f"{rule.is_wrong.sum()} of {len(pairs)} pairs, such as {first.name!r} and "
+            f"{second.name!r}"
+        )
+        kind = what.split()[0]
+        fix = f"give all physics materials the same physxMaterial:{kind}CombineMode"
+        scene.report.warning(Location("stage"), message, fix)
 
 
 def read_ground(scene: UsdScene, surfaces: Iterable[Surface]) -> Ground | None:
@@ -132,6 +153,9 @@ def read_ground(scene: UsdScene, surfaces: Iterable[Surface]) -> Ground | None:
         materials.append(surface_of(scene, prim, prim.name, plane.friction, plane.restitution))
     if not planes:
         return None
-    pairs = itertools.product(surfaces, materials)
-    rules: dict[str, Any] = combinations_of(scene, pairs, "shapes and the ground")
-    return Ground(tuple(planes), **rules)
+    pairs = list(itertools.product(surfaces, materials))
+    rules = rules_of(pairs)
+    for rule, what in zip(rules, ("friction", "restitution"), strict=True):
+        report_rule(scene, pairs, rule, f"{what} of shapes and the ground")
+    names: list[Any] = [rule.name for rule in rules]
+    return Ground(tuple(planes), *names)

@@ -27,7 +27,7 @@ from artix.io.usd.articulation import rigid_bodies
 from artix.io.usd.colliders import collider_shapes
 from artix.io.usd.contact_pairs import UsdShape, pairs_across, touches_others
 from artix.io.usd.joints import enclosing, read_joint
-from artix.io.usd.materials import Surface, combinations_of, read_ground, surface_of
+from artix.io.usd.materials import Surface, read_ground, report_rule, rules_of, surface_of
 from artix.io.usd.reader import RootReading, label_of, read_root
 from artix.io.usd.stage import UsdPrim, UsdScene, open_stage
 from artix.io.usd.tree import ROOT_SCHEMA, roots_of
@@ -71,15 +71,23 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
         for name, robot in robots.items()
         for a, b in robot.articulation.topology.geometry_pairs
     ]
-    touching = [(surfaces[a], surfaces[b]) for a, b in (*own, *pairs)]
-    combinations = combinations_of(scene, touching, "bodies")
+    every = [*own, *pairs]
+    touching = [(surfaces[a], surfaces[b]) for a, b in every]
+    friction, restitution = rules_of(touching)
+    report_rule(scene, touching, restitution, "restitution of bodies")
     ground = read_ground(scene, surfaces.values())
     report.finish()
     articulations = {name: robot.articulation for name, robot in robots.items()}
     states = {name: build_state(*robot) for name, robot in robots.items()}
     dtype = next(iter(articulations.values())).dtype
     return build_world(
-        articulations, states, ground and ground.astype(dtype), pairs, **combinations
+        articulations,
+        states,
+        ground and ground.astype(dtype),
+        pairs,
+        dict(zip(map(frozenset, every), friction.values, strict=True)),
+        friction_combination=friction.name,
+        restitution_combination=restitution.name,
     )
 
 
