@@ -227,6 +227,37 @@ def test_friction_of_pairs_is_a_parameter() -> None:
         artix.step(scene.replace(pair_friction=frictions), state, None, 0.01)
 
 
+def test_friction_of_pairs_survives_a_file(tmp_path) -> None:
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    flat = artix.Geometry.hull(np.array([(0.0, 0.0, 0.0), (0.1, 0.0, 0.0), (0.0, 0.1, 0.0)]))
+    shapes = {"a": artix.Geometry.sphere(0.1, friction=0.2), "b": flat}
+    shapes["c"] = artix.Geometry.sphere(0.1, friction=0.6)
+    builder.add_link(name="base")
+    for name, shape in shapes.items():
+        link = builder.add_link(
+            0, artix.Joint.revolute(artix.Axis.TWIST), mass=1.0, inertia=(0.1, 0.1, 0.1), name=name
+        )
+        builder.add_geometry(link, shape, name=name)
+    for pair in ("ab", "ac"):
+        builder.add_geometry_pair(*pair)
+    robot = builder.build("float64")
+    told = jnp.array([0.3, 0.5])
+    for scene, friction in (
+        (artix.Scene(robot, pair_friction=told), 0.5),
+        (artix.Scene(robot, friction_combination="average"), 0.4),
+        (artix.Scene(robot), 0.6),
+    ):
+        issues = [issue.message for issue in artix.save(scene, tmp_path / "robot.xml")]
+        assert any("one of these shapes is left out" in message for message in issues)
+        model = mujoco.MjModel.from_xml_path(str(tmp_path / "robot.xml"))
+        data = mujoco.MjData(model)
+        mujoco.mj_forward(model, data)
+        np.testing.assert_allclose([c.friction[0] for c in data.contact], [friction])
+        again, state = artix.load_world(tmp_path / "robot.xml", dtype="float64")
+        assert again.geometry_pairs == (("a", "c"),)
+        np.testing.assert_allclose(artix.link_contacts(again, state).friction, [friction])
+
+
 PLACE = """
     double3 xformOp:translate = ({place})
     uniform token[] xformOpOrder = ["xformOp:translate"]
