@@ -474,18 +474,23 @@ def test_materials_combine_as_in_physx(rule: str, friction: float) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
+        ("float physxCollision:restOffset = 0.1", "rest on each other"),
+        ("float physxCollision:torsionalPatchRadius = 1", "no torsional friction"),
         ("float physics:staticFriction = 0.5", r"at rest, too, instead of 0\.5"),
         ("bool physxMaterial:compliantContactAccelerationSpring = true", "one of force"),
     ],
 )
-def test_what_materials_have_that_contacts_do_not_is_said(line: str, said: str) -> None:
-    more = "float physxMaterial:compliantContactStiffness = 1000\n    " + line
-    ice = ICE.format(friction="min", restitution="min").replace("\n}", f"\n    {more}\n}}")
+def test_what_contacts_do_not_have_is_said(line: str, said: str) -> None:
+    of_material = "float physxMaterial:compliantContactStiffness = 1000"
+    of_shape = "float physics:mass = 1"
+    if "Collision" in line:
+        of_shape += f"\n    {line}"
+    else:
+        of_material += f"\n    {line}"
+    ice = ICE.format(friction="min", restitution="min").replace("\n}", f"\n    {of_material}\n}}")
     text = STAGE.format(up="Z") + FLOOR + ice
     crate = CUBE.replace("</rubber>", "</ice>")
-    text += crate.format(
-        name="crate", size=10, place="0, 0, 10", schemas=BODY, more="float physics:mass = 1"
-    )
+    text += crate.format(name="crate", size=10, place="0, 0, 10", schemas=BODY, more=of_shape)
     with pytest.warns(artix.DescriptionWarning, match=said):
         artix.load_world(text)
 

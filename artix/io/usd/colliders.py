@@ -23,6 +23,13 @@ from artix.model.geometry import SMALL_MESH, Geometry, GeometryType
 #: Schema of PhysX's triggers, shapes that report overlaps and exert no force: sensors.
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
 
+#: Attributes of colliders that change contacts and are not read.
+_LEFT_OUT = {
+    "restOffset": "surfaces rest on each other, without a distance",
+    "torsionalPatchRadius": "contacts have no torsional friction",
+    "minTorsionalPatchRadius": "contacts have no torsional friction",
+}
+
 _HALF = np.sqrt(0.5)
 #: Rotations that take the z axis to the x and y axes, quaternions xyzw.
 _Z_TO = (0.0, _HALF, 0.0, _HALF), (-_HALF, 0.0, 0.0, _HALF)
@@ -82,6 +89,12 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
         collider.left_out(
             "mjc:condim", "contacts have no torsional and rolling friction", "use condim 3"
         )
+    for name, message in _LEFT_OUT.items():
+        value = collider.read(f"physxCollision:{name}")
+        if isinstance(value, float) and np.isfinite(value) and value != 0.0:
+            collider.left_out(
+                f"physxCollision:{name}", message, "set it to 0, if it does not matter"
+            )
     if kind == "Mesh":
         return _mesh_shape(scene, collider, scale, pose, material)
     if kind == "Cube":
