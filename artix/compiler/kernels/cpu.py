@@ -236,7 +236,8 @@ class Functions:
             if not part.is_encoded:
                 continue
             line = new_line()
-            line.compute(part.operations, self._ahead.due if part.reads_ahead else None)
+            due = self._ahead.due(len(part.operations)) if part.reads_ahead else {}
+            line.compute(part.operations, due)
             for reference in part.stores:
                 line.store(reference, plan.slot(reference))
             if part.ended is not None:
