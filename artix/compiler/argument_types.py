@@ -21,6 +21,7 @@ Content: TypeAlias = Callable[[Any], Any]
 _parameters: dict[type, tuple[Examples, int | None]] = {}
 _checks: dict[type, Check] = {}
 _contents: dict[type, Content] = {}
+_carried = set[type]()
 
 
 def register_parameters(kind: type, examples: Examples, children: int | None = None) -> None:
@@ -52,6 +53,26 @@ def register_content(kind: type, content: Content) -> None:
       content: what identifies an object in every process; it is pickled.
     """
     _contents[kind] = content
+
+
+def register_carried(kind: type) -> None:
+    """Has the arrays of such arguments taken to change from call to call, as what a loop carries.
+
+    Derivatives take them from one array, which a loop stacks at once, with what else a program
+    keeps for them.
+
+    Args:
+      kind: a pytree, such as the state of a robot.
+    """
+    _carried.add(kind)
+
+
+def are_carried(structure: Any) -> list[bool]:
+    """Whether each leaf of a pytree of this structure is in an object that loops carry."""
+    node = structure.node_data()
+    if node is None or node[0] in _carried:
+        return [node is not None] * structure.num_leaves
+    return [flag for child in structure.children() for flag in are_carried(child)]
 
 
 def parameter_types() -> tuple[type, ...]:

@@ -69,16 +69,21 @@ def has_parts(program: Program) -> bool:
     """Whether programs are operations of this one, so that XLA evaluates it, and kernels those."""
     while program.transposes is not None:  # has the same ones, and is not traced yet.
         program = program.transposes[0]
-    stack, seen = [program.jaxpr.jaxpr], set[int]()
+    stack, seen, plain = [program.jaxpr.jaxpr], set[int](), set[Any]()
     while stack:
         jaxpr = stack.pop()
         if id(jaxpr) in seen:  # Functions that are called again and again are one jaxpr.
             continue
         seen.add(id(jaxpr))
         for equation in jaxpr.eqns:
+            if equation.primitive in plain:
+                continue
             if equation.primitive.name == "artix_program":
                 return True
-            stack += jaxprs_in_params(equation.params)
+            inner = [*jaxprs_in_params(equation.params)]
+            stack += inner
+            if not inner:  # Most operations are of a few dozen kinds, none of which calls any.
+                plain.add(equation.primitive)
     return False
 
 

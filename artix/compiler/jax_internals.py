@@ -18,6 +18,7 @@ from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import mesh as _mesh
+from jax._src import source_info_util as _sources
 from jax._src.interpreters import ad as _ad
 from jax._src.interpreters import partial_eval as _partial_eval
 from jax.extend.core import Literal
@@ -39,13 +40,28 @@ def clean_context() -> Iterator[None]:
     its default rules.
 
     JAX's public functions can set a mesh while tracing, but not unset it.
+
+    All operations have one place in the source, that of the call. JAX would walk the stack for each
+    of them, a twentieth of the time of a trace.
     """
     with (
+        _one_place(),
         _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh),
         jax.numpy_rank_promotion("allow"),
         _within_program(True),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _one_place() -> Iterator[None]:
+    """Within this context, JAX takes all operations to be written where it is entered."""
+    here: Any = _sources._source_info_context
+    before, here.context = here.context, _sources.current()
+    try:
+        yield
+    finally:
+        here.context = before
 
 
 def types_of_64_bits(are_needed: bool) -> contextlib.AbstractContextManager[Any]:

@@ -115,8 +115,8 @@ def _evaluate_and_keep(
     """The results of a program, and what it keeps for its derivative."""
     if not program.kept_types:
         return evaluate(program, primals, axes), []
-    both, count = evaluate(program.with_kept_results(), primals, axes), len(program.result_types)
-    return both[:count], [jax.lax.stop_gradient(value) for value in both[count:]]
+    *results, kept = evaluate(program.with_kept_results(), primals, axes)
+    return results, [kept]
 
 
 def _tangents(
@@ -135,12 +135,14 @@ def _tangents(
         return list(evaluate(program, [*primals[:num_values], *instantiated], axes))
     directions = [tangents[index] for index in varied]
     are_kept = (True,) * len(kept)
+    # The operands that are not among what is kept.
+    others = [place for place, index in enumerate(program.traced) if index not in program.carried]
     axes = tuple(
-        Axis(size, (*mapped, *are_kept, *(mapped[index] for index in varied)))
+        Axis(size, (*(mapped[k] for k in others), *are_kept, *(mapped[k] for k in varied)))
         for size, mapped in axes
     )
     derivative = program.derivative_at_kept(varied) if kept else program.derivative(varied)
-    changes = evaluate(derivative, [*primals, *kept, *directions], axes)
+    changes = evaluate(derivative, [*(primals[k] for k in others), *kept, *directions], axes)
     return [tangent_of(value, change) for value, change in zip(results, changes, strict=True)]
 
 

@@ -27,7 +27,13 @@ from artix.compiler.jax_internals import (
     types_of_64_bits,
     without_unused,
 )
-from artix.compiler.kept_values import with_kept_arguments, with_kept_results
+from artix.compiler.kept_values import (
+    pack,
+    packed_type,
+    unpack,
+    with_kept_arguments,
+    with_kept_results,
+)
 from artix.math.traces import quickly
 
 Array = jax.Array
@@ -82,6 +88,8 @@ class Program:
       selects: if it has only some of the results of another program, that program and which.
       kept_types: shapes and dtypes of the values that it keeps for derivatives, see
         :mod:`artix.compiler.kept_values`.
+      carried: if it keeps any, the arguments that it keeps with them, since they change from call
+        to call.
       kernels: CPU kernels, see :mod:`artix.compiler.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.compiler.gpu_compilation`.
     """
@@ -103,6 +111,7 @@ class Program:
         pads: Padded | None = None,
         selects: Selected | None = None,
         kept_types: Sequence[Type] = (),
+        carried: Sequence[int] = (),
     ) -> None:
         self.name = name
         self.argument_types = tuple(argument_types)
@@ -120,6 +129,7 @@ class Program:
         self.pads = pads
         self.selects = selects
         self.kept_types = tuple(kept_types)
+        self.carried = tuple(carried)
         self.kernels: dict[Any, Any] = {}
         self.gpu_kernels: dict[Any, Any] = {}
         self._make = make
@@ -169,12 +179,19 @@ class Program:
         return self._derived_from_base(("with_kept_results",))
 
     def derivative_at_kept(self, operands: Sequence[int]) -> Program:
-        """The derivative along tangents of some operands; its arguments are all operands, then what
-        the program keeps, then the tangents.
+        """The derivative along tangents of some operands; its arguments are the operands that the
+        program does not keep, then what it keeps, then the tangents.
         """
-        return self._derived_from_base(
+        derived = (self._base or self)._derived_from_base(
             ("derivative_at_kept", tuple(self.traced[operand] for operand in operands))
         )
+        unused = {index: _zeros(self.argument_types[index]) for index in self.carried}
+        return derived.with_known(unused | self.known)
+
+    @property
+    def types_to_pack(self) -> list[Type]:
+        """Shapes and dtypes of all that it keeps, which is one array."""
+        return [*(self.argument_types[index] for index in self.carried), *self.kept_types]
 
     def is_linear_in(self, operands: Sequence[int]) -> bool:
         """Whether the derivative along some operands does not depend on them."""
@@ -223,6 +240,11 @@ class Program:
     def switches(self) -> dict[str, Any]:
         """Where kernels are permitted, as keyword arguments for a derived program."""
         return {"has_kernel": self.has_kernel, "has_gpu_kernel": self.has_gpu_kernel}
+
+    @property
+    def keeps(self) -> dict[str, Any]:
+        """What is kept for derivatives, as keyword arguments for a derived program."""
+        return {"kept_types": self.kept_types, "carried": self.carried}
 
     def _derived_from_base(self, how: tuple[Any, ...]) -> Program:
         """Derives from the program without known arguments, so that robots of one topology share
@@ -286,6 +308,10 @@ def is_readable(array: Any) -> bool:
     )
 
 
+def _zeros(kind: Type) -> np.ndarray:
+    return np.zeros(kind.shape, kind.dtype)
+
+
 def replaced(values: Sequence[Any], indices: Sequence[int], new_values: Sequence[Any]) -> list[Any]:
     """The values, with new ones at some indices."""
     new = dict(zip(indices, new_values, strict=True))
@@ -305,8 +331,13 @@ def _differentiate_at_kept(program: Program, key: bytes | None, varied: tuple[in
     def at_kept() -> ClosedJaxpr:
         return closed(with_kept_arguments(program.jaxpr.jaxpr), program.jaxpr.consts)
 
-    types = [*program.argument_types, *program.kept_types]
-    return _derivative_of(program, key, varied, types, at_kept)
+    def unpacked(*arguments: Array) -> list[Array]:
+        *values, packed = arguments
+        parts, count = unpack(packed, program.types_to_pack), len(program.carried)
+        return [*replaced(values, program.carried, parts[:count]), *parts[count:]]
+
+    types = [*program.argument_types, packed_type(program.types_to_pack)]
+    return _derivative_of(program, key, varied, types, at_kept, unpacked)
 
 
 def _derivative_of(
@@ -315,15 +346,16 @@ def _derivative_of(
     varied: tuple[int, ...],
     value_types: Sequence[Type],
     jaxpr: Callable[[], ClosedJaxpr],
+    arguments_of: Callable[..., Sequence[Array]] = lambda *values: values,
 ) -> Program:
     """The derivative of a jaxpr, with the results of a program, along some of its arguments, which
-    have these types.
+    are functions of values of these types.
     """
     count = len(value_types)
     types = [*value_types, *(value_types[index] for index in varied)]
 
     def derivative(*arguments: Array) -> list[Array]:
-        values, tangents = arguments[:count], arguments[count:]
+        values, tangents = arguments_of(*arguments[:count]), arguments[count:]
 
         def of_varied(*new_values: Array) -> list[Array]:
             outputs = jaxpr_as_fun(jaxpr())(*replaced(values, varied, new_values))
@@ -403,7 +435,7 @@ def _select(program: Program, key: bytes | None, indices: tuple[int, ...]) -> Pr
 
     results = [program.result_types[index] for index in indices]
     types = program.argument_types
-    options: Any = {**program.switches, "kept_types": program.kept_types}
+    options: Any = {**program.switches, **program.keeps}
     if program.kept_types:  # What it keeps may not be needed for these results.
         options["selects"] = (program, indices)
     return Program(program.name, selected, types, results, program.num_values, key=key, **options)
@@ -413,16 +445,18 @@ def _with_kept_results(program: Program, key: bytes | None) -> Program:
     if program.selects is not None:
         whole, indices = program.selects
         count = len(whole.result_types)
-        kept = range(count, count + len(whole.kept_types))
-        selected = _select(_with_kept_results(whole, None), key, (*indices, *kept))
+        selected = _select(_with_kept_results(whole, None), key, (*indices, count))
         return _with_options(selected, key, **program.switches)
 
     def with_kept() -> ClosedJaxpr:
-        return closed(with_kept_results(program.jaxpr.jaxpr), program.jaxpr.consts)
+        packing = trace(jax.jit(lambda *arrays: pack(arrays)), program.types_to_pack)[0].jaxpr
+        whole = with_kept_results(program.jaxpr.jaxpr, program.carried, *packing.eqns)
+        return closed(whole, program.jaxpr.consts)
 
-    types = program.argument_types, [*program.result_types, *program.kept_types]
+    results = [*program.result_types, packed_type(program.types_to_pack)]
+    types = program.argument_types, results
     # Second derivatives differentiate this program, and keep the same.
-    options: Any = {**program.switches, "kept_types": program.kept_types}
+    options: Any = {**program.switches, **program.keeps}
     return Program(program.name, with_kept, *types, program.num_values, key=key, **options)
 
 
@@ -464,7 +498,7 @@ def _with_options(program: Program, key: bytes | None, **options: Any) -> Progra
         "transposes": program.transposes,
         "pads": program.pads,
         "selects": program.selects,
-        "kept_types": program.kept_types,
+        **program.keeps,
         **options,
     }
     types = (program.argument_types, program.result_types)

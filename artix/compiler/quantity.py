@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import jax
 import numpy as np
 
-from artix.compiler.argument_types import check_of, parameter_children
+from artix.compiler.argument_types import are_carried, check_of, parameter_children
 from artix.compiler.disk import program_key, read_signature, signature_of, write_signature
 from artix.compiler.jax_internals import is_staging
 from artix.compiler.kept_values import kept_types
@@ -317,6 +317,14 @@ def _traced(
         jaxpr, results = make_jaxpr()
         signature = signature_of(results, kept_types(jaxpr.jaxpr))
         write_signature(key, signature)
+    carried = []
+    if signature.kept:
+        flags = itertools.compress(are_carried(structure), is_array)
+        carried = [
+            index
+            for index, (flag, type_) in enumerate(zip(flags, argument_types, strict=True))
+            if flag and type_.dtype == signature.kept[0].dtype
+        ]
     named = function.func if isinstance(function, functools.partial) else function
     name = getattr(named, "__name__", "function").lstrip("_")
     program = Program(
@@ -327,6 +335,7 @@ def _traced(
         len(types),
         key=key,
         kept_types=signature.kept,
+        carried=carried,
     )
     if jaxpr is not None:
         program.jaxpr = jaxpr

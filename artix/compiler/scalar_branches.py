@@ -13,6 +13,7 @@ yielded twice as many scalars, and took as long.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -295,7 +296,7 @@ class _Writer:
             self._loops[number] = Loop(0, np.array(starts, np.int32), np.array(ends, np.int32))
         unordered = self._program._replace(
             operations=np.array(self._operations, np.uint8),
-            operands=np.array(self._operands, np.int32),
+            operands=np.fromiter(chain.from_iterable(self._operands), np.int32).reshape(-1, 3),
             kinds=np.array(self._kinds, np.uint8),
             levels=np.array(self._levels, np.uint8),
             constants=np.array(self._constants),

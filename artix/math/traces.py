@@ -22,6 +22,7 @@ import numpy as np
 from jax import lax
 from jax._src import core as _core
 from jax._src import linear_util as _functions
+from jax._src import source_info_util as _sources
 from jax._src.interpreters import partial_eval as _partial_eval
 
 Array = jax.Array
@@ -33,6 +34,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _JaxArray: Any = _partial_eval.DynamicJaxprTracer
 _JaxTrace: Any = _partial_eval.DynamicJaxprTrace
+#: Operations that have rules of their own for traces.
+_STAGED: Any = _partial_eval.custom_staging_rules
+_FOLDED: Any = _partial_eval.const_fold_rules
 
 
 def quickly(function: _Function) -> _Function:
@@ -140,6 +144,19 @@ class _Trace(_JaxTrace):
         if not _is_plain(var.aval):
             return super().var_to_tracer(var, source_info, parent)
         return _Array(self, var.aval, var, source_info, parent)
+
+    def process_primitive(self, primitive: Any, arrays: Any, parameters: Any, /) -> Any:
+        """As JAX's, in less time for operations on arrays with one result and without rules of
+        their own.
+        """
+        is_special = primitive.multiple_results or primitive.ref_primitive
+        if is_special or primitive in _STAGED or primitive in _FOLDED:
+            return super().process_primitive(primitive, arrays, parameters)
+        source = _sources.current()
+        inputs = [self.to_jaxpr_tracer(x, source) for x in arrays]
+        kinds = [x.aval for x in inputs]
+        kind, effects = _partial_eval._cached_abstract_eval(primitive, *kinds, **parameters)
+        return self.emit_eqn(inputs, [kind], primitive, parameters, effects, source)[0]
 
     def process_custom_jvp_call(
         self, primitive: Any, function: Any, rule: Any, arrays: Any, /, **parameters: Any

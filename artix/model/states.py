@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.compiler.argument_types import register_parameters
+from artix.compiler.argument_types import register_carried, register_parameters
 from artix.math import spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
@@ -168,3 +168,4 @@ def _examples(articulation: Articulation) -> Mapping[str, Callable[[], Any]]:
 
 
 register_parameters(Articulation, _examples)
+register_carried(State)

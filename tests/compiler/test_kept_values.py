@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ import pytest
 
 import artix
 from artix.compiler import disk, quantity
+from artix.compiler.argument_types import register_carried
 from artix.compiler.kept_values import kept
 from artix.compiler.operation import program_p
 from tests.support.programs import programs_in
@@ -51,6 +52,25 @@ def cube_root(x: jax.Array) -> jax.Array:
     return roots(x)[0]
 
 
+class _Carried(NamedTuple):
+    """What loops carry."""
+
+    x: jax.Array
+
+
+register_carried(_Carried)
+
+
+@quantity
+def roots_of_carried(at: _Carried, others: jax.Array) -> tuple[jax.Array, jax.Array]:
+    root, _ = _roots(at.x)
+    return root, root * (others + at.x)
+
+
+def carried_root(x: jax.Array) -> jax.Array:
+    return roots_of_carried(_Carried(x), jnp.flip(x))[0]
+
+
 def exact(x: jax.Array) -> jax.Array:
     return x ** (1 / 3)
 
@@ -82,12 +102,13 @@ TRANSFORMATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("function", [cube_root, carried_root])
 @pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("name", TRANSFORMATIONS)
-def test_derivatives_are_those_of_a_closed_form(name: str, kernels: bool) -> None:
+def test_derivatives_are_those_of_a_closed_form(name: str, kernels: bool, function: Any) -> None:
     transform, x = TRANSFORMATIONS[name], jnp.array([0.3, 2.0, 5.0], "float64")
     with artix.use_kernels(kernels):
-        result = transform(cube_root)(x)
+        result = transform(function)(x)
     np.testing.assert_allclose(result, transform(exact)(x), rtol=1e-12, atol=1e-14)
 
 
@@ -107,6 +128,36 @@ def test_derivatives_do_not_solve_again() -> None:
     programs = programs_in(jax.hessian(lambda x: jnp.sum(cube_root(x) ** 2)), x)
     solving = ["while" in _primitives(each.params["program"].jaxpr.jaxpr) for each in programs]
     assert sum(solving) == 1
+
+
+def test_what_a_loop_carries_is_kept_in_the_same_array() -> None:
+    """A loop stacks one array, and what does not change is none of it."""
+    x = jnp.array([0.3, 2.0, 5.0], "float64")
+
+    def after(x: jax.Array, others: jax.Array) -> jax.Array:
+        def turn(at: _Carried, _: None) -> tuple[_Carried, None]:
+            return _Carried(roots_of_carried(at, others)[1]), None
+
+        return jnp.sum(jax.lax.scan(turn, _Carried(x), None, length=4)[0].x ** 2)
+
+    def exactly(x: jax.Array, others: jax.Array) -> jax.Array:
+        for _ in range(4):
+            x = exact(x) * (others + x)
+        return jnp.sum(x**2)
+
+    gradient = jax.grad(after, argnums=(0, 1))
+    forwards, backwards = (
+        each for each in jax.make_jaxpr(gradient)(x, x).eqns if each.primitive.name == "scan"
+    )
+    stacks = [each.aval.shape for each in forwards.outvars if each.aval.shape[:1] == (4,)]
+    assert stacks == [(4, 6)]
+    assert [each.aval.shape for each in backwards.invars if each.aval.ndim > 1] == stacks
+    for derivative in (gradient, jax.hessian(after, argnums=(0, 1))):
+        expected = {gradient: jax.grad}.get(derivative, jax.hessian)(exactly, argnums=(0, 1))
+        for got, want in zip(
+            jax.tree.leaves(derivative(x, x + 1)), jax.tree.leaves(expected(x, x + 1)), strict=True
+        ):
+            np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
 def test_only_what_results_need_is_kept() -> None:

@@ -22,7 +22,7 @@ import artix
 from artix.compiler import kernels, scalar_evaluation
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels import encodings, machine
-from artix.compiler.kernels.cpu import module_texts
+from artix.compiler.kernels.cpu import modules
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
 from artix.compiler.kernels.straight_lines import Line
@@ -604,7 +604,8 @@ def test_each_line_of_the_next_block_is_requested_once(monkeypatch, writer):
     width, encoded = vector_bytes() // 4, []
     plan = Plan(program, width)
     monkeypatch.setattr(Line, "_request", lambda _, *request: encoded.append(request))
-    requests = "".join(module_texts(program)).count("call void @llvm.prefetch") + len(set(encoded))
+    texts = [module for module in modules(program) if isinstance(module, str)]
+    requests = "".join(texts).count("call void @llvm.prefetch") + len(set(encoded))
     assert (len([part for part in plan.parts if part.level == 1]) > 1) == (writer == "LLVM")
     assert len(set(encoded)) == len(encoded)
     sizes = [

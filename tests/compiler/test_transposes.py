@@ -141,8 +141,8 @@ def test_gradients_by_entries_read_at_unknown_indices() -> None:
 
 
 def test_a_gradient_traces_no_transpose(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function and its derivative are traced, and nothing else: neither the transpose nor a
-    selection of results."""
+    """A function, what packs the values that it keeps, and its derivative are traced, and nothing
+    else: neither the transpose nor a selection of results."""
     traced = []
     trace = programs.trace
     monkeypatch.setattr(programs, "trace", lambda *given: traced.append(given) or trace(*given))
@@ -157,7 +157,7 @@ def test_a_gradient_traces_no_transpose(monkeypatch: pytest.MonkeyPatch) -> None
         return jnp.sum(fallen(robot, state).joint_position ** 2)
 
     compiled, gradient = jax.jit(loss), jax.jit(jax.grad(loss))(state)
-    assert len(traced) == 1  # the derivative; the function itself is traced by quantity
+    assert len(traced) == 2  # the function itself is traced by quantity
     for name in ("joint_position", "joint_velocity"):
         start = getattr(state, name)
         wanted = differences(

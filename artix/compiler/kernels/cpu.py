@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels import x86
+from artix.compiler.kernels import elf, x86
 from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.handler import Argument, Interface, handler
 from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
+    RunsOnce,
     SharedText,
     compile_modules,
     pack,
@@ -51,7 +52,7 @@ def build(program: ScalarProgram) -> bytes:
       KernelError: there are no kernels on this machine or for arrays of such types.
     """
     require()
-    return pack(compile_modules(module_texts(depth_first(program))))
+    return pack(compile_modules(modules(depth_first(program))))
 
 
 @functools.cache
@@ -93,13 +94,14 @@ def lanes_of(program: ScalarProgram) -> int:
     return vector_bytes() // narrowest
 
 
-def module_texts(program: ScalarProgram) -> Iterator[str]:
-    """The kernel in LLVM IR, as modules that define or declare all that they call."""
+def modules(program: ScalarProgram) -> Iterator[str | bytes]:
+    """The kernel as object files and as modules in LLVM IR, which declare all that they call."""
     plan = Plan(program, lanes_of(program))
     functions = Functions(plan)
-    interface = functions.interface()
-    yield from functions.texts(
-        lambda declarations: handler([interface], None, plan.width, plan.size, declarations)
+    yield from functions.modules()
+    module, interface = Module(), functions.interface()
+    yield RunsOnce(
+        module.text([handler([interface], None, plan.width, plan.size, module.declarations)])
     )
 
 
@@ -127,8 +129,8 @@ class Rows(NamedTuple):
 
 
 class Functions:
-    """The functions of one program of a kernel: a module for each part of the program, and one for
-    all that calls them.
+    """The functions of one program of a kernel: machine code, modules for other parts of the
+    program, and one for all that calls them.
 
     Args:
       plan: the program.
@@ -149,19 +151,17 @@ class Functions:
         self._program = plan.program
         self._slots = Slots(plan)
         self._module = Module()
-        self._linkage = "internal " if rows is None else ""
         self.state = State(len(plan.program.arguments), len(plan.program.results))
         self._ahead = ReadAhead(*plan.rows_ahead(self._is_numbered))
         self._encoded = self._encode()
+        self._module.elementary.linkage = "hidden"  # for machine code
 
     @property
     def _declarations(self) -> dict[str, str]:
         return self._module.declarations
 
-    def texts(self, with_: Callable[[dict[str, str]], str] | None = None) -> Iterator[str]:
-        """The modules; the last one also contains what ``with_`` writes, given the module's
-        declarations.
-        """
+    def modules(self) -> Iterator[str | bytes]:
+        """The object file of machine code, if there is any, and modules in LLVM IR."""
         plan, program = self._plan, self._program
         moved = {
             (BYTES[kind_of(dtype)], self._is_numbered(index))
@@ -180,12 +180,10 @@ class Functions:
         for first in range(0, len(parts), MODULE_PARTS):
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
-            for name in (self._name_of_part(index) for index, _ in together):
-                self._declarations[name] = f"declare hidden void @{name}(ptr)"
-        body = [*self._encoded, *self._slots.functions(self._module, self._constants)]
-        body += [self._prepare(), self._block(), self._tables()]
-        body += [] if with_ is None else [with_(self._declarations)]
-        yield self._module.text(body)
+        if self._encoded:
+            yield elf.object_file(self._encoded)
+        body = [*self._slots.functions(self._module, self._constants)]
+        yield self._module.text([*body, self._prepare(), self._block(), self._tables()])
 
     def interface(self) -> Interface:
         """What the kernel's handler needs to know."""
@@ -225,9 +223,9 @@ class Functions:
         )
         return by_level[1], by_level[2]
 
-    def _encode(self) -> list[str]:
-        """The parts that are written in machine code."""
-        plan, texts = self._plan, list[str]()
+    def _encode(self) -> dict[str, list[bytes | str]]:
+        """The parts that are written in machine code, by their names."""
+        plan, encoded = self._plan, dict[str, list[bytes | str]]()
         places = Places(plan.slot, plan.scalar_slot, plan.kept, plan.uses)
         scratch = x86.Scratch(plan.size, plan.num_constants)
         self._constants = scratch.constants
@@ -238,22 +236,23 @@ class Functions:
             if not part.is_encoded:
                 continue
             line = new_line()
-            line.compute(part.operations, self._ahead.due if part.reads_ahead else None)
+            due = self._ahead.due(len(part.operations)) if part.reads_ahead else {}
+            line.compute(part.operations, due)
             for reference in part.stores:
                 line.store(reference, plan.slot(reference))
             if part.ended is not None:
                 loop = plan.program.loops[part.ended]
                 line.carry(loop.ends.tolist(), plan.carried[part.ended], loop.has_condition)
-            texts.append(x86.assembly(self._name_of_part(index), line.encode()))
+            encoded[self._name_of_part(index)] = line.encode()
         for number, loop in enumerate(plan.program.loops):
             if plan.is_copied[number]:
                 line = new_line()
                 outer = plan.condition_around(number) if loop.has_condition else None
                 line.start(plan.starts(number), outer)
-                texts.append(x86.assembly(f"artix_start_{number}", line.encode()))
-        if texts:
+                encoded[f"artix_start_{number}"] = line.encode()
+        if encoded:
             plan.reserve(scratch.end)
-        return texts
+        return encoded
 
     def _part(self, module: Module, index: int, part: Part) -> str:
         """The function that computes a part of the program; level 0 is computed in one lane."""
@@ -320,9 +319,7 @@ class Functions:
     def _prepare(self) -> str:
         """``void (state, memory)``: computes level 0, once for each task."""
         plan, lists = self._plan, self._plan.lists
-        code = Code(
-            f"{self._linkage}void @artix_prepare(ptr %state, ptr %memory)", self._declarations
-        )
+        code = Code("void @artix_prepare(ptr %state, ptr %memory)", self._declarations)
         state, memory = code.value("%state", "ptr"), code.value("%memory", "ptr")
         pointers: dict[int, Value] = {}
         for number in plan.inputs:
@@ -356,7 +353,7 @@ class Functions:
         """
         plan = self._plan
         parameters = "ptr %state, ptr %memory, i64 %first"
-        code = Code(f"{self._linkage}void @artix_block({parameters})", self._declarations)
+        code = Code(f"void @artix_block({parameters})", self._declarations)
         state, memory, first = (
             code.value("%state", "ptr"),
             code.value("%memory", "ptr"),

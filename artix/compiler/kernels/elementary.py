@@ -424,17 +424,20 @@ def name_of(function: str, scalar: str, width: int) -> str:
     return f"artix_{function}_{suffix_of(scalar, width)}"
 
 
-def definition(function: str, scalar: str, width: int, declarations: dict[str, str]) -> str:
+def definition(
+    function: str, scalar: str, width: int, declarations: dict[str, str], linkage: str
+) -> str:
     """The text of an elementary function; ``sincos`` returns sine and cosine."""
     kind = type_of(scalar, width)
     name = name_of(function, scalar, width)
     if function == "sincos":
-        code = Code(f"internal {{ {kind}, {kind} }} @{name}({kind} %x)", declarations)
+        code = Code(f"{linkage} {{ {kind}, {kind} }} @{name}({kind} %x)", declarations)
         pair = _sine_and_cosine(code.value("%x", scalar, width))
         return code.text(_pair(code, pair, kind))
     implementation, num_operands = FUNCTIONS[function]
     names = ["%x", "%y"][:num_operands]
-    code = Code(f"internal {kind} @{name}({', '.join(f'{kind} {x}' for x in names)})", declarations)
+    operands = ", ".join(f"{kind} {x}" for x in names)
+    code = Code(f"{linkage} {kind} @{name}({operands})", declarations)
     result = implementation(*(code.value(x, scalar, width) for x in names))
     return code.text(f"{kind} {result.name}")
 

@@ -134,8 +134,7 @@ class _Buffers:
 def _handler(
     programs: Sequence[Interface], are_joined: bool | None, width: int, declarations: dict[str, str]
 ) -> str:
-    # It runs once a call, so LLVM need not optimise it, which takes three times as long.
-    code = Code("ptr @artix_handler(ptr %frame) noinline optnone", declarations)
+    code = Code("ptr @artix_handler(ptr %frame)", declarations)
     frame = code.value("%frame", "ptr")
     _answer_query(code, frame)
     code.branch(frame.offset(_STAGE).load("i32").equals(_EXECUTE), "execute", "done")

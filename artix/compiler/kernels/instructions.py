@@ -28,6 +28,8 @@ class ElementaryFunctions:
 
     def __init__(self) -> None:
         self._used: dict[tuple[str, str, int], None] = {}
+        self.linkage = "internal"
+        """Who can call them."""
 
     def name(self, function: str, scalar: str, width: int) -> str:
         """The name of a function, which is added to the module."""
@@ -36,7 +38,7 @@ class ElementaryFunctions:
 
     def text(self, declarations: dict[str, str]) -> str:
         """The definitions of all functions used."""
-        return "\n".join(definition(*key, declarations) for key in self._used)
+        return "\n".join(definition(*key, declarations, self.linkage) for key in self._used)
 
 
 class Module:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 19
+FORMAT = 20
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code, without
 #: its loops, is straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the
@@ -143,15 +143,21 @@ class SharedText(str):
     """A module that many kernels have: it is compiled once in a process."""
 
 
-def compile_modules(texts: Iterable[str]) -> list[bytes]:
-    """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are
-    being written.
+class RunsOnce(str):
+    """A module that runs once a call: LLVM does not optimise it, which takes three times as
+    long.
     """
-    (objects,) = compile_groups([texts])
+
+
+def compile_modules(modules: Iterable[str | bytes]) -> list[bytes]:
+    """Object code of modules in LLVM IR, compiled in parallel, the first ones while the next are
+    being written; what is object code already stays as it is.
+    """
+    (objects,) = compile_groups([modules])
     return objects
 
 
-def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
+def compile_groups(groups: Iterable[Iterable[str | bytes]]) -> Iterator[list[bytes]]:
     """The same for several groups of modules, one after the other.
 
     While a group is being written, which Python does alone, LLVM compiles the ones before; few of
@@ -162,11 +168,11 @@ def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
     pending = deque[list[Future[bytes]]]()
     with LOCK:
         try:
-            for texts in groups:
+            for modules in groups:
                 group: list[Future[bytes]] = []
                 pending.append(group)
-                for text in texts:
-                    group.append(_submitted(compiler, text))
+                for module in modules:
+                    group.append(_submitted(compiler, module))
                 if len(pending) > count:
                     yield [each.result() for each in pending.popleft()]
             while pending:
@@ -181,8 +187,12 @@ def compile_groups(groups: Iterable[Iterable[str]]) -> Iterator[list[bytes]]:
 _shared: dict[str, Future[bytes]] = {}
 
 
-def _submitted(compiler: _Compiler, text: str) -> Future[bytes]:
+def _submitted(compiler: _Compiler, text: str | bytes) -> Future[bytes]:
     """The object code of a module, which a thread compiles."""
+    if isinstance(text, bytes):
+        done = Future[bytes]()
+        done.set_result(text)
+        return done
     if not isinstance(text, SharedText):
         return _threads().submit(compiler.compile, text)
     code = _shared.get(text)
@@ -233,7 +243,8 @@ class _Compiler:
         """
         module = self._llvm.parse_assembly(text, self._llvm.create_context())
         module.triple = self._triple
-        target = self._llvm.Target.from_triple(self._triple).create_target_machine(**self._traits)
+        traits = self._traits | ({"opt": 0} if isinstance(text, RunsOnce) else {})
+        target = self._llvm.Target.from_triple(self._triple).create_target_machine(**traits)
         error = ctypes.c_char_p()
         buffer = self._library.LLVMPY_TargetMachineEmitToMemory(
             target, module, 1, ctypes.byref(error)

@@ -75,15 +75,15 @@ def build_programs(
     require()
     headers = list[bytes]()
 
-    def texts() -> Iterator[Iterator[str]]:
+    def groups() -> Iterator[Iterator[str | bytes]]:
         for program, numbered in programs:
             plan = Plan(depth_first(program), width)
             functions = Functions(plan, Rows(numbered, results_are_joined))
             *arrays, _ = functions.interface()
             headers.append(pickle.dumps((arrays, plan.size)))
-            yield functions.texts()
+            yield functions.modules()
 
-    for number, objects in enumerate(compile_groups(texts())):
+    for number, objects in enumerate(compile_groups(groups())):
         yield pack([headers[number], *objects])
 
 

@@ -205,11 +205,17 @@ class ReadAhead:
         """
         return _Requests(self, code) if self._lines else None
 
-    def due(self) -> list[tuple[int, int]]:
-        """What to request after one more operation: slots of addresses, and offsets in bytes."""
-        self._operations += 1
-        first, self._made = self._made, self._operations * len(self._lines) // self._total
-        return self._lines[first : self._made]
+    def due(self, count: int) -> dict[int, list[tuple[int, int]]]:
+        """What to request after each of ``count`` more operations, by their places among them:
+        slots of addresses, and offsets in bytes.
+        """
+        due, num_lines = dict[int, list[tuple[int, int]]](), len(self._lines)
+        before, self._operations = self._operations, self._operations + count
+        first, self._made = self._made, self._operations * num_lines // self._total
+        for made, line in enumerate(self._lines[first : self._made], first + 1):
+            operations = -(-made * self._total // num_lines)
+            due.setdefault(operations - before - 1, []).append(line)
+        return due
 
 
 class _Requests:
@@ -221,7 +227,7 @@ class _Requests:
     def after_operation(self) -> None:
         """Appends the requests that are due."""
         code = self._code
-        for slot, byte in self._ahead.due():
+        for slot, byte in self._ahead.due(1).get(0, ()):
             if slot not in self._starts:
                 self._starts[slot] = memory_of(code).offset(slot).load("ptr")
             line = self._starts[slot].offset(byte)

@@ -11,7 +11,7 @@ points and turns do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -158,13 +158,14 @@ class Line:
     def compute(
         self,
         operations: Sequence[int],
-        requests: Callable[[], Sequence[tuple[int, int]]] | None = None,
+        requests: Mapping[int, Sequence[tuple[int, int]]],
     ) -> None:
         """Appends operations.
 
         Args:
           operations: their numbers.
-          requests: what to request after each of them: slots of addresses, and offsets in bytes.
+          requests: what to request with some of them, by their places: slots of addresses, and
+            offsets in bytes.
         """
         lists, places = self._lists, self._places
         products = self._single_products(operations)
@@ -175,7 +176,7 @@ class Line:
             self._value_of,
         )
         append, get, value = self._code.extend, value_of.get, self._value
-        values, kept, is_due = self._values, places.kept, requests is not None
+        values, kept = self._values, places.kept
         file, home, how = values.file.append, values.home.append, values.how.append
         number_of = {name: self._number(form) for name, form in self._floats.items()}
         add, sub, mul = number_of["add"], number_of["sub"], number_of["mul"]
@@ -184,9 +185,9 @@ class Line:
             number_of["times_minus"],
             number_of["minus_times"],
         )
-        for number in operations:
-            if is_due:
-                for slot, byte in requests():  # type: ignore[misc]
+        for place, number in enumerate(operations):
+            if place in requests:
+                for slot, byte in requests[place]:
                     self._request(slot, byte)
             code, (a, b, c) = codes[number], operands[number]
             # Most operations are these, so they call little.

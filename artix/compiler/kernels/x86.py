@@ -549,36 +549,3 @@ def _next_uses(operands: np.ndarray, count: int) -> tuple[np.ndarray, list[int]]
     is_first = np.concatenate([[True], ~again])[: len(order)]
     first[values[order[is_first]]] = order[is_first] // 3
     return following.reshape(-1, 3), first.tolist()
-
-
-def assembly(name: str, code: Sequence[bytes | str]) -> str:
-    """A function as assembly within a module in LLVM IR."""
-    lines = [
-        f".globl {name}",
-        f".hidden {name}",
-        f".type {name},@function",
-        ".p2align 4",
-        f"{name}:",
-    ]
-    pieces: list[bytes] = []
-
-    def write() -> None:
-        content = b"".join(pieces)
-        pieces.clear()
-        whole = len(content) // 16 * 16
-        digits = np.frombuffer(content[:whole], np.uint8).reshape(-1, 16)[:, ::-1].tobytes().hex()
-        words = ["0x" + digits[first : first + 32] for first in range(0, len(digits), 32)]
-        lines.extend(
-            ".octa " + ",".join(words[first : first + 32]) for first in range(0, len(words), 32)
-        )
-        if content[whole:]:
-            lines.append(".byte " + ",".join(map(str, content[whole:])))
-
-    for piece in code:
-        if isinstance(piece, bytes):
-            pieces.append(piece)
-            continue
-        write()
-        lines.append(f"call {piece}")
-    write()
-    return "\n".join(f'module asm "{line}"' for line in lines)
