@@ -199,7 +199,7 @@ PLAIN_STEP = {
         f"implicit.{name}"
         for name in ("fast_motion", "first_guess", "joint_rows", "resolvents", "rows")
     ),
-    *(f"implicit.{name}" for name in ("line_search", "solution", "solver", "step", "system")),
+    *(f"implicit.{name}" for name in ("solution", "solver", "step", "system")),
 }
 
 

@@ -36,12 +36,11 @@ from artix.simulation.implicit.many_rows import (
     SolvedStacks,
     block_rows,
 )
-from artix.simulation.implicit.many_solver import solve_many
 from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
 from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
-from artix.simulation.implicit.solver import StepSystem
+from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.step import bounded_end, prepared
 from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
 
@@ -176,7 +175,7 @@ def _solve(
     if remembered is not None:
         dofs = start.dofs._replace(friction=remembered.joint_friction)
         start = start._replace(dofs=dofs, contacts=remembered.impulse)
-    point, friction, steps, is_solved = solve_many(
+    point, friction, steps, is_solved = solve_system(
         system, start, options.tolerance, options.max_newton_steps
     )
     end = velocity + point.change

@@ -37,8 +37,6 @@ from artix.simulation.implicit.contact_rows import (
 )
 from artix.simulation.implicit.resolvents import (
     ContactRow,
-    Linear,
-    linear_contacts,
 )
 from artix.simulation.implicit.rows import StepRows
 from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
@@ -196,10 +194,6 @@ class BlockRows(struct.PyTreeNode):
         both = jnp.tile(pushes, (2, 1))
         pushed = functools.reduce(jnp.add, [both[:, k, None] * self.sides[:, k] for k in range(3)])
         return on_ground + self.layout.plain(matmul(self.onto, pushed))
-
-    def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
-        """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
-        return linear_contacts(self.each, center, rate, share, share)
 
     def stiffness(self, slopes: Array) -> Array:
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]."""

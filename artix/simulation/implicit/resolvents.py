@@ -9,11 +9,9 @@ with ``x = u - r lambda0``::
     bounds of a velocity      lambda = (clip(x, lower, upper) - x) / r
     friction within f         lambda = clip(-x / r, -f, f)
     Coulomb's contact         lambda_n = max(0, -x_n / r),  lambda_t = -x_t / r within |.| <= mu lambda_n
-    contact, convex           lambda = the point of the friction cone nearest to -(x + s n) / r
 
 A law holds wherever its resolvent returns its centre. The change from centre to resolvent measures
-how far it is from being satisfied, with r = the row's own response. In the convex law of a contact,
-De Saxce's correction ``s = mu |u_t|`` is constant: it is Coulomb's law once s is right.
+how far it is from being satisfied, with r = the row's own response.
 
 Newton's method needs slopes. Let S be the decrease of a resolvent per velocity, with the row's own
 response w. A change du of the velocity then changes the resolvent by ``S (w dlambda - du)``, so the
@@ -37,10 +35,6 @@ from artix.model.joints import JointFrictions
 from artix.simulation.common.drives import DriveRow, Sweep, within_envelope, within_limit
 
 Array = jax.Array
-
-#: Shares up to the first of these are made smaller by the second for friction that holds: bodies
-#: creep by as little.
-_FINE_SHARE, _STIFFER_TANGENTS = 1e-5, 1e-2
 
 
 class BoundRow(NamedTuple):
@@ -141,83 +135,63 @@ def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
 
 
 @shared
-def resolve_dofs(
-    row: BoundRow,
-    sweep: Sweep,
-    center: BoundImpulses,
-    rate: Array,
-    budget: Array,
-    share: Array | float,
+def dof_changes(
+    row: BoundRow, sweep: Sweep, center: BoundImpulses, rates: BoundImpulses, budget: Array
 ) -> tuple[BoundImpulses, BoundImpulses]:
-    """The resolvents of drives, friction and limits, [n] each, and their slopes.
+    """The changes from impulses to the resolvents of drives, friction and limits, [n] each, with
+    the DOFs' own responses, and the slopes of these.
+
+    Changes are free of cancellation, which rows that hold would magnify.
 
     Args:
       row: the DOFs.
       sweep: the time over which forces act.
-      center: the impulses lambda0.
-      rate: the velocities, [n].
+      center: the impulses.
+      rates: the velocities at which each of the laws is, [n].
       budget: the largest impulses of friction, [n].
-      share: the response r as a share of the row's own.
     """
-    response = share * row.response
-    inverse = 1 / response
+    response, inverse = row.response, 1 / row.response
+    free = response / (1 - row.in_matrix * row.gain * response)
+    alone = row._replace(drive=row.drive._replace(response=free))
 
     def pull(rate: Array) -> Array:
-        free = response / (1 - row.in_matrix * row.gain * response)
-        free_row = row._replace(response=response, drive=row.drive._replace(response=free))
-        return drive_impulse(free_row, rate - response * center.drive, sweep)
+        return drive_impulse(alone, rate - response * center.drive, sweep)
 
-    drive, rise = jax.jvp(pull, (rate,), (jnp.ones_like(rate),))
-    stopping = center.friction - rate * inverse
-    friction = jnp.clip(stopping, -budget, budget)
-    limit, beyond = _bounded(row.lower_velocity, row.upper_velocity, rate - response * center.limit)
+    drive, rise = jax.jvp(pull, (rates.drive,), (jnp.ones_like(rates.drive),))
+    stopping = center.friction - rates.friction * inverse
     sticks = jnp.abs(stopping) < budget
+    sliding = jnp.clip(stopping, -budget, budget) - center.friction
+    friction = jnp.where(sticks, -rates.friction / response, sliding)
+    limit, beyond = _bounded(
+        row.lower_velocity, row.upper_velocity, response, center.limit, rates.limit
+    )
     slopes = BoundImpulses(-rise, jnp.where(sticks, inverse, 0), jnp.where(beyond, inverse, 0))
-    return BoundImpulses(drive, friction, limit * inverse), slopes
-
-
-@shared
-def dof_changes(
-    row: BoundRow, sweep: Sweep, center: BoundImpulses, rate: Array, budget: Array
-) -> tuple[BoundImpulses, BoundImpulses]:
-    """The changes from impulses to their resolvents with the DOFs' own responses, and the slopes of
-    these.
-
-    They are free of cancellation, which rows that hold would magnify.
-    """
-    resolved, slopes = resolve_dofs(row, sweep, center, rate, budget, 1)
-    sliding = resolved.friction - center.friction
-    friction = jnp.where(slopes.friction > 0, -rate / row.response, sliding)
-    bound = jnp.clip(rate - row.response * center.limit, row.lower_velocity, row.upper_velocity)
-    limit = jnp.where(slopes.limit > 0, (bound - rate) / row.response, -center.limit)
-    return BoundImpulses(resolved.drive - center.drive, friction, limit), slopes
+    return BoundImpulses(drive - center.drive, friction, limit), slopes
 
 
 def bound_changes(row: VelocityBounds, center: Array, rate: Array) -> tuple[Array, Array]:
-    """The same for bounds of velocities."""
-    _, slope = resolve_bounds(row, center, rate, 1)
-    bound = jnp.clip(rate - row.response * center, row.lower, row.upper)
-    return jnp.where(slope > 0, (bound - rate) / row.response, -center), slope
+    """The same for bounds of velocities, of which equal ones always hold."""
+    change, beyond = _bounded(row.lower, row.upper, row.response, center, rate)
+    always = row.lower == row.upper
+    change = jnp.where(always, (row.lower - rate) / row.response, change)
+    return change, jnp.where(beyond | always, 1 / row.response, 0)
 
 
-def resolve_bounds(
-    row: VelocityBounds, center: Array, rate: Array, share: Array | float
+def _bounded(
+    lower: Array, upper: Array, response: Array, center: Array, rate: Array
 ) -> tuple[Array, Array]:
-    """The resolvents of bounds of velocities, and their slopes."""
-    inverse = 1 / (share * row.response)
-    impulse, beyond = _bounded(row.lower, row.upper, rate - share * row.response * center)
-    held = beyond | (row.lower == row.upper)
-    return impulse * inverse, jnp.where(held, inverse, 0)
-
-
-def _bounded(lower: Array, upper: Array, free: Array) -> tuple[Array, Array]:
-    """What is missing for velocities to be within their bounds, and whether something is."""
-    return jnp.clip(free, lower, upper) - free, (free < lower) | (free > upper)
+    """What keeps velocities within their bounds, as changes of impulses, and whether something
+    does.
+    """
+    free = rate - response * center
+    beyond = (free < lower) | (free > upper)
+    bound = jnp.clip(free, lower, upper)
+    return jnp.where(beyond, (bound - rate) / response, -center), beyond
 
 
 @shared
 def linear_contacts(
-    row: ContactRow, center: Array, rate: Array, share: Array | float, sticking: Array | float
+    row: ContactRow, center: Array, rate: Array, share: Array | float
 ) -> tuple[Array, Linear]:
     """The changes to the resolvents of Coulomb's law with the contacts' own responses, and linear
     functions.
@@ -247,7 +221,7 @@ def linear_contacts(
     still = -rate[:, :2] / row.tangential[:, None]
     slip = jnp.where(sticks[:, None], still, pull * within[:, None] - center[:, :2])
     wrong = jnp.concatenate([slip, missing[:, None]], axis=1)
-    across = jnp.where(sticks, 1 / sticking, part / (1 - part + share)) / row.tangential
+    across = jnp.where(sticks, 1 / share, part / (1 - part + share)) / row.tangential
     sideways = -across[:, None] * rate[:, :2]
     along = -jnp.sum(direction * sideways, axis=1) + row.friction * (center[:, 2] + outward)
     sliding = sideways + along[:, None] * direction - center[:, :2]
@@ -263,14 +237,6 @@ def linear_contacts(
     return wrong, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
 
 
-def sticking_share(share: Array | float, rate: Array) -> Array | float:
-    """The share of contacts that stick: gaps, whose rounding errors share loads, allow normals no
-    smaller one.
-    """
-    stiffer = jnp.maximum(_STIFFER_TANGENTS * share, 100 * jnp.finfo(rate.dtype).eps)
-    return jnp.where(share > _FINE_SHARE, share, stiffer)
-
-
 def resolve_normal(row: ContactRow, center: Array, rate: Array) -> Array:
     """The resolvent of the normal law with the contact's own response."""
     rigid = 1 - row.softness / row.normal
@@ -282,42 +248,6 @@ def resolve_friction(row: ContactRow, center: Array, rate: Array, normal: Array)
     pull = center - rate / row.tangential
     reach, length = row.friction * normal, jnp.sqrt(jnp.sum(pull**2))
     return pull * jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
-
-
-@shared
-def convex_contacts(
-    row: ContactRow, center: Array, rate: Array, slip: Array, share: Array
-) -> tuple[Array, Array]:
-    """The resolvents of the convex law, and their slopes: projections onto friction cones."""
-    tangential, rigid = share * row.tangential, share * (row.normal - row.softness)
-    normal = rigid + row.softness
-    push = (rigid * center[:, 2] - rate[:, 2] - row.approach - slip) / normal
-    pull = center[:, :2] - rate[:, :2] / tangential[:, None]
-    pressed, rise = _pressed(row, push, 1 / normal)
-    length = tangential_length(pull)
-    slides = (length > row.friction * pressed) | (row.friction <= 0)
-    # On the cone's surface the squares of both distances count, with the friction's weighted by
-    # mu^2.
-    weight = row.friction**2 * tangential
-    total = normal + weight
-    nearest = (normal * push + row.friction * tangential * length) / total
-    on_surface, rise_there = _pressed(row, nearest, 1 / total)
-    pressed = jnp.where(slides, on_surface, pressed)
-    rise = jnp.where(slides, rise_there, rise)
-    safe = jnp.where(length > 0, length, 1)
-    direction = pull / safe[:, None]
-    factor = jnp.where(slides, row.friction * pressed / safe, 1)
-    impulse = jnp.concatenate([pull * factor[:, None], pressed[:, None]], axis=1)
-    outward = jnp.where(slides, row.friction * rise / total, 0)
-    slope = _blocks(
-        direction,
-        factor / tangential,
-        jnp.where(slides, row.friction * outward - factor / tangential, 0),
-        outward,
-        outward,
-        jnp.where(slides, rise / total, rise / normal),
-    )
-    return impulse, slope
 
 
 def _pressed(row: ContactRow, push: Array, inverse: Array) -> tuple[Array, Array]:

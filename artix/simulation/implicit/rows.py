@@ -17,17 +17,12 @@ from artix.simulation.implicit.resolvents import (
     BoundImpulses,
     BoundRow,
     ContactRow,
-    Linear,
     VelocityBounds,
     bound_changes,
-    convex_contacts,
     dof_changes,
     drive_impulse,
     linear_contacts,
     linearized,
-    resolve_bounds,
-    resolve_dofs,
-    sticking_share,
     tangential_length,
 )
 
@@ -110,16 +105,6 @@ class Law(NamedTuple):
     slopes: Slopes
 
 
-class Lagged(NamedTuple):
-    """What convex laws keep constant while Newton's method solves them."""
-
-    slip: Array
-    """De Saxce's correction s of each contact, [K]."""
-    friction: Array
-    """The largest friction impulse of each DOF: static friction, or dynamic once the DOF slips,
-    [n]."""
-
-
 class ContactRows(struct.PyTreeNode):
     """All K contacts."""
 
@@ -151,14 +136,6 @@ class ContactRows(struct.PyTreeNode):
         """The generalised impulse [nv] of impulses [K, 3]."""
         on_links = matmul(impulse.reshape(-1), self.each.reach.reshape(impulse.size, -1))
         return matmul(on_links, self.motions)
-
-    def linear(self, center: Array, rate: Array, share: Array | float) -> tuple[Array, Linear]:
-        """Coulomb's law of all contacts near impulses and velocities, [K, 3] each."""
-        return linear_contacts(self.each, center, rate, share, sticking_share(share, rate))
-
-    def convex(self, center: Array, rate: Array, slip: Array, share: Array) -> tuple[Array, Array]:
-        """The resolvents of the convex law of all contacts, [K, 3], and their slopes."""
-        return convex_contacts(self.each, center, rate, slip, share)
 
     def stiffness(self, slopes: Array) -> Array:
         """``J^T slopes J`` for slopes [K, 3, 3], [nv, nv]: many contacts of one link add up to one
@@ -266,101 +243,77 @@ class StepRows(NamedTuple):
             dofs=none.dofs._replace(drive=drive_impulse(alone, rates.dofs, self.sweep))
         )
 
-    def correction(self, rates: Rates) -> Array:
-        """De Saxce's correction ``mu |u_t|`` of each contact, [K]."""
-        if self.contacts is None:
-            return rates.contacts[:, 2]
-        return self.contacts.each.friction * tangential_length(rates.contacts)
-
-    def resolvent(
-        self, center: Impulses, rates: Rates, lagged: Lagged, share: Array
-    ) -> tuple[Impulses, Slopes]:
-        """The impulses of all rows' resolvents, with the convex law of contacts, and their slopes.
-
-        Args:
-          center: the impulses lambda0.
-          rates: the rows' velocities.
-          lagged: what convex laws keep constant.
-          share: the response r of each resolvent as a share of the row's own.
-        """
-        dofs = resolve_dofs(self.dofs, self.sweep, center.dofs, rates.dofs, lagged.friction, share)
-        bounds = center.distances, center.distances
-        if self.bounds is not None:
-            bounds = resolve_bounds(self.bounds, center.distances, rates.bounds, share)
-        contacts = center.contacts, jnp.zeros_like(center.contacts, shape=(0, 3, 3))
-        if self.contacts is not None:
-            contacts = self.contacts.convex(center.contacts, rates.contacts, lagged.slip, share)
-        impulses = Impulses(dofs[0], bounds[0], contacts[0])
-        return impulses, Slopes(dofs[1], bounds[1], contacts[1])
-
-    def linear(self, center: Impulses, rates: Rates, budget: Array, share: Array | float) -> Law:
+    def linear(
+        self,
+        impulses: Impulses,
+        rates: Rates,
+        budget: Array,
+        share: Array | float,
+        center: Impulses | None = None,
+    ) -> Law:
         """The laws near impulses and velocities: what holds, slides and is open there remains so.
 
         Args:
-          center: the impulses.
-          rates: the rows' velocities.
+          impulses: the impulses lambda.
+          rates: the rows' velocities u.
           budget: the largest friction impulse of each DOF, [n].
-          share: what is added to rows that hold, as a share of their responses.
+          share: the response r of each row's spring as a share of the row's own.
+          center: the impulses lambda0 about which laws hold at ``u + r (lambda - lambda0)``;
+            ``None`` for lambda.
         """
-        row, bounds, contacts = self.dofs, center.distances, center.contacts
-        missing = change = Impulses(center.dofs, bounds, contacts)
-        slope = Slopes(center.dofs, bounds, jnp.zeros_like(contacts, shape=(0, 3, 3)))
-        errors, steep = dof_changes(row, self.sweep, center.dofs, rates.dofs, budget)
+        at = Impulses(BoundImpulses(*[rates.dofs] * 3), rates.bounds, rates.contacts)
+        if center is not None:
+            springs = self.own_rates(self.apart(impulses, center))
+            at = jax.tree.map(lambda rate, spring: rate + share * spring, at, springs)
+        row, bounds, contacts = self.dofs, impulses.distances, impulses.contacts
+        errors, steep = dof_changes(row, self.sweep, impulses.dofs, at.dofs, budget)
         parts = [linearized(*one, row.response, share) for one in zip(errors, steep, strict=True)]
-        missing = missing._replace(dofs=errors)
-        change = change._replace(dofs=BoundImpulses(*(part.change for part in parts)))
-        slope = slope._replace(dofs=BoundImpulses(*(part.slope for part in parts)))
+        missing = Impulses(errors, bounds, contacts)
+        change = missing._replace(dofs=BoundImpulses(*(part.change for part in parts)))
+        slope = Slopes(
+            BoundImpulses(*(part.slope for part in parts)),
+            bounds,
+            jnp.zeros_like(contacts, shape=(0, 3, 3)),
+        )
         if self.bounds is not None:
-            error, held = bound_changes(self.bounds, bounds, rates.bounds)
+            error, held = bound_changes(self.bounds, bounds, at.distances)
             part = linearized(error, held, self.bounds.response, share)
             missing = missing._replace(distances=error)
-            change, slope = (
-                change._replace(distances=part.change),
-                slope._replace(bounds=part.slope),
-            )
+            change = change._replace(distances=part.change)
+            slope = slope._replace(bounds=part.slope)
         if self.contacts is not None:
-            wrong, each = self.contacts.linear(contacts, rates.contacts, share)
+            wrong, each = linear_contacts(self.contacts.each, contacts, at.contacts, share)
             missing = missing._replace(contacts=wrong)
-            change, slope = (
-                change._replace(contacts=each.change),
-                slope._replace(contacts=each.slope),
-            )
+            change = change._replace(contacts=each.change)
+            slope = slope._replace(contacts=each.slope)
         return Law(self.velocities(missing), change, slope)
 
-    def towards(
-        self, slopes: Slopes, center: Impulses, impulses: Impulses, share: Array
-    ) -> Impulses:
-        """What the laws of :meth:`linear` add, too, to hold rows by the impulses nearest to those
-        of a centre.
-        """
-        dofs, distances, contacts = jax.tree.map(jnp.subtract, impulses, center)
-        rates = Rates(dofs.total[:0], distances, contacts)
-        if self.bounds is not None:
-            rates = rates._replace(bounds=share * self.bounds.response * distances)
-        if self.contacts is not None:
-            each, sticking = self.contacts.each, sticking_share(share, contacts)
-            scale = jnp.stack(
-                [sticking * each.tangential, sticking * each.tangential, share * each.normal],
-                axis=1,
-            )
-            rates = rates._replace(contacts=scale * contacts)
-        none = slopes._replace(dofs=BoundImpulses(*(part[:0] for part in slopes.dofs)))
-        held = (
-            -share * self.dofs.response * slope * part
-            for slope, part in zip(slopes.dofs, dofs, strict=True)
-        )
-        return none.changes(rates)._replace(dofs=BoundImpulses(*held))
+    def apart(self, impulses: Impulses, center: Impulses) -> Impulses:
+        """How far impulses are from a centre. Drives are nowhere open, so they have no springs."""
+        apart = jax.tree.map(jnp.subtract, impulses, center)
+        drive = jnp.zeros_like(apart.dofs.drive)
+        return apart._replace(dofs=apart.dofs._replace(drive=drive))
 
-    def velocities(self, impulses: Impulses) -> Array:
-        """Impulses as the velocities that they give to their own rows, [R]."""
+    def own_rates(self, impulses: Impulses) -> Impulses:
+        """Impulses as the velocities that they give to their own rows."""
         dofs, bounds, contacts = impulses
-        parts = [impulse * self.dofs.response for impulse in dofs]
+        on_dofs = BoundImpulses(*(impulse * self.dofs.response for impulse in dofs))
         if self.bounds is not None:
-            parts.append(bounds * self.bounds.response)
+            bounds = bounds * self.bounds.response
         if self.contacts is not None:
             each = self.contacts.each
             scale = jnp.stack([each.tangential, each.tangential, each.normal], axis=1)
-            parts.append((contacts * scale).reshape(-1))
+            contacts = contacts * scale
+        return Impulses(on_dofs, bounds, contacts)
+
+    def velocities(self, impulses: Impulses) -> Array:
+        """The same as one array, [R]."""
+        dofs, bounds, contacts = self.own_rates(impulses)
+        parts = [*dofs]
+        if self.bounds is not None:
+            parts.append(bounds)
+        if self.contacts is not None:
+            parts.append(contacts.reshape(-1))
         return jnp.concatenate(parts)
 
     def admissible(self, impulses: Impulses, rates: Rates, budget: Array) -> Impulses:

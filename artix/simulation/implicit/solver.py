@@ -2,40 +2,36 @@
 
 The step in symbols, for the velocity v [nv] at its end and the impulses lambda of all rows::
 
-    M (v - v0) = p + J^T lambda       momentum: M with springs and dampers, v0 at the start, p of forces
-    lambda ~ u = J v                  the law of each row, see :mod:`artix.simulation.implicit.resolvents`
+    M (v - v0) = p + J^T lambda          momentum: M with springs and dampers, v0 at the start, p of forces
+    lambda ~ u + r (lambda - lambda0)    the law of each row at u = J v, see resolvents
 
-Laws are replaced by linear functions ``lambda = l - R u``. A Newton step solves
+With r = 0 this is the step. Faces touch at more points than they need, and contacts of bodies that
+are heaped up nearly oppose each other, so the laws leave many impulses open; which rows push would
+depend on how the last iterate shared the load. Therefore rows stay near a centre ``lambda0`` until
+a solution is reached: with a response r, a share of the row's own, each has a spring of its own.
+The impulses at the solution are the next centre, and r becomes smaller. These are proximal points
+of the laws themselves, Coulomb's law included. Where laws leave impulses open, they find those
+nearest to the start: equal corners carry equal loads, whatever their order.
+
+About a centre, Newton's method replaces laws by linear functions ``lambda = l - R u`` of what sticks,
+slides, pushes and is open (a semismooth method). A Newton step solves
 ``(M + J^T R J) d = p + J^T lambda - M (v - v0)``, after which lambda and v satisfy the momentum
-equation. The step is solved once they satisfy the laws as well, which each row's own response
-measures. There are two kinds of functions, for which the same Newton steps with one factorisation
-serve in turns:
+equation. Steps that leave larger residuals are shortened. The first share is so small that one step
+suffices if the start tells which rows hold, and two or three if little changes; sweeps guess it
+(:mod:`artix.simulation.implicit.first_guess`) where links have single contacts. Where some steps
+reach no solution, or rounding loses momentum since rows are too stiff, the method goes on with a
+larger share: softer springs let more contacts bear a part of the load.
 
-* **Active sets.** What sticks, slides, pushes and is open remains so (a semismooth Newton method on
-  Coulomb's law). One step suffices if the last impulses tell which is which, and two or three if
-  little changes. Steps that leave larger residuals are shortened, else some contacts would stick
-  and slide in turns. The method need not converge, so it ends as soon as it gets no nearer. Sweeps
-  guess the first sets (:mod:`artix.simulation.implicit.first_guess`) where links have single
-  contacts.
-* **Proximal points.** With De Saxce's correction ``s = mu |u_t|`` held constant, the equation is
-  the gradient of a convex function, whose minimum Newton's method with a line search finds. The
-  impulses at the minimum are the next centre and its velocities give the next s, by Aitken's
-  extrapolation. Where laws leave impulses open, this finds those nearest to the start: equal
-  corners carry equal loads, whatever their order. Responses become smaller once s changes little,
-  and active sets are tried from each point that is clearly better than the last one from which they
-  failed.
+The step is solved once the laws hold without r. A step that is not solved after ``max_steps`` keeps
+the impulses with the smallest residual, within their bounds, and the velocity that follows from
+them. All but those of drives are made smaller if they would add energy.
 
-A step that is not solved after ``max_steps`` keeps the impulses with the smallest residual, within
-their bounds, and the velocity that follows from them. All but those of drives are made smaller if
-they would add energy.
-
-Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a semismooth Newton method*,
-2002; Alart and Curnier, *A mixed formulation for frictional contact problems*, 1991; De Saxce and
-Feng, *The bipotential method*, 1998; Acary, Bremond and Huber, *On solving contact problems with
-Coulomb friction*, 2018; Castro et al., *An unconstrained convex formulation of compliant contact*
-(SAP, arXiv 2110.10107); Rockafellar, *Augmented Lagrangians and applications of the proximal point
-algorithm*, 1976; Irons and Tuck, *A version of the Aitken accelerator for computer iteration*,
-1969.
+Alart and Curnier, *A mixed formulation for frictional contact problems prone to Newton like
+solution methods*, 1991; Hintermueller, Ito and Kunisch, *The primal-dual active set strategy as a
+semismooth Newton method*, 2002; Rockafellar, *Monotone operators and the proximal point algorithm*,
+1976; Kelley and Keyes, *Convergence analysis of pseudo-transient continuation*, 1998, for springs
+that become stiffer as steps succeed; Grippo, Lampariello and Lucidi, *A nonmonotone line search
+technique for Newton's method*, 1986.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -52,11 +48,9 @@ from artix.math.arrays import chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.traces import if_needed, while_loop
 from artix.simulation.implicit.first_guess import first_guess
-from artix.simulation.implicit.line_search import line_search
 from artix.simulation.implicit.rows import (
     ContactRows,
     Impulses,
-    Lagged,
     Rates,
     Slopes,
     StepRows,
@@ -65,58 +59,42 @@ from artix.simulation.implicit.system import Response
 
 Array = jax.Array
 
-#: Residuals [m/s or rad/s] at which a step is solved: with active sets, whose last steps gain many
-#: digits, and at proximal points, which gain one or two.
+#: Residuals [m/s or rad/s] at which a step is solved, and those that are enough where the next
+#: centre, which gains many digits or none, gains none.
 _TOLERANCES = {"float64": (1e-12, 1e-9), "float32": (2e-6, 2e-6)}
 
+#: The response about the first centre as a share of the rows' own. Less rounds more.
+_FIRST_SHARE = {"float64": 1e-7, "float32": 1e-5}
 
-class _Settings(NamedTuple):
-    """How active sets and proximal points take turns."""
+#: The smallest share. In float64 contacts that nearly oppose each other need one below 1e-6; in
+#: float32 springs as stiff would round away the masses.
+_LEAST_SHARE = {"float64": 1e-8, "float32": 1e-4}
 
-    held_share: float
-    """What is added to rows that hold, as a share of their responses. Less needs fewer steps, but
-    rounds more."""
-    safe_share: float
-    """The share after a proximal point. Where laws leave impulses open, it keeps them from
-    jumping."""
-    last_share: float
-    """The response of late proximal points, as a share of the rows' own."""
-    first_misses: int
-    """Steps with active sets that may get no nearer in a row, at the start."""
+#: The factor of the share after a solution, that after none, and the least share after none.
+_STIFFER, _SOFTER, _SOFT = 0.1, 10.0, 1e-3
 
+#: Contacts that oppose each other change their impulses by the same residual over r at each centre,
+#: until one of them opens. A centre should be no farther than ten times the largest impulse.
+_FAR = 0.1
 
-_SETTINGS = {
-    "float64": _Settings(1e-6, 1e-4, 1e-4, 6),
-    "float32": _Settings(1e-5, 1e-4, 1e-4, 6),
-}
+#: Newton steps in which a solution about a centre is reached, or else springs become softer.
+_MAX_TRIES = 8
+
+#: A step is halved, a few times, until it leaves less than this share of the largest sum of squares
+#: after the last steps. A smaller one after each step would shorten steps that settle sets.
+_SMALLER, _MAX_HALVINGS, _MEMORY = 0.9, 5, 4
+
+#: A solution about a centre need not be more exact than this share of what it leaves without r.
+_INEXACT = 0.5
+
+#: A centre gains digits if it leaves less than this share of the residual of the last one.
+_NEARER = 0.5
 
 #: Residuals cannot be smaller than this times the largest velocity of a row, in rounding errors.
 _ROUNDING = 4
 
 #: The momentum that may be lost, as a share of the residual; in free directions it adds up.
 _BALANCE = 0.01
-
-#: Steps with active sets that may get no nearer in a row, from proximal points.
-_MISSES = 1
-
-#: A step with active sets is halved until it leaves less than this share of the squares of all
-#: residuals, a few times.
-_SMALLER, _MAX_HALVINGS = 0.9, 5
-
-#: A step gets nearer if it leaves less than this share of the smallest residual so far. Active sets
-#: are tried from proximal points with less than this share of the residual from which they were
-#: tried last.
-_NEARER = 0.5
-
-#: The response at the first proximal point as a share of the rows' own, and the ratio of later
-#: ones.
-_FIRST_SHARE, _STIFFER = 0.1, 0.1
-
-#: Bounds of the factor by which De Saxce's corrections change, as a multiple of what they miss.
-_RELAXATION = 0.3, 10.0
-
-#: A minimum need not be more exact than this share of what it changes.
-_INEXACT = 0.1
 
 #: Static friction is not enough where what would stop a DOF exceeds it by this share, beyond
 #: rounding.
@@ -127,7 +105,7 @@ _SLIPS = 1e-5
 _LOST_ENERGY = 1e-4
 
 #: The last Newton step may round velocities by this times what is uncertain anyway.
-_FAR = 10
+_MORE_NOISE = 10
 
 #: Energy that counts as rounding, as a share of what the step's forces would give a body at rest.
 _SMALL_ENERGY = 1e-3
@@ -203,22 +181,19 @@ class Exactness(NamedTuple):
     """What counts as solved."""
 
     enough: Array
-    """The largest residual of a solution with active sets."""
+    """The largest residual of a solution."""
     loose: Array
-    """The same at a proximal point."""
+    """The same where no more digits are gained."""
     rounding: float
     """Rounding error of velocities, as a share of their changes."""
-    settings: _Settings
 
-    def accepted(
-        self, system: StepSystem, point: Point, imbalance: Array, enough: Array, step: Array
-    ) -> Array:
+    def accepted(self, system: StepSystem, point: Point, imbalance: Array, step: Array) -> Array:
         """The largest error of a solution at a point after a Newton step, []; negative if momentum
         is missing.
 
         Ill-conditioned matrices hide large velocities from the momentum, but not from its energy.
         """
-        weights, rounding = jnp.diagonal(system.matrix), self.rounding
+        weights, rounding, enough = jnp.diagonal(system.matrix), self.rounding, self.enough
         impulsive = largest(system.rows.velocities(point.impulses))
         # The momentum equation rounds what p gives to an entry by itself.
         pushed = largest(system.push / weights)
@@ -231,7 +206,7 @@ class Exactness(NamedTuple):
         worked = kinetic + jnp.abs(jnp.sum(system.push * mean))
         certain = enough + rounding * jnp.maximum(pushed, impulsive)
         adds = jnp.sum(imbalance * mean) > _LOST_ENERGY * worked + certain**2 * jnp.sum(weights)
-        holds = (lost <= _BALANCE * enough + 4 * rounded) & ~adds & (noise <= _FAR * certain)
+        holds = (lost <= _BALANCE * enough + 4 * rounded) & ~adds & (noise <= _MORE_NOISE * certain)
         return jnp.where(holds, enough + noise, -1)
 
 
@@ -246,40 +221,29 @@ def exactness_of(dtype: Any, at_start: Rates, tolerance: float | None) -> Exactn
         enough=exact + rounding * largest(at_start),
         loose=loose + rounding * largest(at_start),
         rounding=rounding,
-        settings=_SETTINGS.get(dtype.name, _SETTINGS["float32"]),
     )
 
 
 class _Loop(NamedTuple):
-    """The state between active sets and proximal points."""
+    """The state between Newton steps."""
 
     current: Point
     center: Point
-    """The last proximal point, or the start."""
     best: Point
-    """The proximal point with the smallest residual. Before the first one, the best iterate so
-    far."""
-    is_convex: Array
-    """Whether the next proximal point is to be found; else active sets are."""
-    lagged: Lagged
-    missed: Array
-    """What De Saxce's corrections missed at the last proximal point, [K]."""
-    relaxation: Array
-    """The multiple of it by which they changed, []."""
-    tried: Array
-    """The residual of the last proximal point from which active sets were tried."""
+    """The point with the smallest error so far."""
     share: Array
-    """Responses of proximal points as shares of the rows' own."""
-    misses: Array
-    """Steps with active sets that may get no nearer."""
+    """The response r as a share of the rows' own."""
+    squares: Array
+    """The sums of the squares of all residuals after the last steps about this centre."""
+    tries: Array
+    """The Newton steps about this centre."""
+    friction: Array
+    """The largest friction impulse of each DOF, [n]."""
+    is_loose: Array
+    """Whether the centre is exact enough, unless the next one gains more digits."""
     steps: Array
-    """Newton steps so far."""
+    """All Newton steps."""
     is_solved: Array
-
-    @property
-    def has_point(self) -> Array:
-        """Whether there is a proximal point."""
-        return self.share < 0.9 * _FIRST_SHARE
 
 
 def solve_system(
@@ -300,37 +264,35 @@ def solve_system(
     rows, dtype = system.rows, system.matrix.dtype
     at_start = rows.rates(system.velocity)
     exactness = exactness_of(dtype, at_start, tolerance)
-    settings = exactness.settings
+    budget = static_budget(rows)
+    free, is_solved = without_impulses(system, budget, exactness)
+    if system.groups is None and rows.contacts is not None:
+        start = with_closed_contacts(rows.contacts, start, exactness.enough)
+    center = Point(jnp.zeros_like(system.push), at_start, start, jnp.full((), jnp.inf, dtype))
+    point = center
+    if system.groups is not None:
+        point = _guessed(system, system.groups, center, budget, is_solved)
+        # Sweeps tell the impulses of limits, but not how contacts and friction share loads.
+        dofs = start.dofs._replace(limit=point.impulses.dofs.limit)
+        center = center._replace(impulses=start._replace(dofs=dofs))
+    begin = _Loop(
+        current=chosen(is_solved, free, point),
+        center=center,
+        best=center,
+        share=jnp.full((), _FIRST_SHARE.get(dtype.name, _FIRST_SHARE["float32"]), dtype),
+        squares=jnp.full(_MEMORY, jnp.inf, dtype),
+        tries=jnp.zeros((), jnp.int32),
+        friction=budget,
+        is_loose=jnp.zeros((), bool),
+        steps=jnp.zeros((), jnp.int32),
+        is_solved=is_solved,
+    )
 
     def goes_on(loop: _Loop) -> Array:
         return ~loop.is_solved & (loop.steps < max_steps)
 
-    budget = static_budget(rows)
-    free, is_solved = without_impulses(system, budget, exactness)
-    infinite = jnp.full((), jnp.inf, dtype)
-    if system.groups is None and rows.contacts is not None:
-        start = with_closed_contacts(rows.contacts, start, exactness.enough)
-    center = Point(jnp.zeros_like(system.push), at_start, start, infinite)
-    point = center
-    if system.groups is not None:
-        point = _guessed(system, system.groups, center, budget, is_solved)
-    slip = rows.correction(at_start)
-    begin = _Loop(
-        current=chosen(is_solved, free, point),
-        center=center,
-        best=point,
-        is_convex=jnp.zeros((), bool),
-        lagged=Lagged(slip, budget),
-        missed=jnp.zeros_like(slip),
-        relaxation=jnp.ones((), dtype),
-        tried=infinite,
-        share=jnp.full((), _FIRST_SHARE, dtype),
-        misses=jnp.full((), settings.first_misses, jnp.int32),
-        steps=jnp.zeros((), jnp.int32),
-        is_solved=is_solved,
-    )
-    end = while_loop(goes_on, lambda loop: _after_method(system, loop, exactness, max_steps), begin)
-    point, friction = chosen(end.is_solved, end.current, end.best), end.lagged.friction
+    end = while_loop(goes_on, lambda loop: _after_step(system, loop, exactness), begin)
+    point, friction = chosen(end.is_solved, end.current, end.best), end.friction
     point = if_needed(~end.is_solved, functools.partial(cut_off, system, friction), point, point)
     return point, friction, end.steps, end.is_solved
 
@@ -347,9 +309,9 @@ def without_impulses(
     rows = system.rows
     change = system.response.to(system.push)
     rates = rows.rates(system.velocity + change)
-    law = rows.linear(rows.none(), rates, budget, exactness.settings.held_share)
+    law = rows.linear(rows.none(), rates, budget, 1)
     point = Point(change, rates, rows.none(), largest(law.residual))
-    accepted = exactness.accepted(system, point, jnp.zeros_like(change), exactness.enough, change)
+    accepted = exactness.accepted(system, point, jnp.zeros_like(change), change)
     return point, point.error <= accepted
 
 
@@ -374,238 +336,102 @@ def _guessed(
     return Point(change, rates, impulses, start.error)
 
 
-class _Run(NamedTuple):
-    """The state of Newton's method, on active sets or on a convex function."""
-
-    current: Point
-    imbalance: Array
-    """What is missing in the momentum equation, [nv]."""
-    added: Impulses
-    """What the laws add to the impulses at this velocity."""
-    slopes: Slopes
-    squares: Array
-    """The sum of the squares of all residuals, []."""
-    nearest: Point
-    """The point with the smallest error in this run of active sets."""
-    misses: Array
-    steps: Array
-    accepted: Array
-    """The largest error of a solution here, []."""
-    is_whole: Array
-    """Whether the last step was whole: on a convex function, the momentum equation then holds."""
-    holds: Array
-    """Whether the laws hold, with the present bounds of friction."""
-    is_minimum: Array
-    """Whether the convex function is minimal."""
-
-
-def _after_method(system: StepSystem, loop: _Loop, exactness: Exactness, max_steps: int) -> _Loop:
-    """The state after Newton's method on active sets, until it gets no nearer, or after a proximal
-    point.
-    """
-    rows, current, center, friction = system.rows, loop.current, loop.center, loop.lagged.friction
-    settings = exactness.settings
-    share = jnp.where(loop.has_point, settings.safe_share, settings.held_share)
-    law = rows.linear(current.impulses, current.rates, friction, share)
-    added = law.change
-    if system.groups is not None:  # Sweeps tell the sets, but not how to share loads.
-        added = sum_of(added, rows.towards(law.slopes, center.impulses, current.impulses, share))
-
-    def at_center(rates: Rates) -> tuple[Impulses, Slopes]:
-        resolved, slopes = rows.resolvent(center.impulses, rates, loop.lagged, loop.share)
-        return jax.tree.map(jnp.subtract, resolved, center.impulses), slopes
-
-    added, slopes = if_needed(loop.is_convex, at_center, current.rates, (added, law.slopes))
-    begin = _Run(
-        current=current,
-        imbalance=system.imbalance(current.change, current.impulses),
-        added=added,
-        slopes=slopes,
-        squares=jnp.full_like(current.error, jnp.inf),
-        nearest=current,
-        misses=loop.misses,
-        steps=loop.steps,
-        accepted=current.error,
-        is_whole=jnp.zeros((), bool),
-        holds=jnp.zeros((), bool),
-        is_minimum=jnp.zeros((), bool),
-    )
-
-    def goes_on(run: _Run) -> Array:
-        return ~(run.holds | run.is_minimum) & (run.misses > 0) & (run.steps < max_steps)
-
-    run = while_loop(goes_on, lambda run: _after_step(system, loop, run, share, exactness), begin)
-    return _with_next_method(rows, loop, run, exactness.settings.last_share)
-
-
-class _Step(NamedTuple):
-    """A whole Newton step."""
-
-    change: Array
-    rates: Rates
-    impulses: Impulses
-
-
-def _after_step(
-    system: StepSystem, loop: _Loop, run: _Run, share: Array, exactness: Exactness
-) -> _Run:
+def _after_step(system: StepSystem, loop: _Loop, exactness: Exactness) -> _Loop:
     """The state after a Newton step."""
-    rows, current = system.rows, run.current
-    change, rates = system.newton_step(run.imbalance - rows.force(run.added), run.slopes)
-    step = _Step(change, rates, sum_of(run.added, run.slopes.changes(rates)))
-    trial = _shortened(system, loop, run, step, share)
-    falls = functools.partial(_on_convex_function, system, loop, run.slopes, trial, exactness)
-    trial = if_needed(loop.is_convex, falls, (current, run.added, step), trial)
-    length, error = trial.length, trial.error
-    change = length * step.change
-    rates = sum_of(current.rates, _times(length, step.rates))
-    end = Point(
-        current.change + change,
-        rates,
-        sum_of(current.impulses, _times(length, step.impulses)),
-        error,
-    )
+    rows, center, share = system.rows, loop.center, loop.share
+    trial, step = _stepped(system, loop)
+    end, tries = trial.end, loop.tries + 1
     imbalance = system.imbalance(end.change, end.impulses)
-    is_miss = ~loop.is_convex & ~(error < _NEARER * run.nearest.error)
-    enough = jnp.where(loop.is_convex, exactness.loose, exactness.enough)
-    accepted = exactness.accepted(system, end, imbalance, enough, change)
-    return _Run(
-        current=end,
-        imbalance=imbalance,
-        added=trial.added,
-        slopes=trial.slopes,
-        squares=trial.squares,
-        nearest=chosen(error < run.nearest.error, end, run.nearest),
-        misses=jnp.where(is_miss, run.misses - 1, run.misses),
-        steps=run.steps + 1,
-        accepted=accepted,
-        is_whole=length == 1,
-        holds=~loop.is_convex & (error <= accepted),
-        is_minimum=trial.is_minimum,
+    accepted = exactness.accepted(system, end, imbalance, step)
+    holds, loses = end.error <= accepted, accepted < 0
+    is_loose = ~loses & (end.error <= accepted + exactness.loose - exactness.enough)
+    left_over = share * largest(rows.velocities(rows.apart(end.impulses, center.impulses)))
+    is_exact = trial.error <= jnp.maximum(_INEXACT * left_over, exactness.enough)
+    is_center = holds | is_exact & (trial.length == 1)
+    fails = ~is_center & (tries >= _MAX_TRIES)
+    gains = is_loose & (end.error < _NEARER * center.error)
+    is_last = holds | loop.is_loose & (fails | is_center & ~gains)
+    end = chosen(is_last & ~holds, center, end)
+    friction = jnp.where(is_center, kinetic_budget(rows, loop.friction, end), loop.friction)
+    squares = jnp.concatenate([loop.squares[1:], trial.squares[None]])
+    squares = jnp.where(tries == 1, trial.squares, squares)
+    # Stiffer rows than rounding allows lose momentum.
+    softer = jnp.minimum(_SOFTER * share, 1)
+    after_center = jnp.where(loses, softer, _next_share(rows, end, share))
+    after_none = jnp.where(fails, jnp.maximum(softer, _SOFT), share)
+    return _Loop(
+        current=chosen(fails, center, end),
+        center=chosen(is_center, end, center),
+        best=chosen(end.error < loop.best.error, end, loop.best),
+        share=jnp.where(is_center, after_center, after_none),
+        squares=jnp.where(is_center | fails, jnp.inf, squares),
+        tries=jnp.where(is_center | fails, 0, tries),
+        friction=friction,
+        is_loose=jnp.where(is_center, is_loose, loop.is_loose),
+        steps=loop.steps + 1,
+        is_solved=is_last & jnp.all(friction == loop.friction),
     )
+
+
+def _next_share(rows: StepRows, point: Point, share: Array) -> Array:
+    """The share about the next centre, after a solution."""
+    least = _LEAST_SHARE.get(share.dtype.name, _LEAST_SHARE["float32"])
+    scale = _FAR * largest(rows.velocities(point.impulses))
+    far = point.error / jnp.where(scale > 0, scale, jnp.inf)
+    stiffer = jnp.clip(far, _STIFFER * share, share)
+    return jnp.maximum(stiffer, jnp.minimum(least, share))
 
 
 class _Trial(NamedTuple):
-    """The laws after a step of some length."""
+    """A Newton step of some length."""
 
     length: Array
+    end: Point
     error: Array
-    """How far they are from being satisfied, as a velocity, []; on a convex function after the
-    whole step."""
+    """The largest residual about the centre, as a velocity, []."""
     squares: Array
-    """The sum of the squares of all residuals, []."""
-    added: Impulses
-    slopes: Slopes
-    is_minimum: Array
+    """The sum of the squares of all residuals about it, []."""
 
 
-def _shortened(system: StepSystem, loop: _Loop, run: _Run, step: _Step, share: Array) -> _Trial:
-    """A step that leaves clearly smaller residuals than the last one, or the best of those that
-    were tried.
+def _stepped(system: StepSystem, loop: _Loop) -> tuple[_Trial, Array]:
+    """A Newton step that leaves residuals clearly smaller than the largest after the last steps, or
+    the best of those that were tried, and its change of the velocity.
     """
-    least = 0.5 ** (_MAX_HALVINGS - 0.5)
+    rows, start, center = system.rows, loop.current, loop.center.impulses
+    law = rows.linear(start.impulses, start.rates, loop.friction, loop.share, center)
+    imbalance = system.imbalance(start.change, start.impulses)
+    # The force of their sum would round away small changes of large impulses.
+    change, moved = system.newton_step(imbalance - rows.force(law.change), law.slopes)
+    whole = change, moved, sum_of(law.change, law.slopes.changes(moved))
 
     def at(length: Array) -> _Trial:
-        impulses = sum_of(run.current.impulses, _times(length, step.impulses))
-        rates = sum_of(run.current.rates, _times(length, step.rates))
-        law = system.rows.linear(impulses, rates, loop.lagged.friction, share)
-        sizes = largest(law.residual), jnp.sum(law.residual**2)
-        return _Trial(length, *sizes, law.change, law.slopes, jnp.zeros((), bool))
+        step = jax.tree.map(lambda part: length * part, whole)
+        change, rates, impulses = sum_of((start.change, start.rates, start.impulses), step)
+        wrong = rows.linear(impulses, rates, loop.friction, loop.share, center).residual
+        end = Point(change, rates, impulses, start.error)
+        return _Trial(length, end, largest(wrong), jnp.sum(wrong**2))
+
+    trial = _shortened(at, jnp.max(loop.squares))
+    end = trial.end
+    error = largest(rows.linear(end.impulses, end.rates, loop.friction, 1).residual)
+    return trial._replace(end=end._replace(error=error)), trial.length * change
+
+
+def _shortened(at: Callable[[Array], _Trial], most: Array) -> _Trial:
+    """A step of half the length, until it leaves less than ``most``."""
+    least = 0.5 ** (_MAX_HALVINGS - 0.5)
 
     def is_long(tried: tuple[_Trial, Array]) -> Array:
         best, length = tried
-        return ~loop.is_convex & (best.squares > _SMALLER * run.squares) & (length > least)
+        return (best.squares > _SMALLER * most) & (length > least)
 
     def halve(tried: tuple[_Trial, Array]) -> tuple[_Trial, Array]:
         best, length = tried
         half = at(0.5 * length)
         return chosen(half.squares < best.squares, half, best), half.length
 
-    whole = at(jnp.ones_like(run.squares))
+    whole = at(jnp.ones_like(most))
     return while_loop(is_long, halve, (whole, whole.length))[0]
-
-
-def _on_convex_function(
-    system: StepSystem,
-    loop: _Loop,
-    slopes: Slopes,
-    whole: _Trial,
-    exactness: Exactness,
-    step_from: tuple[Point, Impulses, _Step],
-) -> _Trial:
-    """A step as long as the convex function falls, from a point with what the laws add there."""
-    (start, added, step), rates = step_from, step_from[0].rates
-    rows, center, lagged, share = system.rows, loop.center.impulses, loop.lagged, loop.share
-    steady = matmul(system.matrix, start.change) - system.push
-    curvature = matmul(system.matrix, step.change)
-
-    def at(length: Array) -> tuple[tuple[Impulses, Slopes], Array]:
-        """The resolvents and the derivative of the convex function along the step."""
-        resolved = rows.resolvent(center, sum_of(rates, _times(length, step.rates)), lagged, share)
-        return resolved, jnp.sum(step.change * (steady + length * curvature)) - _work(
-            resolved[0], step.rates
-        )
-
-    is_small = largest((step.change, step.rates)) <= 0.1 * exactness.loose
-    before = sum_of(start.impulses, added)
-    first = jnp.sum(step.change * steady) - _work(before, step.rates)
-    length, (resolved, slopes) = line_search(at, first, is_small, (before, slopes))
-    # A minimum of the convex function need not be more exact than what it changes.
-    added = jax.tree.map(
-        jnp.subtract, resolved, sum_of(start.impulses, _times(length, step.impulses))
-    )
-    mismatch = share * largest(rows.velocities(added))
-    slip = rows.correction(sum_of(rates, _times(length, step.rates)))
-    changes = jnp.maximum(share * _distance(rows, resolved, center), largest(slip - lagged.slip))
-    is_exact = mismatch <= jnp.maximum(0.1 * exactness.loose, _INEXACT * changes)
-    return whole._replace(
-        length=length, added=added, slopes=slopes, is_minimum=is_exact & (length == 1)
-    )
-
-
-def _with_next_method(rows: StepRows, loop: _Loop, run: _Run, last_share: float) -> _Loop:
-    """The state for the next method: proximal points from the last one once active sets get no
-    nearer, or sets.
-    """
-    point, is_point, lagged, share = run.current, loop.is_convex, loop.lagged, loop.share
-    slower = kinetic_budget(rows, lagged.friction, point)
-    friction = jnp.where(run.holds | is_point, slower, lagged.friction)
-    holds = run.holds | run.is_minimum & (point.error <= run.accepted)
-    is_better = run.is_whole & (point.error < loop.best.error) | run.is_minimum & ~loop.has_point
-    is_better = jnp.where(is_point, is_better, ~loop.has_point)
-    tries_sets = is_point & (point.error < _NEARER * loop.tried)
-    missed = rows.correction(point.rates) - lagged.slip
-    relaxation = _relaxation(loop, missed)
-    slip = jnp.maximum(lagged.slip + relaxation * missed, 0)
-    # Each change of s moves stiff rows far, and costs many steps.
-    is_early = largest(missed) > share * _distance(rows, point.impulses, loop.center.impulses)
-    stiffer = jnp.maximum(_STIFFER * share, last_share)
-    stiffer = jnp.where(is_early & loop.has_point, share, stiffer)
-    return _Loop(
-        current=chosen(holds | is_point, point, loop.center),
-        center=chosen(is_point, point, loop.center),
-        best=chosen(is_better, chosen(is_point, point, run.nearest), loop.best),
-        is_convex=~(tries_sets | run.holds),
-        lagged=Lagged(jnp.where(is_point, slip, lagged.slip), friction),
-        missed=jnp.where(is_point, missed, loop.missed),
-        relaxation=jnp.where(is_point, relaxation, loop.relaxation),
-        tried=jnp.where(tries_sets, point.error, loop.tried),
-        share=jnp.where(is_point, stiffer, share),
-        misses=jnp.full_like(loop.misses, _MISSES),
-        steps=run.steps,
-        is_solved=holds & jnp.all(friction == lagged.friction),
-    )
-
-
-def _relaxation(loop: _Loop, missed: Array) -> Array:
-    """The multiple of what De Saxce's corrections miss by which to change them: Aitken's
-    extrapolation.
-    """
-    change = missed - loop.missed
-    square = jnp.sum(change**2)
-    extrapolates = loop.has_point & (square > 0)
-    secant = -loop.relaxation * jnp.sum(loop.missed * change) / jnp.where(square > 0, square, 1)
-    return jnp.where(extrapolates, jnp.clip(secant, *_RELAXATION), 1)
 
 
 def cut_off(system: StepSystem, friction: Array, point: Point) -> Point:
@@ -646,11 +472,6 @@ def kinetic_budget(rows: StepRows, budget: Array, point: Point) -> Array:
     return jnp.where(slips, rows.dofs.friction.dynamic * rows.sweep.dt, budget)
 
 
-def _distance(rows: StepRows, impulses: Impulses, others: Impulses) -> Array:
-    """The largest difference of impulses, as a velocity of its row."""
-    return largest(rows.velocities(jax.tree.map(jnp.subtract, impulses, others)))
-
-
 def largest(arrays: Any) -> Any:
     """The largest magnitude in a pytree; zero if it is empty."""
     leaves = jax.tree.leaves(arrays)
@@ -661,13 +482,3 @@ def largest(arrays: Any) -> Any:
 def sum_of(a: Any, b: Any) -> Any:
     """The sum of two pytrees."""
     return jax.tree.map(jnp.add, a, b)
-
-
-def _times(length: Array, arrays: Any) -> Any:
-    return jax.tree.map(lambda array: length * array, arrays)
-
-
-def _work(impulses: Impulses, rates: Rates) -> Array:
-    """The sum of the products of impulses and velocities of all rows."""
-    work = jnp.sum(impulses.dofs.total * rates.dofs) + jnp.sum(impulses.distances * rates.bounds)
-    return work + jnp.sum(impulses.contacts * rates.contacts)
