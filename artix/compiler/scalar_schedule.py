@@ -96,14 +96,18 @@ def _roots(
     needs = np.unpackbits(rows, axis=1, bitorder="little", count=len(roots)).astype(bool)
     missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
     needed_for = np.ascontiguousarray(needs.T)
-    for _ in roots:
+    while len(ordered) < len(roots):
         place = int(missing.argmin())
+        if missing[place] == 0:  # Most roots are among what those before them need.
+            done = np.flatnonzero(missing == 0)
+            ordered += [roots[each] for each in done.tolist()]
+            missing[done] = np.inf
+            continue
         ordered.append(roots[place])
         missing[place] = np.inf
         new = np.flatnonzero(needed_for[place] & is_left)
-        if len(new):  # Most roots are among what those before them need.
-            missing -= counts[new] @ needs[new].astype(np.float32)
-            is_left[new] = False
+        missing -= counts[new] @ needs[new].astype(np.float32)
+        is_left[new] = False
     return ordered
 
 

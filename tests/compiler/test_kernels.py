@@ -23,6 +23,7 @@ from artix.compiler import kernels, scalar_evaluation
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels import encodings, machine
 from artix.compiler.kernels.cpu import modules
+from artix.compiler.kernels.elf import object_file
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
 from artix.compiler.kernels.straight_lines import Line
@@ -848,6 +849,25 @@ def test_results_in_jitted_and_differentiated_programs_follow_inputs():
     call = caller(builder.program())
     total = jax.jit(lambda x: jnp.sum(call([x * 2], 8)[0]))(jnp.arange(8, dtype=jnp.float32))
     assert total == 4 * 140
+
+
+@pytest.mark.skipif(encodings.encoding() is None, reason="no machine code for this processor")
+def test_functions_of_an_object_file_call_each_other_and_others() -> None:
+    """In any order, in the file and outside of it."""
+    push, copy, add = b"\x53", b"\x89\xc3", b"\x01\xd8\x5b\xc3"  # of rbx, from and to eax
+    number = b"\xb8\x28\0\0\0\xc3"  # mov eax, 40; ret
+    code = object_file({"both": [push, "forty", copy, "another", add], "forty": [number]})
+    module = """
+declare i32 @both()
+define hidden i32 @another() { ret i32 2 }
+define i32 @result() {
+  %x = call i32 @both()
+  ret i32 %x
+}"""
+    objects = machine.compile_modules([code, module])
+    assert objects[0] == code
+    (address,) = machine.link_functions(objects, "functions_of_an_object_file", ["result"])
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(address)() == 42
 
 
 def test_llvm_runs_in_the_same_threads_for_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
