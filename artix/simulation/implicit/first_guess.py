@@ -1,7 +1,7 @@
 """The first guess of a step: sweeps over all rows, each of which is solved by itself (block
 Gauss-Seidel).
 
-Newton's method on active sets takes one step for each round of changes of what sticks, slides,
+Newton's method takes one step for each round of changes of what sticks, slides,
 pushes and is open. Sweeps find most of these changes at a fifth of a Newton step's cost. Where they
 leave loads to be shared, they share them by the order of the rows, so Newton's method takes no more
 from them than the sets: see :func:`artix.simulation.implicit.solver.solve_system`.

@@ -47,6 +47,11 @@ from artix.simulation.implicit.system import Acting, Prepared, Response, missing
 Array = jax.Array
 
 
+#: In heaps many sets change in a step, which softer springs find in fewer Newton steps: dropped
+#: boxes take 1.25 times as long with 1e-5, and boxes at rest 1.3 times with 1e-3 (float32).
+_FIRST_SHARE = 1e-4
+
+
 class StackInputs(NamedTuple):
     """What the equations of a step depend on, stack by stack."""
 
@@ -170,6 +175,7 @@ def _solve(
         order=np.arange(len(velocity)),
         groups=None,
         factorize=lambda matrix, is_symmetric: lu_by_library(matrix, is_symmetric).solve,
+        first_share=_FIRST_SHARE,
     )
     start = rows.driven(rows.rates(velocity))
     if remembered is not None:
