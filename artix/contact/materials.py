@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.math.arrays import device_array
 from artix.model.geometry import check_material
@@ -30,8 +31,14 @@ COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-#: Those of two shapes, neither of which is the ground.
-COMBINATIONS_OF_SHAPES = ("max", "average", "min", "multiply")
+#: Those of two shapes, neither of which is the ground, of known numbers. Of two materials of PhysX
+#: that name different ones, the later one here holds (``PxCombineMode``).
+COMBINATIONS_OF_SHAPES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "average": lambda a, b: 0.5 * (a + b),
+    "min": np.minimum,
+    "multiply": np.multiply,
+    "max": np.maximum,
+}
 
 
 def check_combination(name: str, value: str, choices: Iterable[str] = tuple(COMBINATIONS)) -> None:

@@ -208,8 +208,9 @@ def test_an_oscillator_on_rough_ground() -> None:
     (pulled, loose), (speed, turning) = np.asarray(both[0]), np.asarray(both[1])
     begins = time[np.argmax(speed > 1e-9)]
     np.testing.assert_allclose(begins, hold / (k * pull), atol=2 * dt)
-    assert np.max(np.abs(speed[time < begins])) <= 1e-15
-    assert np.max(np.abs(pulled[time < begins])) <= 1e-15
+    # What holds is a spring about the last impulse, whose stiffness rounding limits.
+    assert np.max(np.abs(speed[time < begins])) <= 1e-14
+    assert np.max(np.abs(pulled[time < begins])) <= 1e-14
     top = np.argmax(speed)
     np.testing.assert_allclose([time[top] - begins, speed[top]], [period / 2, 2 * pull], rtol=3e-3)
     # The implicit step takes 0.2 % of the amplitude in a period.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
-from artix.contact.materials import COMBINATIONS
+from artix.contact.materials import COMBINATIONS_OF_SHAPES
 from artix.contact.plane import Plane
 from artix.contact.scene import Scene
 from artix.io.common.diagnostics import Place, Report, listed
@@ -430,7 +430,7 @@ def _with_friction(
     }
     wanted = np.array([by_name[frozenset(pair)] for pair in scene.geometry_pairs])
     of_shapes = np.concatenate([member.geometry.friction for member in scene.articulations])
-    combine = COMBINATIONS[scene.friction_combination]
+    combine = COMBINATIONS_OF_SHAPES[scene.friction_combination]
     combined = combine(*(of_shapes[side] for side in scene.shape_pairs.numbers.T))
     if np.allclose(combined, wanted, rtol=1e-6, atol=1e-6):
         return scene

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from artix.contact.ground import Ground
-from artix.contact.materials import COMBINATIONS
+from artix.contact.materials import COMBINATIONS_OF_SHAPES
 from artix.contact.plane import Plane
 from artix.contact.scene import Scene, scene_of
 from artix.io.common.atomic_file import write_atomically
@@ -130,10 +130,11 @@ def _write_pairs(writer: BodyWriter, root: ET.Element, scene: Scene) -> None:
     written = {geom.get("name") for geom in root.iter("geom")}
     names = scene.geometry_pairs
     both = scene.shape_pairs.numbers
-    friction = scene.pair_friction
-    if friction is None:
-        of_shapes = writer.articulation.geometry.friction
-        combine = COMBINATIONS[scene.friction_combination]
+    if scene.pair_friction is not None:
+        friction = np.asarray(scene.pair_friction)
+    else:
+        of_shapes = np.asarray(writer.articulation.geometry.friction)
+        combine = COMBINATIONS_OF_SHAPES[scene.friction_combination]
         friction = combine(of_shapes[both[:, 0]], of_shapes[both[:, 1]])
     pairs = []
     for k, (a, b) in enumerate(names):

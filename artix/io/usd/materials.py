@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from artix.contact.ground import Ground
+from artix.contact.materials import COMBINATIONS_OF_SHAPES
 from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Location
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
-
-#: PhysX's rules. Of the rules of two materials the later one holds (``PxCombineMode``).
-_RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "average": lambda a, b: 0.5 * (a + b),
-    "min": np.minimum,
-    "multiply": np.multiply,
-    "max": np.maximum,
-}
 
 
 class Surface(NamedTuple):
@@ -80,10 +73,9 @@ def surface_of(
     """The surface of a collider with these coefficients."""
     prim, rules = physics_material(scene, collider), (0, 0)
     if prim is not None:
+        names = tuple(COMBINATIONS_OF_SHAPES)
         rules = tuple(  # type: ignore[assignment]
-            list(_RULES).index(
-                prim.read_token(f"physxMaterial:{which}CombineMode", "average", tuple(_RULES))
-            )
+            names.index(prim.read_token(f"physxMaterial:{which}CombineMode", names[0], names))
             for which in ("friction", "restitution")
         )
     return Surface(name, (float(friction), float(restitution)), rules)
@@ -107,12 +99,12 @@ def rules_of(pairs: Sequence[tuple[Surface, Surface]]) -> tuple[Rule, Rule]:
     for k in (0, 1):
         a, b = (np.array([pair[side].coefficients[k] for pair in pairs]) for side in (0, 1))
         numbers = np.array([max(pair[0].rules[k], pair[1].rules[k]) for pair in pairs], int)
-        every = np.array([rule(a, b) for rule in _RULES.values()])
+        every = np.array([rule(a, b) for rule in COMBINATIONS_OF_SHAPES.values()])
         values = every[numbers, np.arange(len(pairs))]
         is_wrong = np.abs(every - values) > 1e-6
-        named = np.bincount(numbers, minlength=len(_RULES))
+        named = np.bincount(numbers, minlength=len(COMBINATIONS_OF_SHAPES))
         best = int(np.lexsort((-named, is_wrong.sum(axis=1)))[0])
-        rules.append(Rule(list(_RULES)[best], values, is_wrong[best]))
+        rules.append(Rule(list(COMBINATIONS_OF_SHAPES)[best], values, is_wrong[best]))
     return rules[0], rules[1]
 
 
