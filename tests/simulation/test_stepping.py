@@ -235,22 +235,14 @@ def _crowded(sweeps: int):
     return articulation, states, SolverOptions(position_iterations=sweeps)
 
 
-@pytest.mark.slow
-def test_sweeps_converge_beside_drives_at_their_limits() -> None:
-    """Without the drives' own choice the corrections grew to 1e16 after 256 sweeps; the bounds hold
-    in the end."""
+def test_laws_hold_beside_drives_at_their_limits() -> None:
+    """Also of joints that begin to slide, whose friction is less than what holds them at rest."""
     articulation, states, _ = _crowded(1)
-    dt, worst = 1 / 120, []
-    for sweeps in (4, 32, 256, 1000):
-        options = SolverOptions(position_iterations=sweeps)
-        advance = jax.jit(
-            jax.vmap(
-                lambda state, o=options: artix.step_and_report(articulation, state, None, dt, o)
-            )
-        )
-        ends, report = advance(states)
-        worst.append(float(report.velocity_residual.max.max()))
-    assert worst[0] < 20 and worst[1] < 2 and worst[2] < 1e-4 and worst[3] < 1e-12, worst
+    advance = jax.jit(
+        jax.vmap(lambda state: artix.step_and_report(articulation, state, None, 1 / 120))
+    )
+    ends, report = advance(states)
+    assert report.is_solved.all() and report.velocity_residual.max.max() < 1e-11
     speed = np.asarray(ends.joint_velocity)
     assert np.abs(speed).max() < 4.0 * (1 + 1e-9)
     beyond = np.clip(np.abs(states.joint_position) - 0.5, 0, None) * np.sign(states.joint_position)

@@ -364,6 +364,9 @@ def _after_step(system: StepSystem, loop: _Loop, exactness: Exactness) -> _Loop:
     is_last = holds | loop.is_loose & (fails | is_center & ~gains)
     end = chosen(is_last & ~holds, center, end)
     friction = jnp.where(is_center, kinetic_budget(rows, loop.friction, end), loop.friction)
+    # What was solved with other bounds of friction is not a solution.
+    changes = jnp.any(friction != loop.friction)
+    best = chosen(end.error < loop.best.error, end, loop.best)
     squares = jnp.concatenate([loop.squares[1:], trial.squares[None]])
     squares = jnp.where(tries == 1, trial.squares, squares)
     # Stiffer rows than rounding allows lose momentum.
@@ -373,14 +376,14 @@ def _after_step(system: StepSystem, loop: _Loop, exactness: Exactness) -> _Loop:
     return _Loop(
         current=chosen(fails, center, end),
         center=chosen(is_center, end, center),
-        best=chosen(end.error < loop.best.error, end, loop.best),
+        best=best._replace(error=jnp.where(changes, jnp.inf, best.error)),
         share=jnp.where(is_center, after_center, after_none),
         squares=jnp.where(is_center | fails, jnp.inf, squares),
         tries=jnp.where(is_center | fails, 0, tries),
         friction=friction,
-        is_loose=jnp.where(is_center, is_loose, loop.is_loose),
+        is_loose=jnp.where(is_center, is_loose & ~changes, loop.is_loose),
         steps=loop.steps + 1,
-        is_solved=is_last & jnp.all(friction == loop.friction),
+        is_solved=is_last & ~changes,
     )
 
 
