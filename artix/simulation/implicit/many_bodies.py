@@ -51,6 +51,10 @@ Array = jax.Array
 #: boxes take 1.25 times as long with 1e-5, and boxes at rest 1.3 times with 1e-3 (float32).
 _FIRST_SHARE = 1e-4
 
+#: Twenty boxes that are dropped leave no step of 400 unsolved, and take 0.8 of the time that they
+#: take with two steps, which leave 8 (float64; alike in float32).
+_MEMORY = 4
+
 
 class StackInputs(NamedTuple):
     """What the equations of a step depend on, stack by stack."""
@@ -176,6 +180,7 @@ def _solve(
         groups=None,
         factorize=lambda matrix, is_symmetric: lu_by_library(matrix, is_symmetric).solve,
         first_share=_FIRST_SHARE,
+        memory=_MEMORY,
     )
     start = rows.driven(rows.rates(velocity))
     if remembered is not None:

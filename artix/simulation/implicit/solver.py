@@ -142,6 +142,8 @@ class StepSystem(NamedTuple):
     first_share: float | None = None
     """The response about the first centre as a share of the rows' own; ``None`` for that of the
     dtype."""
+    memory: int = _MEMORY
+    """How many steps' sums of squares a step is compared with."""
 
     def factorized(self, slopes: Slopes) -> Callable[[Array], Array]:
         """The function that gives the solution d of ``(M + J^T slopes J) d = right``, [nv]."""
@@ -291,7 +293,7 @@ def solve_system(
         center=center,
         best=center,
         share=jnp.full((), share, dtype),
-        squares=jnp.full(_MEMORY, jnp.inf, dtype),
+        squares=jnp.full(system.memory, jnp.inf, dtype),
         tries=jnp.zeros((), jnp.int32),
         friction=budget,
         is_loose=jnp.zeros((), bool),
