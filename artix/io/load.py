@@ -180,8 +180,8 @@ def load_world(path: Any, **options: Any) -> World:
     them, called after their first body. Colliders that do not move are one called ``world``, but
     planes with ``PhysicsCollisionAPI`` are the ground. Meshes of bodies without joints become
     hulls, too. Shapes of different robots touch each other unless PhysX's filters exclude them,
-    and their friction and restitution combine as most of the materials say, by default to PhysX's
-    average; a warning names others. Joint positions and velocities come from
+    with PhysX's friction for each pair. Restitution, and contacts with the ground, combine as most
+    of the materials say, by default to the average; a warning names others. Joint positions and velocities come from
     ``PhysicsJointStateAPI``; they are zero where it is not applied, as in PhysX. The root link's
     pose is that of its body. The velocities in the root's ``PhysicsRigidBodyAPI`` are those of its
     centre of mass, in the axes of the prim above it.
