@@ -336,7 +336,7 @@ def test_materials_of_pairs() -> None:
             np.testing.assert_allclose(
                 [contacts.friction[0], contacts.restitution[0]], values, rtol=1e-15
             )
-    with pytest.raises(ValueError, match="must be one of max, average, min, multiply; found 'gr"):
+    with pytest.raises(ValueError, match="must be one of average, min, multiply, max; found 'gr"):
         scene.replace(friction_combination="ground")
     rigid = artix.ground_contacts(
         artix.Scene(one_body(SHAPES["sphere"]), ground=artix.Ground.flat()), state
