@@ -18,7 +18,7 @@ from artix.contact.link_contacts import contacts_of_pairs
 from artix.contact.scene import Scene
 from artix.contact.selection import Choice
 from artix.kinematics.forward import kinematics
-from artix.model.articulation import State
+from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.simulation.common.contact_memory import (
     ContactMemory,
@@ -30,11 +30,17 @@ from artix.simulation.common.options import SolverOptions, solver_of
 from artix.simulation.common.step_start import has_loop_joints, has_tendons
 from artix.simulation.implicit.contact_motions import Touches
 from artix.simulation.implicit.contact_rows import Touching
+from artix.simulation.implicit.contact_stiffness import products_by_points, products_of_data
 
 #: Without a budget, a step with more points than the first of these, on more links than the second,
 #: is first solved with as many of them as the second: a humanoid stands on eight corners. Points of
 #: few links share their motions and often touch together.
 _MANY, _FEW = 32, 8
+
+#: The most products of the stiffness of the nearest few, whose links are data, so that they have
+#: rows of all DOFs. Solving with them takes seven operations a product: beyond 75 DOFs a third of
+#: what one kernel takes, as many as 200 points whose links are known.
+_MOST_PRODUCTS = 50_000
 
 
 #: The longest generalised velocity of a scene that is written out: that of twelve free bodies. With
@@ -164,7 +170,7 @@ def _touches_of(
             say_budget(members[k].topology.name, budget, len(every.geometries))
             touching = nearest_contacts(members[k], kins[k], every, budget)
         grounds[k] = nearest[k] = touching
-        if budget is None and _are_many(every) and not options.contact_smoothing:
+        if budget is None and not options.contact_smoothing and _try_few(members[k], every):
             fixed = jax.lax.stop_gradient((members[k], kins[k], every))
             nearest[k] = nearest_contacts(*fixed, _FEW)
         choices.append(touching.choice)
@@ -178,6 +184,9 @@ def _touches_of(
     return Touches(tuple(grounds), between, pairs), Choice.joined(choices), first
 
 
-def _are_many(contacts: GroundContacts) -> bool:
-    """Whether few of these contacts touch at a time, probably."""
-    return len(contacts.geometries) > _MANY and len(set(contacts.contacts.links)) > _FEW
+def _try_few(articulation: Articulation, contacts: GroundContacts) -> bool:
+    """Whether few of these contacts touch at a time, probably, and it pays to try those first."""
+    tree = articulation.topology
+    count, links = len(contacts.geometries), set(contacts.contacts.links)
+    products = min(products_of_data(tree, _FEW), products_by_points(tree, _FEW))
+    return count > _MANY and len(links) > _FEW and products <= _MOST_PRODUCTS

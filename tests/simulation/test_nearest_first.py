@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.simulation.contacts import touching_of
 
 GROUND = artix.Ground.flat(friction=0.8)
 DT = 0.005
@@ -106,3 +107,18 @@ def test_derivatives_are_those_with_all_points(robot, states) -> None:
     direction = np.random.default_rng(0).normal(size=12)
     change = value(speed + 1e-6 * direction, later) - value(speed - 1e-6 * direction, later)
     np.testing.assert_allclose((found @ direction)[:4], change[:4] / 2e-6, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("links", "is_tried"), [(40, True), (100, False)])
+def test_large_trees_solve_for_all_points_at_once(links: int, is_tried: bool) -> None:
+    """Rows of 105 DOFs for chosen points would be more than those of a hundred known ones."""
+    builder = artix.ArticulationBuilder()
+    for number in range(links):
+        parent = number - 1 if number else None
+        joint = artix.Joint.revolute() if number else None
+        link = builder.add_link(parent, joint, mass=1.0, inertia=(0.01, 0.01, 0.01))
+        builder.add_geometry(link, artix.Geometry.sphere(0.02))
+    chain = builder.build(jnp.float64)
+    scene, state = artix.Scene(chain, ground=GROUND), artix.neutral_state(chain)
+    touching = touching_of(scene, [state], artix.SolverOptions(), None)
+    assert (touching.nearest is not None) == is_tried

@@ -61,9 +61,10 @@ class SolverOptions:
         omitted, with a budget of 1. That of a :class:`artix.Scene` comes first.
       max_ground_contacts: with a ground and ``"implicit"``, the largest number of contacts of an
         articulation with the ground; the nearest of all candidates are kept. ``None`` for all, of
-        which a step with more than 32 on more than eight links tries the nearest eight first. With
-        4, contacts of one foot no longer share the motions of their link. That of a
-        :class:`artix.Scene` comes first. Reports count the touching candidates that are left out.
+        which a step with more than 32 on more than eight links tries the nearest eight first, for
+        up to about 75 DOFs. With 4, contacts of one foot no longer share the motions of their link.
+        That of a :class:`artix.Scene` comes first. Reports count the touching candidates that are
+        left out.
       max_link_contacts: with ``"implicit"``, the largest number of contacts between links of one
         articulation, or of a scene; the nearest are kept. ``None`` for all candidates: one for a
         pair with a sphere, two with a capsule, four for boxes. Each contact adds three rows;
