@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.compiler.argument_types import register_parameters
 from artix.contact.ground import Ground, check_ground
@@ -421,6 +422,15 @@ def accepts_ground(function: _Function) -> _Function:
         return function(scene_of(scene).replace(**changes), *others, **keywords)
 
     return cast(_Function, with_scene)
+
+
+def friction_of_pairs(scene: Scene) -> np.ndarray:
+    """The coefficients of the pairs in ``geometry_pairs``, of known numbers, [P]."""
+    if scene.pair_friction is not None:
+        return np.asarray(scene.pair_friction)
+    of_shapes = np.concatenate([member.geometry.friction for member in scene.articulations])
+    combine = COMBINATIONS_OF_SHAPES[scene.friction_combination]
+    return combine(*(of_shapes[side] for side in scene.shape_pairs.numbers.T))
 
 
 def _examples(scene: Scene) -> dict[str, Callable[[], Any]]:

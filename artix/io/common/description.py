@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from artix.contact.ground import Ground
 from artix.contact.height_field import HeightField
-from artix.contact.materials import COMBINATIONS_OF_SHAPES
 from artix.contact.plane import Plane
-from artix.contact.scene import Scene
+from artix.contact.scene import Scene, friction_of_pairs
 from artix.io.common.diagnostics import Place, Report, listed
 from artix.io.common.meshes import Meshes, Packages
 from artix.io.common.poses import (
@@ -429,10 +428,7 @@ def _with_friction(
         for pair, value in friction.items()
     }
     wanted = np.array([by_name[frozenset(pair)] for pair in scene.geometry_pairs])
-    of_shapes = np.concatenate([member.geometry.friction for member in scene.articulations])
-    combine = COMBINATIONS_OF_SHAPES[scene.friction_combination]
-    combined = combine(*(of_shapes[side] for side in scene.shape_pairs.numbers.T))
-    if np.allclose(combined, wanted, rtol=1e-6, atol=1e-6):
+    if np.allclose(friction_of_pairs(scene), wanted, rtol=1e-6, atol=1e-6):
         return scene
     return scene.replace(pair_friction=device_array(wanted, scene.dtype))
 

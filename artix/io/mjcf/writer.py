@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from artix.contact.ground import Ground
-from artix.contact.materials import COMBINATIONS_OF_SHAPES
 from artix.contact.plane import Plane
-from artix.contact.scene import Scene, scene_of
+from artix.contact.scene import Scene, friction_of_pairs, scene_of
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue
 from artix.io.mjcf.body_writer import BodyWriter, ball_spring
@@ -128,18 +127,10 @@ def _write_pairs(writer: BodyWriter, root: ET.Element, scene: Scene) -> None:
     be 1 without one, whatever that of the geoms is.
     """
     written = {geom.get("name") for geom in root.iter("geom")}
-    names = scene.geometry_pairs
-    both = scene.shape_pairs.numbers
-    if scene.pair_friction is not None:
-        friction = np.asarray(scene.pair_friction)
-    else:
-        of_shapes = np.asarray(writer.articulation.geometry.friction)
-        combine = COMBINATIONS_OF_SHAPES[scene.friction_combination]
-        friction = combine(of_shapes[both[:, 0]], of_shapes[both[:, 1]])
     pairs = []
-    for k, (a, b) in enumerate(names):
+    for (a, b), friction in zip(scene.geometry_pairs, friction_of_pairs(scene), strict=True):
         if {a, b} <= written:
-            one = writer.number(friction[k])
+            one = writer.number(friction)
             attributes = {"geom1": a, "geom2": b, "friction": f"{one} {one} 0.005 0.0001 0.0001"}
             pairs.append(ET.Element("pair", attributes))
         else:
