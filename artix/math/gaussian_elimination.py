@@ -80,6 +80,11 @@ def lu_factorize(matrix: Array) -> LuFactors:
     return LuFactors(lower_columns, upper_rows, inverse_pivots)
 
 
+#: Columns of a matrix whose elimination is written out, those of twelve free bodies: one of more
+#: takes minutes to compile.
+MOST_WRITTEN_OUT = 72
+
+
 def lu_solver(matrix: Array) -> Callable[[Array], Array]:
     """The function that gives the solution x of ``matrix x = right``, [n], by the same factors, as
     loops over the columns for XLA, whose program does not grow with n.
@@ -200,9 +205,15 @@ def refined(
 
 
 def inverse_with_pivoting(matrix: Array) -> Array:
-    """The inverse of a matrix [n, n] by Gauss-Jordan elimination with partial pivoting."""
+    """The inverse of a matrix [n, n] by Gauss-Jordan elimination with partial pivoting.
+
+    That of more than 72 columns is a loop over them, since one that is written out takes XLA
+    minutes to compile.
+    """
     size = len(matrix)
     rows = jnp.concatenate([matrix, identity(size, matrix.dtype)], axis=1)
+    if size > MOST_WRITTEN_OUT:
+        return jax.lax.fori_loop(0, size, _eliminate_column, rows)[:, size:]
     for column in range(size):
         pivot = rows[column]
         others = list(rows[:column])
@@ -214,3 +225,13 @@ def inverse_with_pivoting(matrix: Array) -> Array:
         reduced = [row[1:] - row[0] * pivot for row in others]
         rows = jnp.stack([*reduced[:column], pivot, *reduced[column:]])
     return rows
+
+
+def _eliminate_column(column: Array, rows: Array) -> Array:
+    """A turn of Gauss-Jordan elimination on a matrix beside the identity, [n, 2 n]."""
+    index, values = jnp.arange(len(rows)), rows[:, column]
+    best = jnp.argmax(jnp.where(index >= column, jnp.abs(values), -1))
+    pivot = rows[best] / values[best]
+    # The row of the pivot changes places with that of the column.
+    rows = rows.at[best].set(rows[column])
+    return (rows - rows[:, column][:, None] * pivot).at[column].set(pivot)

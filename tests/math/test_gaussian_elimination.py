@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from artix.math.gaussian_elimination import (
+    MOST_WRITTEN_OUT,
     PivotedFactors,
     inverse_with_pivoting,
     lu_by_library,
@@ -16,7 +17,7 @@ from artix.math.gaussian_elimination import (
 )
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 80])
 def test_inverse_with_pivoting(size) -> None:
     """Also where the first pivot is zero, without which elimination fails, and in any order of
     rows."""
@@ -28,6 +29,8 @@ def test_inverse_with_pivoting(size) -> None:
     largest = np.abs(expected).max(axis=(1, 2), keepdims=True)
     conditions = np.linalg.cond(matrices)[:, None, None]
     assert np.all(np.abs(found - expected) <= 1e-14 * conditions * largest)
+    if size > MOST_WRITTEN_OUT:  # Otherwise its program grows with the cube of the size.
+        assert len(jax.make_jaxpr(inverse_with_pivoting)(matrices[0]).eqns) < 20
 
 
 @pytest.mark.parametrize("size", [1, 2, 8, 40])

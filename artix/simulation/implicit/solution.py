@@ -20,7 +20,7 @@ from artix.dynamics.factorization import MassProduct, factorize_product, solve
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math.arrays import joined, matmul
-from artix.math.gaussian_elimination import lu_solver
+from artix.math.gaussian_elimination import MOST_WRITTEN_OUT, lu_solver
 from artix.math.tangents import value_and_change, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
@@ -59,7 +59,7 @@ _LOCKED = 100
 
 #: Systems that need more products are eliminated by loops, and so their steps are XLA's. The bound
 #: is twelve free bodies that all touch: with thirteen boxes a step is too much for one kernel.
-_MAX_PRODUCTS = 72**3 // 3
+_MAX_PRODUCTS = MOST_WRITTEN_OUT**3 // 3
 
 
 class Bounded(NamedTuple):
