@@ -10,9 +10,11 @@ A hull of more than eight points has eight candidates: its lowest point towards 
 those that would be the lowest if it were tilted a little in seven directions. They are the corners
 on which a face rests, and are found by one pass over all points.
 
-On a height field, the lowest point of a rim or an ellipsoid is that against the tangent plane below
-it, which a few rounds approach. Against any other plane the point would move along the body while
-it rolls, and sink in. Points of a hull are the lowest by their heights above the field.
+On a height field, the lowest point of a rim is that against the tangent plane below it, which a few
+rounds approach. Against any other plane the point would move along the body while it rolls, and
+sink in. In a groove a rim touches on several sides: two more points are those that are lowest
+elsewhere on it. An ellipsoid is the unit sphere of a mapped field, and touches as spheres do.
+Points of a hull are the lowest by their heights above the field.
 """
 
 from __future__ import annotations
@@ -27,11 +29,12 @@ import numpy as np
 
 from artix.contact.cores import Core
 from artix.contact.ground import Surface
+from artix.contact.height_field import Ellipsoids
 from artix.contact.plane import Plane
 from artix.kinematics.contact_points import contact_frames
 from artix.kinematics.forward import Kinematics
 from artix.math import spatial
-from artix.math.arrays import take
+from artix.math.arrays import identity, take
 from artix.math.spatial import Transforms
 from artix.math.tangents import without_derivatives
 from artix.math.traces import while_loop
@@ -48,7 +51,12 @@ Array = jax.Array
 
 #: On how many sides of a pit the candidates of a shape may lie; those without a radius touch what
 #: is right below them.
-_SIDES = {GeometryType.SPHERE: 3, GeometryType.CAPSULE: 3, GeometryType.HULL: 1}
+_SIDES = {
+    GeometryType.SPHERE: 3,
+    GeometryType.CAPSULE: 3,
+    GeometryType.HULL: 1,
+    GeometryType.ELLIPSOID: 3,
+}
 
 
 class Shapes(NamedTuple):
@@ -73,6 +81,11 @@ class Shapes(NamedTuple):
     """Points of all hulls of the articulation, in their shapes' frames, [P, 3]."""
     first_points: tuple[int, ...]
     """Index of each shape's first point."""
+
+    @property
+    def are_ellipsoids(self) -> np.ndarray:
+        """Which shapes are ellipsoids, [G]."""
+        return np.array([one.type is GeometryType.ELLIPSOID for one in self.structures], bool)
 
 
 class Candidates(NamedTuple):
@@ -157,6 +170,17 @@ def cores_of_members(
     return cores
 
 
+def ellipsoids_of(shapes: Shapes, surface: Surface) -> Ellipsoids | None:
+    """The ellipsoids among the candidates for a height field; ``None`` if there are none."""
+    owner = shapes.owner
+    are_round = shapes.are_ellipsoids[owner]
+    if isinstance(surface, Plane) or not np.any(are_round):
+        return None
+    over = 1 / jnp.where(are_round, take(shapes.size, owner), 1)
+    onto = over[:, None] * take(shapes.rotation, owner).swapaxes(0, 1)
+    return Ellipsoids(are_round, jnp.where(are_round, onto, identity(3, over.dtype)[:, :, None]))
+
+
 def candidates_of(shapes: Shapes, surface: Surface, reference: Array) -> Candidates:
     """The candidates of shapes for a surface; positions are relative to ``reference`` [3]."""
     owner = shapes.owner
@@ -184,16 +208,16 @@ def _offsets(shapes: Shapes, surface: Surface, reference: Array) -> tuple[Array,
             radii.append(jnp.broadcast_to(size[0], (shape.num_candidates,)))
             continue
         if shape.type is GeometryType.ELLIPSOID:
-            offsets.append(_lowest_of_ellipsoids(size[:, None], normals[k]))
+            is_plane = isinstance(surface, Plane)
+            below = lowest_of_ellipsoids(size[:, None], normals[k])
+            offsets.append(below if is_plane else jnp.zeros_like(below))
             radii.append(jnp.zeros_like(size[:1]))
             continue
         points, extent, have_radius = CANDIDATE_PATTERNS[shape.type]
         pattern = jnp.asarray(points.T, size.dtype)
         if shape.type is GeometryType.CYLINDER:
-            x, y = jnp.repeat(_steepest(normals[k]), len(points) // len(_RIMS), axis=1)
-            pattern = jnp.stack(
-                [x * pattern[0] - y * pattern[1], y * pattern[0] + x * pattern[1], pattern[2]]
-            )
+            x, y = _around_rims(normals[k])
+            pattern = jnp.stack([x, y, pattern[2]])
         radius = size[0] if have_radius else jnp.zeros_like(size[0])
         offsets.append(pattern * size[np.array(extent)][:, None])
         radii.append(jnp.broadcast_to(radius, (pattern.shape[1],)))
@@ -204,77 +228,154 @@ def _offsets(shapes: Shapes, surface: Surface, reference: Array) -> tuple[Array,
 _RIMS = (-1.0, 1.0)
 #: How much the normals are tilted that are tried first on a height field, and in how many
 #: directions.
-_SLANT, _SLANTS = 0.5, 8
+_SLANTS, _DIRECTIONS = (0.25, 0.5, 1.0), 8
 #: How much lower a point must be to be preferred, in units of the shape's size: a coin that lies
 #: flat would turn its points from step to step.
 _CLEARLY = 0.005
 #: How often the tangent plane below the lowest point is taken, and the lowest point against it.
 _ROUNDS = 3
+#: Other points of a rim on a height field, and how far apart points are in units of its radius.
+_OTHERS, _APART = 2, 0.4
 
 
 def _normals(shapes: Shapes, surface: Surface, reference: Array) -> list[Array]:
-    """For each shape, the normals of the surface against which its points are the lowest, in the
-    shape's frame, [3, N]: two of a cylinder's rims, one of other shapes.
+    """For each shape, the normal of the surface below it, in the shape's frame, [3, 1]. For a
+    cylinder, that against which the point of each rim is the lowest, [3, 2], on a height field
+    followed by those of the rim's other points, [3, 6].
     """
-    kinds = [one.type for one in shapes.structures]
-    ends = [_RIMS if kind is GeometryType.CYLINDER else (0.0,) for kind in kinds]
-    owner = np.repeat(np.arange(len(kinds)), [len(each) for each in ends])
-    is_rim, is_bent = (
-        np.array([kinds[k] is kind for k in owner], bool)
-        for kind in (GeometryType.CYLINDER, GeometryType.ELLIPSOID)
-    )
+    are_cylinders = [one.type is GeometryType.CYLINDER for one in shapes.structures]
+    ends = [_RIMS if one else (0.0,) for one in are_cylinders]
+    owner = np.repeat(np.arange(len(ends)), [len(each) for each in ends])
     origin, rotation = take(shapes.position, owner), take(shapes.rotation, owner)
+    radius, half = take(shapes.size[:2], owner)
 
     def below(position: Array) -> Array:
         return spatial.apply_transposed(rotation, surface.distances(reference, position)[1])
 
-    def lowest(normal: Array) -> Array:
-        size = take(shapes.size, owner)
-        x, y = size[0] * _steepest(normal)
-        on_rim = jnp.stack([x, y, np.concatenate(ends) * size[1]])
-        on_bent = jnp.where(is_bent, _lowest_of_ellipsoids(size, normal), 0)
-        return origin + spatial.apply(rotation, jnp.where(is_rim, on_rim, on_bent))
+    def on_rim(normal: Array) -> Array:
+        return jnp.stack([*(radius * _steepest(normal)), np.concatenate(ends) * half])
 
-    def height(normal: Array) -> Array:
-        return surface.heights_below(reference, lowest(normal))
+    def placed(normal: Array) -> Array:
+        return origin + spatial.apply(rotation, on_rim(normal))
 
     normal = below(origin)
-    if not isinstance(surface, Plane) and np.any(is_rim | is_bent):
-        length = jnp.sum(take(shapes.size[:2], owner), axis=0)
-        normal = _approached(normal, lambda normal: below(lowest(normal)), height, length)
-    return [normal[:, owner == k] for k in range(len(kinds))]
+    if isinstance(surface, Plane) or not any(are_cylinders):
+        return [normal[:, owner == k] for k in range(len(ends))]
+    search = _LowestOfRims(
+        on_rim,
+        height=lambda normal: surface.heights_below(reference, placed(normal)),
+        following=lambda normal: below(placed(normal)),
+        length=radius + half,
+        apart=_APART * radius,
+    )
+    tried = search.around(normal)
+    first = search.lowest(tried)
+    # Without another low point, a rim has those a quarter turn away.
+    x, y = _steepest(first)
+    aside = jnp.stack([y, -x, jnp.zeros_like(x)])
+    others = search.others(tried, first, [aside, -aside])
+    every = jnp.stack([first, *others], axis=2)
+    return [
+        every[:, owner == k].reshape(3, -1) if is_cylinder else normal[:, owner == k]
+        for k, is_cylinder in enumerate(are_cylinders)
+    ]
 
 
-def _approached(
-    normal: Array,
-    following: Callable[[Array], Array],
-    height: Callable[[Array], Array],
-    length: Array,
-) -> Array:
-    """Normals [3, N] whose lowest points are low above a bent surface and have these normals below.
+class _Tried(NamedTuple):
+    """Normals [3, N], the points that are lowest against them, and how high these are, [N]."""
 
-    Args:
-      normal: the normals below the shapes, [3, N].
-      following: the normals below the lowest points that belong to normals.
-      height: how high these points are, [N].
-      length: sizes of the shapes, [N].
+    normal: Array
+    point: Array
+    height: Array
+
+
+class _LowestOfRims(NamedTuple):
+    """Searches for low points of N rims above a bent surface, by the normals [3, N] against which
+    points are the lowest.
     """
-    first, second, _ = jnp.stack(contact_frames(normal.T)).transpose(1, 2, 0)
-    turns = 2 * np.pi / _SLANTS * np.arange(_SLANTS)
-    best, least = normal, height(normal)
-    for along, across in zip(np.cos(turns).tolist(), np.sin(turns).tolist(), strict=True):
-        tilted = normal + _SLANT * (along * first + across * second)
-        tried = height(tilted)
-        is_lower = tried < least - _CLEARLY * length
-        best, least = jnp.where(is_lower, tilted, best), jnp.where(is_lower, tried, least)
-    # At the lowest point, a round changes its height by rounding, and has its derivatives.
-    small = float(jnp.finfo(length.dtype).eps) ** 0.5 * length
-    for _ in range(_ROUNDS):
-        beyond = following(best)
-        reached = height(beyond)
-        best = jnp.where(reached < least + small, beyond, best)
-        least = jnp.minimum(reached, least)
-    return best
+
+    point: Callable[[Array], Array]
+    """The points in the shapes' frames that belong to normals, [3, N]."""
+    height: Callable[[Array], Array]
+    """How high these points are, [N]."""
+    following: Callable[[Array], Array]
+    """The normals below these points."""
+    length: Array
+    """Sizes of the cylinders, [N]."""
+    apart: Array
+    """How far apart points are, [N]."""
+
+    def around(self, normal: Array) -> list[_Tried]:
+        """The points of normals below the cylinders, [3, N], and of others around these."""
+        first, second, _ = jnp.stack(contact_frames(normal.T)).transpose(1, 2, 0)
+        turns = 2 * np.pi / _DIRECTIONS * np.arange(_DIRECTIONS)
+        tilts = [
+            slant * (along * first + across * second)
+            for slant in _SLANTS
+            for along, across in zip(np.cos(turns).tolist(), np.sin(turns).tolist(), strict=True)
+        ]
+        every = [normal, *(normal + tilt for tilt in tilts)]
+        return [_Tried(each, self.point(each), self.height(each)) for each in every]
+
+    def lowest(self, tried: list[_Tried]) -> Array:
+        """The normals of the lowest points; the first normals that were tried unless others are
+        clearly lower.
+        """
+        best, _, least = tried[0]
+        for normal, _, height in tried[1:]:
+            is_lower = height < least - _CLEARLY * self.length
+            best, least = jnp.where(is_lower, normal, best), jnp.where(is_lower, height, least)
+        return self._refined(best, least)
+
+    def others(self, tried: list[_Tried], first: Array, stand_ins: list[Array]) -> list[Array]:
+        """The normals of points that are low elsewhere, one after another, or those that stand in
+        for them.
+        """
+        places, normals = [self.point(first)], []
+        for stand_in in stand_ins:
+            best, least = stand_in, jnp.full_like(self.length, jnp.inf)
+            for normal, point, height in tried:
+                is_lower = self._is_elsewhere(point, places, self.apart) & (height < least)
+                best, least = jnp.where(is_lower, normal, best), jnp.where(is_lower, height, least)
+            best = self._refined(best, least)
+            is_low = self.height(best) < self.height(stand_in) - _CLEARLY * self.length
+            is_other = is_low & self._is_elsewhere(self.point(best), places, 0.5 * self.apart)
+            normals.append(jnp.where(is_other, best, stand_in))
+            places.append(self.point(normals[-1]))
+        return normals
+
+    def _is_elsewhere(self, point: Array, places: list[Array], apart: Array) -> Array:
+        """Whether points are as far from all places, [N]."""
+        squares = [jnp.sum((point - place) ** 2, axis=0) for place in places]
+        return jnp.min(jnp.stack(squares), axis=0) > apart**2
+
+    def _refined(self, best: Array, least: Array) -> Array:
+        """The normals below the lowest points, and below those that follow from them, while these
+        are lower.
+        """
+        # At the lowest point, a round changes its height by rounding, and has its derivatives.
+        small = float(jnp.finfo(least.dtype).eps) ** 0.5 * self.length
+        for _ in range(_ROUNDS):
+            beyond = self.following(best)
+            reached = self.height(beyond)
+            best = jnp.where(reached < least + small, beyond, best)
+            least = jnp.minimum(reached, least)
+        return best
+
+
+def _around_rims(normal: Array) -> tuple[Array, Array]:
+    """Unit vectors [2, 8] to the points of two rims: for normals [3, 2], the lowest and those at
+    quarter turns; for [3, 6], the lowest, another one, the opposite one, and a third one.
+    """
+    x, y = _steepest(normal).reshape(2, len(_RIMS), -1)
+    first = jnp.stack([x[:, 0], y[:, 0]])
+    turned = jnp.stack([-first[1], first[0]])
+    both = [turned, -turned]
+    if x.shape[1] > 1:
+        both = [jnp.stack([x[:, k], y[:, k]]) for k in (1, 2)]
+    every = jnp.stack([first, both[0], -first, both[1]], axis=2)
+    x, y = every.reshape(2, -1)
+    return x, y
 
 
 def _height_of(
@@ -354,7 +455,7 @@ def _support(
     return at(flat, jnp.where(jnp.any(same, axis=1), topmost, lowest))
 
 
-def _lowest_of_ellipsoids(semi_axes: Array, normal: Array) -> Array:
+def lowest_of_ellipsoids(semi_axes: Array, normal: Array) -> Array:
     """The points ``-A^2 n / |A n|``, ``A = diag(semi_axes)``, of ellipsoids that are farthest
     against normals, [3, G].
     """

@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler import quantity
-from artix.contact.candidates import Candidates, Shapes, candidates_of, shapes_of
+from artix.contact.candidates import (
+    Candidates,
+    Shapes,
+    candidates_of,
+    ellipsoids_of,
+    lowest_of_ellipsoids,
+    shapes_of,
+)
 from artix.contact.ground import Ground, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.plane import Plane
@@ -305,17 +312,21 @@ def _touch(kin: Kinematics, shapes: Shapes, surface: Surface, most: int | None) 
     """Where shapes touch a surface, at most ``most`` places of each candidate."""
     each = candidates_of(shapes, surface, kin.reference)
     sides = shapes.sides if most is None else np.minimum(shapes.sides, most)
-    gap, normal = surface.distances(kin.reference, each.position, each.radius, sides)
+    ellipsoids, reach = ellipsoids_of(shapes, surface), each.radius
+    if ellipsoids is not None:
+        longest = jnp.max(take(shapes.size, shapes.owner), axis=0)
+        reach = jnp.where(ellipsoids.are_round, longest, reach)
+    gap, normal = surface.distances(kin.reference, each.position, reach, sides, ellipsoids)
     places = np.maximum(shapes.sides, 1)
     if isinstance(surface, Plane):
         places = np.ones_like(places)
     index = np.repeat(np.arange(len(places)), places)
-    counts = np.bincount(shapes.owner[index], minlength=len(shapes.numbers)).tolist()
+    owner = shapes.owner[index]
+    counts = np.bincount(owner, minlength=len(shapes.numbers)).tolist()
     number, side = (np.concatenate([np.arange(n) for n in lengths]) for lengths in (counts, places))
     if most is not None:
-        index, number = index[side < most], number[side < most]
+        index, number, owner = (one[side < most] for one in (index, number, owner))
     candidates = Candidates(*(take(one, index) for one in each))
-    owner = shapes.owner[index]
     return _Touch(owner, number, counts, candidates, gap - candidates.radius, normal)
 
 
@@ -331,11 +342,15 @@ def _contacts_with(
     owner, number, counts, candidates, gap, normal = _touch(kin, shapes, surface, most)
     topology = articulation.topology
     inward = spatial.apply_transposed(shapes.rotation[:, :, owner], normal)
-    inward = spatial.rotate(shapes.local.rotation[:, owner], inward)
+    turn = take(shapes.local.rotation, owner)
+    point = candidates.link_point - candidates.radius * spatial.rotate(turn, inward)
+    are_round = shapes.are_ellipsoids[owner]
+    if np.any(are_round) and not isinstance(surface, Plane):
+        lowest_point = lowest_of_ellipsoids(take(shapes.size, owner), inward)
+        on_ellipsoid = candidates.link_point + spatial.rotate(turn, lowest_point)
+        point = jnp.where(are_round, on_ellipsoid, point)
     numbers = jnp.asarray(number, gap.dtype)
-    columns = jnp.concatenate(
-        [gap[None], candidates.link_point - candidates.radius * inward, normal, numbers[None]]
-    )
+    columns = jnp.concatenate([gap[None], point, normal, numbers[None]])
     if most is not None:
         parts = [columns[:, owner == k] for k in range(len(shapes.numbers))]
         kept = [part if part.shape[1] <= most else lowest(part, most) for part in parts]

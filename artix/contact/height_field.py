@@ -137,6 +137,7 @@ class HeightField(struct.PyTreeNode):
         position: Array,
         radius: Array | None = None,
         sides: np.ndarray | None = None,
+        ellipsoids: Ellipsoids | None = None,
     ) -> tuple[Array, Array]:
         """Signed distances [K] of the points ``reference`` [3] + ``position`` [3, C], and their
         gradients, [3, K].
@@ -148,19 +149,29 @@ class HeightField(struct.PyTreeNode):
         all: from the nearest point above the planes through those before and across their
         gradients, or a large one if there is none. Points without sides touch the surface right
         below them, and have the distance from that cell.
+
+        Some of the points may be the centres of ``ellipsoids``. A linear map makes unit spheres of
+        them, and of every cell of the field another bilinear surface, from which the centres have
+        distances r. That of an ellipsoid is ``(r - 1) / |grad r|``: zero where it touches, with
+        the gradient ``grad r / |grad r|``, which is its normal there.
         """
         place = (reference - self.origin)[:, None] + position
         field, fixed = without_derivatives((self, place))
         sides = np.zeros(place.shape[1], int) if sides is None else sides
+        is_round = np.zeros(len(sides), bool) if ellipsoids is None else ellipsoids.are_round
         parts, number, is_other = [], [], []
-        for most in np.unique(sides):
-            points = np.flatnonzero(sides == most)
+        for most, bent in sorted(set(zip(sides.tolist(), is_round.tolist(), strict=True))):
+            points = np.flatnonzero((sides == most) & (is_round == bent))
             if most == 0:
                 parts.append(_cell_below(field, take(fixed, points)))
             else:
                 assert radius is not None
                 reach = without_derivatives(take(radius, points))
-                parts += _sides(field, take(fixed, points), reach, most)
+                maps = None
+                if bent:
+                    assert ellipsoids is not None
+                    maps = without_derivatives(take(ellipsoids.maps, points))
+                parts += _sides(field, take(fixed, points), reach, most, maps)
             for k in range(max(most, 1)):
                 number.append(points)
                 is_other.append(np.full(len(points), k > 0))
@@ -169,8 +180,14 @@ class HeightField(struct.PyTreeNode):
             take(jnp.concatenate(each, axis=-1), order) for each in zip(*parts, strict=True)
         )
         index, is_outside = np.concatenate(number)[order], np.concatenate(is_other)[order]
-        place, patch = take(place, index), self._patch(cell)
+        maps = None if ellipsoids is None else take(ellipsoids.maps, index)
+        place, patch = take(place, index), self._patch(cell, maps)
         gap, normal = patch.signed_distance(place, patch.refined(place, share), is_outside)
+        if maps is not None:
+            gradient = spatial.apply_transposed(maps, normal)
+            over = jax.lax.rsqrt(spatial.dot(gradient, gradient))
+            gap = jnp.where(is_round[index], gap - 1, gap) * over
+            normal = gradient * over
         if radius is not None:
             beyond = 4 * (take(radius, index) + jnp.sum(self.spacing))
             gap = jnp.where(exists, gap, gap + beyond)
@@ -185,9 +202,9 @@ class HeightField(struct.PyTreeNode):
         cell = jnp.floor(without_derivatives(scaled))
         return self._patch(cell).apart(place, scaled - cell)[2]
 
-    def _patch(self, cell: Array) -> _Patch:
-        """The surface over cells [2, C]. Beyond the edges there are cells as well, level across the
-        edge.
+    def _patch(self, cell: Array, maps: Array | None = None) -> _Patch:
+        """The surface over cells [2, C], measured after maps [3, 3, C], if there are any. Beyond
+        the edges there are cells as well, level across the edge.
         """
         rows, columns = self.heights.shape
         i, j = (
@@ -210,7 +227,17 @@ class HeightField(struct.PyTreeNode):
             h10 - h00,
             h01 - h00,
             h11 - h10 - h01 + h00,
+            maps,
         )
+
+
+class Ellipsoids(NamedTuple):
+    """Ellipsoids among points."""
+
+    are_round: np.ndarray
+    """Which points are centres of ellipsoids, static, [C]."""
+    maps: Array
+    """What maps those to unit spheres, and the identity for the other points, [3, 3, C]."""
 
 
 class _Patch(NamedTuple):
@@ -225,6 +252,20 @@ class _Patch(NamedTuple):
     along_x: Array
     along_y: Array
     twist: Array
+    maps: Array | None = None
+    """Distances are those after these maps, [3, 3, C]."""
+
+    def mapped(self, vector: Array) -> Array:
+        """Vectors [3, C] after the maps."""
+        return vector if self.maps is None else spatial.apply(self.maps, vector)
+
+    def tangents(self, share: Array) -> tuple[Array, Array]:
+        """Derivatives of the mapped surface by the shares [2, C], [3, C] each."""
+        (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
+        zero = jnp.zeros_like(rise_x)
+        along_x = jnp.stack([jnp.broadcast_to(dx, zero.shape), zero, rise_x])
+        along_y = jnp.stack([zero, jnp.broadcast_to(dy, zero.shape), rise_y])
+        return self.mapped(along_x), self.mapped(along_y)
 
     def apart(self, place: Array, share: Array) -> Array:
         """From the surface at shares [2, C] to points, [3, C]."""
@@ -245,11 +286,14 @@ class _Patch(NamedTuple):
         point, the step has its derivatives. Far from it, a step that does not follow the twist is
         safer.
         """
-        (dx, dy), (rise_x, rise_y) = self.spacing, self.rises(share)
-        x, y, z = self.apart(place, share)
-        push_x, push_y = dx * x + rise_x * z, dy * y + rise_y * z
-        xx, yy, xy = dx * dx + rise_x * rise_x, dy * dy + rise_y * rise_y, rise_x * rise_y
-        bent = xy - self.twist * z if follows_twist else xy
+        along_x, along_y = self.tangents(share)
+        apart = self.mapped(self.apart(place, share))
+        push_x, push_y = spatial.dot(along_x, apart), spatial.dot(along_y, apart)
+        xx, yy = spatial.dot(along_x, along_x), spatial.dot(along_y, along_y)
+        xy = spatial.dot(along_x, along_y)
+        zero = jnp.zeros_like(self.twist)
+        twist = spatial.dot(self.mapped(jnp.stack([zero, zero, self.twist])), apart)
+        bent = xy - twist if follows_twist else xy
         # Where the surface is bent more than a sphere about the point, the nearest point is on an
         # edge.
         bent = jnp.where(bent * bent < 0.99 * xx * yy, bent, xy)
@@ -277,10 +321,22 @@ class _Patch(NamedTuple):
         Far above a bent cell it may lead anywhere.
         """
         stepped = _within(self.stepped(place, share))
-        before, after = (self.apart(place, each) for each in (share, stepped))
-        small = jnp.finfo(place.dtype).eps * self.spacing[0] * self.spacing[1]
+        before, after = (self.mapped(self.apart(place, each)) for each in (share, stepped))
+        small = jnp.finfo(place.dtype).eps * self.spacing[0] * self.spacing[1] * self.stretch
         is_nearer = spatial.dot(after, after) <= 1.001 * spatial.dot(before, before) + small
         return jnp.where(is_nearer, stepped, share)
+
+    @property
+    def stretch(self) -> Array | float:
+        """About how much the maps increase squares of lengths, [C]."""
+        return 1.0 if self.maps is None else jnp.sum(self.maps**2, axis=(0, 1)) / 3
+
+    def mapped_normal(self, share: Array) -> Array:
+        """Unit normals of the mapped surface at shares [2, C], [3, C]."""
+        if self.maps is None:
+            return self.normal(share)
+        across = spatial.cross(*self.tangents(share))
+        return across * jax.lax.rsqrt(spatial.dot(across, across))
 
     def normal(self, share: Array) -> Array:
         """Unit normals of the surface at shares [2, C], [3, C]."""
@@ -293,21 +349,22 @@ class _Patch(NamedTuple):
         self, place: Array, share: Array, is_outside: np.ndarray
     ) -> tuple[Array, Array]:
         """Distances [C] of points [3, C] from those at shares [2, C], and unit vectors from these
-        to the points. Points that are lower are inside, but not those known to be outside (static,
-        [C]).
+        to the points, both mapped. Points that are lower are inside, but not those known to be
+        outside (static, [C]).
         """
         dx, dy = self.spacing
-        normal = self.normal(share)
-        apart = self.apart(place, share)
+        normal = self.mapped_normal(share)
+        beside = self.apart(place, share)
+        apart = self.mapped(beside)
         gap = spatial.dot(normal, apart)
         # On a ridge or in a valley, the nearest point's own normal is not the direction to the
         # point.
         aside = apart - gap * normal
-        least = jnp.finfo(gap.dtype).eps * jnp.minimum(dx, dy) ** 2
+        least = jnp.finfo(gap.dtype).eps * jnp.minimum(dx, dy) ** 2 * self.stretch
         is_edge = spatial.dot(aside, aside) > least
         square = jnp.where(is_edge, spatial.dot(apart, apart), jnp.ones_like(gap))
         inverse = jax.lax.rsqrt(square)
-        inverse = jnp.where((apart[2] < 0) & ~is_outside, -inverse, inverse)
+        inverse = jnp.where((beside[2] < 0) & ~is_outside, -inverse, inverse)
         return jnp.where(is_edge, square * inverse, gap), jnp.where(
             is_edge, apart * inverse, normal
         )
@@ -324,25 +381,30 @@ def _cell_below(field: HeightField, place: Array) -> tuple[Array, Array, Array]:
 
 
 def _sides(
-    field: HeightField, place: Array, radius: Array, most: int
+    field: HeightField, place: Array, radius: Array, most: int, maps: Array | None
 ) -> list[tuple[Array, Array, Array]]:
     """The sides of pits in which spheres are, as of :func:`_nearest_cell`: the nearest of all
-    points first, then the others.
+    points first, then the others; the same of ellipsoids with maps.
     """
     sides: list[tuple[Array, Array, Array]] = []
     planes: list[tuple[Array, Array]] = []
     for k in range(most):
-        cell, share, exists = _nearest_cell(field, place, radius, planes)
+        cell, share, exists = _nearest_cell(field, place, radius, planes, maps)
         sides.append((cell, share, exists))
         if k + 1 < most:
             is_other = np.full(place.shape[1], k > 0)
-            gap, normal = field._patch(cell).signed_distance(place, share, is_other)
-            planes.append((place - gap * normal, normal))
+            patch = field._patch(cell, maps)
+            gap, normal = patch.signed_distance(place, share, is_other)
+            planes.append((patch.mapped(place) - gap * normal, normal))
     return sides
 
 
 def _nearest_cell(
-    field: HeightField, place: Array, radius: Array, planes: list[tuple[Array, Array]]
+    field: HeightField,
+    place: Array,
+    radius: Array,
+    planes: list[tuple[Array, Array]],
+    maps: Array | None,
 ) -> tuple[Array, Array, Array]:
     """The cells [2, C] nearest to points [3, C], of those within the radius or half a cell whose
     nearest points are above planes, which have points and normals, [3, C]; shares there, and
@@ -369,18 +431,19 @@ def _nearest_cell(
         following = jnp.minimum(first + ahead, last)
         stays = search.tried >= number
         cell = jnp.where(stays, search.cell, following)
-        patch = field._patch(cell)
+        patch = field._patch(cell, maps)
         start = jnp.where(stays, search.share, _within(scaled - following))
         share = patch.sought(place, start)
         apart = patch.apart(place, share)
-        square = spatial.dot(apart, apart)
+        along = patch.mapped(apart)
+        square = spatial.dot(along, along)
         is_nearer = ~stays & (square < search.square)
         if planes:
             is_nearer = is_nearer & (spatial.dot(patch.normal(share), apart) > 0)
         for point, normal in planes:
-            beside = place - apart - point
+            beside = patch.mapped(place - apart) - point
             length = jnp.sqrt(spatial.dot(beside, beside))
-            margin = _ABOVE * (length + jnp.min(field.spacing))
+            margin = _ABOVE * (length + jnp.min(field.spacing) * jnp.sqrt(patch.stretch))
             is_nearer = is_nearer & (spatial.dot(beside, normal) > margin)
         # What has not been found by then stays away.
         is_nearer = is_nearer | (stays & jnp.isfinite(search.square))

@@ -104,12 +104,14 @@ class Plane(struct.PyTreeNode):
         position: Array,
         radius: Array | None = None,
         sides: np.ndarray | None = None,
+        ellipsoids: Any = None,
     ) -> tuple[Array, Array]:
         """Signed distances [C] of the points ``reference`` [3] + ``position`` [3, C], and normals
         there, [3, C].
 
-        Height fields need to know the ``radius`` of the spheres around the points and on how many
-        ``sides`` they may lie; a plane does not.
+        Height fields need to know the ``radius`` of the spheres around the points, on how many
+        ``sides`` they may lie, and which points are the centres of ``ellipsoids``; a plane, towards
+        which ellipsoids have their lowest points, does not.
         """
         normal = jnp.broadcast_to(self.normal[:, None], position.shape)
         gap = spatial.dot(normal, position) + (spatial.dot(self.normal, reference) - self.height)

@@ -193,12 +193,13 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
             surfaces=(artix.HeightField.of(heights, spacing=spacing, origin=(-40.0, -40.0, 0.0)),)
         )
     contacts = artix.ground_contacts(artix.Scene(robot, ground=ground), state).contacts
-    # A sphere and the ends of a capsule may touch three sides of a field, which is flat here.
-    touch = np.ones(24, bool)
+    # An ellipsoid, a sphere and the ends of a capsule may touch three sides of a field, which is
+    # flat here.
+    touch, on_root = np.ones(24, bool), 17
     if surface == "height field":
-        touch = np.array([True] * 17 + 3 * [True, False, False] + [True] * 4)
+        touch, on_root = np.array([True] * 16 + 4 * [True, False, False] + [True] * 4), 19
         assert np.min(contacts.gap[~touch]) > np.sum(spacing)
-    assert contacts.links == (0,) * 17 + (1,) * (len(touch) - 17)
+    assert contacts.links == (0,) * on_root + (1,) * (len(touch) - on_root)
     np.testing.assert_allclose(contacts.normal[touch], np.tile(normal, (24, 1)), atol=1e-14)
     for k in np.flatnonzero(touch):
         link = contacts.links[k]
@@ -364,7 +365,7 @@ def test_gradients_by_everything_are_those_of_differences() -> None:
     field = artix.HeightField.of(
         heights, spacing=(2.1, 2.3), origin=(-8.0, -8.0, 0.0), stiffness=1e3, damping=10.0
     )
-    weights = jax.random.normal(jax.random.key(1), (7, 30))
+    weights = jax.random.normal(jax.random.key(1), (7, 32))
 
     def value(geometry, position, ground):
         body = robot.replace(geometry=geometry)
