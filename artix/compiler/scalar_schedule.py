@@ -57,16 +57,13 @@ def depth_first(program: ScalarProgram) -> ScalarProgram:
     is_leaf = program.operations <= Op.CONSTANT
     # Arrays are no operands.
     references = np.where(is_leaf[:, None], -1, np.maximum(program.operands, -1))
-    numbers = -np.sort(-(references >> 1), axis=1)
-    columns = [column.tolist() for column in numbers.T]
-    roots = _roots(program, columns, is_leaf)
-    order = np.array(_before_use(roots, columns), np.int64)
+    operands = -np.sort(-(references >> 1), axis=1)
+    roots = _roots(program, operands, is_leaf)
+    order = np.array(_before_use(roots, operands.T.tolist()), np.int64)
     return reorder(program, order[np.argsort(program.stages[order], kind="stable")])
 
 
-def _roots(
-    program: ScalarProgram, columns: Sequence[Sequence[int]], is_leaf: np.ndarray
-) -> list[int]:
+def _roots(program: ScalarProgram, operands: np.ndarray, is_leaf: np.ndarray) -> list[int]:
     """Scalars that results and loops need, each time that for which the fewest others are left to
     compute.
     """
@@ -79,21 +76,27 @@ def _roots(
     needed_by = [0] * (count + 1)  # bits of roots; the last one is for operands that do not exist
     for place, root in enumerate(roots):
         needed_by[root] |= 1 << place
-    first, second, third = columns
-    for number in range(count - 1, -1, -1):
+    computed = np.flatnonzero(~is_leaf)[::-1]
+    rows = computed.tolist(), *operands[computed].T.tolist()
+    for number, first, second, third in zip(*rows, strict=True):
         bits = needed_by[number]
-        needed_by[first[number]] |= bits
-        needed_by[second[number]] |= bits
-        needed_by[third[number]] |= bits
+        needed_by[first] |= bits
+        if second >= 0:
+            needed_by[second] |= bits
+            if third >= 0:
+                needed_by[third] |= bits
     groups = Counter(itertools.compress(needed_by, ~is_leaf))
     groups.pop(0, None)
     if not groups or len(groups) * len(roots) > _MAX_TABLE:
         return roots
     size, counts = -(-len(roots) // 8), np.array(list(groups.values()), np.float32)
-    rows = np.frombuffer(
-        b"".join(bits.to_bytes(size, "little") for bits in groups), np.uint8
-    ).reshape(-1, size)
-    needs = np.unpackbits(rows, axis=1, bitorder="little", count=len(roots)).astype(bool)
+    packed = b"".join(bits.to_bytes(size, "little") for bits in groups)
+    needs = np.unpackbits(
+        np.frombuffer(packed, np.uint8).reshape(-1, size),
+        axis=1,
+        bitorder="little",
+        count=len(roots),
+    ).astype(bool)
     missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
     needed_for = np.ascontiguousarray(needs.T)
     while len(ordered) < len(roots):
@@ -112,10 +115,11 @@ def _roots(
 
 
 def _before_use(roots: Sequence[int], columns: Sequence[Sequence[int]]) -> list[int]:
-    """The roots and all that they need, in depth-first order; operands are in columns, -1 where
-    there are fewer.
+    """The roots and all that they need, in depth-first order; operands are in columns, the last
+    ones first, -1 where there are fewer.
     """
     order: list[int] = []
+    append = order.append
     first, second, third = columns
     done = bytearray(len(first) + 1)
     done[-1] = 1
@@ -123,20 +127,24 @@ def _before_use(roots: Sequence[int], columns: Sequence[Sequence[int]]) -> list[
         stack = [root]
         pop, push = stack.pop, stack.append
         while stack:
-            number = pop()
-            if number < 0:  # Its operands are done.
-                if not done[~number]:
-                    done[~number] = 1
-                    order.append(~number)
-            elif not done[number]:
-                push(~number)
-                # Most time is spent here, so this is no loop.
-                if not done[x := third[number]]:
-                    push(x)
-                if not done[x := second[number]]:
-                    push(x)
-                if not done[x := first[number]]:
-                    push(x)
+            number = stack[-1]
+            if done[number]:
+                pop()
+                continue
+            # Most time is spent here, so this is no loop.
+            is_ready = True
+            if not done[x := third[number]]:
+                push(x)
+                is_ready = False
+            if not done[x := second[number]]:
+                push(x)
+                is_ready = False
+            if not done[x := first[number]]:
+                push(x)
+            elif is_ready:
+                done[number] = 1
+                append(number)
+                pop()
     return order
 
 

@@ -190,24 +190,23 @@ class Plan:
         computed = np.flatnonzero(self.program.operations > Op.CONSTANT)
         group_of = self.program.levels[computed].astype(int) * count + lists.stages[computed]
         for group in range(3 * count):
-            operations = computed[group_of == group].tolist()
+            operations = computed[group_of == group]
             level, stage = divmod(group, count)
-            for within, encoded in _runs(operations, is_encoded):
+            for numbers, encoded in _runs(operations, is_encoded):
+                within = numbers.tolist()
                 bounds = [0, *([] if encoded else _split_points(lists, within)), len(within)]
                 for first, last in itertools.pairwise(bounds):
-                    part_of[within[first:last]] = len(self.parts)
+                    part_of[numbers[first:last]] = len(self.parts)
                     nest = self.nests[stage]
                     self.parts.append(
                         Part(level, stage, within[first:last], [], nest, is_encoded=encoded)
                     )
-            if not operations or (stage in ends and self.parts[-1].is_encoded):
+            if not len(operations) or (stage in ends and self.parts[-1].is_encoded):
                 self.parts.append(Part(level, stage, [], [], self.nests[stage]))
         self._find_kept(part_of)
         self.arrays = lists.arrays_loaded
         """The arrays from which entries are loaded, with their levels."""
-        self.inputs = [
-            number for number, operation in enumerate(lists.operations) if operation == Op.INPUT
-        ]
+        self.inputs: list[int] = np.flatnonzero(self.program.operations == Op.INPUT).tolist()
         self._find_stores(part_of)
 
     def _find_kept(self, part_of: np.ndarray) -> None:
@@ -249,8 +248,9 @@ class Plan:
             & (part_of[sources] >= 0)
             & (part_of[sources] != readers)
         )
-        pairs = np.stack([np.broadcast_to(readers, sources.shape)[passed], sources[passed]], 1)
-        for index, source in np.unique(pairs, axis=0).tolist():
+        count = len(part_of)
+        pairs = np.unique((np.broadcast_to(readers, sources.shape) * count + sources)[passed])
+        for index, source in zip(*(x.tolist() for x in np.divmod(pairs, count)), strict=True):
             read(source, index, self.parts[index].level, self.parts[index].stage)
         for loop, level, (first, after), last in zip(
             self.program.loops, self.levels_of_loops, bodies, last_of_loop, strict=True
@@ -320,12 +320,8 @@ class Plan:
         for index, part in enumerate(self.parts):
             for number in ending.pop(index - 1, ()):
                 free.setdefault(lists.kinds[number], []).append(self._vectors[2 * number])
-            for number in part.operations:
-                if (
-                    number not in self.kept
-                    or not lists.levels[number]
-                    or 2 * number in self._vectors
-                ):
+            for number in [number for number in part.operations if number in self.kept]:
+                if not lists.levels[number] or 2 * number in self._vectors:
                     continue
                 unused = free.get(lists.kinds[number])
                 self._vectors[2 * number] = (
@@ -415,7 +411,7 @@ class Plan:
         return start
 
 
-def _runs(operations: list[int], is_encoded: np.ndarray) -> list[tuple[list[int], bool]]:
+def _runs(operations: np.ndarray, is_encoded: np.ndarray) -> list[tuple[np.ndarray, bool]]:
     """Successive operations that are encoded, or are not."""
     flags = is_encoded[operations]
     bounds = [0, *(np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist(), len(operations)]

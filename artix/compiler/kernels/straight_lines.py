@@ -11,7 +11,7 @@ points and turns do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,6 @@ from artix.compiler.kernels.x86 import (
 )
 from artix.compiler.scalar_program import BYTES, Kind, Op
 
-_ADD, _MUL, _FLOAT32 = int(Op.ADD), int(Op.MUL), int(Kind.FLOAT32)
 _ARITHMETIC = {
     Op.ADD: "add",
     Op.SUB: "sub",
@@ -167,61 +166,71 @@ class Line:
           requests: what to request with some of them, by their places: slots of addresses, and
             offsets in bytes.
         """
-        lists, places = self._lists, self._places
-        products = self._single_products(operations)
-        codes, operands, kinds, value_of = (
-            lists.operations,
-            lists.operands,
-            lists.kinds,
-            self._value_of,
-        )
+        lists, places, value_of = self._lists, self._places, self._value_of
         append, get, value = self._code.extend, value_of.get, self._value
         values, kept = self._values, places.kept
         file, home, how = values.file.append, values.home.append, values.how.append
-        number_of = {name: self._number(form) for name, form in self._floats.items()}
-        add, sub, mul = number_of["add"], number_of["sub"], number_of["mul"]
-        plus, minus, from_ = (
-            number_of["times_plus"],
-            number_of["times_minus"],
-            number_of["minus_times"],
-        )
-        for place, number in enumerate(operations):
-            if place in requests:
-                for slot, byte in requests[place]:
+        due = sorted(requests, reverse=True)
+        for place, number, form, first, second, third in self._fused(operations):
+            while due and due[-1] <= place:
+                for slot, byte in requests[due.pop()]:
                     self._request(slot, byte)
-            code, (a, b, c) = codes[number], operands[number]
-            # Most operations are these, so they call little.
-            if code <= _MUL and kinds[number] >= _FLOAT32 and not (a | b) & 1:
-                if number in products:
-                    continue
-                last = -1
-                if code == _MUL:
-                    form = mul
-                elif a >> 1 in products:
-                    form, last = plus if code == _ADD else minus, b
-                    a, b, _ = operands[a >> 1]
-                elif b >> 1 in products:
-                    form, last = plus if code == _ADD else from_, a
-                    a, b, _ = operands[b >> 1]
-                else:
-                    form = add if code == _ADD else sub
-                if (x := get(a)) is None:
-                    x = value(a)
-                if (y := get(b)) is None:
-                    y = value(b)
-                z = get(last, -1) if last >= 0 else -1
-                if last >= 0 > z:
-                    z = value(last)
+            if form >= 0:  # Most operations are these, so they call little.
+                if (x := get(first)) is None:
+                    x = value(first)
+                if (y := get(second)) is None:
+                    y = value(second)
+                z = -1
+                if third >= 0 and (z := get(third)) is None:
+                    z = value(third)
                 result = len(values.file)
                 file(VECTOR)
                 home(0)
                 how(NOWHERE)
                 append((form, result, x, y, z))
             else:
-                result = self._other(Op(code), a, b, c, Kind(kinds[number]))
+                code, kind = Op(lists.operations[number]), Kind(lists.kinds[number])
+                result = self._other(code, first, second, third, kind)
             value_of[2 * number] = result
             if number in kept:
-                self._keep(result, places.slot(2 * number), kinds[number])
+                self._keep(result, places.slot(2 * number), lists.kinds[number])
+
+    def _fused(self, operations: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Operations with their places: number, form and the references of operands.
+
+        Sums, differences and products of floats without negatives have a form, others have -1. A
+        product with one use, which is in such a sum or difference, is one with it: its operands
+        are the factors, then the other one. Of two products, the first has precedence, as in LLVM.
+        """
+        program = self._lists.program
+        add, sub, mul = map(self._form, ("add", "sub", "mul"))
+        numbers = np.array(operations, np.int64)
+        codes, rows = program.operations[numbers], program.operands[numbers]
+        is_plain = (codes <= Op.MUL) & (program.kinds[numbers] >= Kind.FLOAT32)
+        is_plain &= ~np.any(rows[:, :2] & 1, axis=1)
+        is_product = is_plain & (codes == Op.MUL)
+        may_be_part = np.zeros(len(program.operations) + 1, bool)
+        may_be_part[numbers[is_product & (self._places.uses[numbers] == 1)]] = True
+        with_first, with_second = (
+            is_plain & ~is_product & may_be_part[rows[:, k] >> 1] for k in range(2)
+        )
+        with_second &= ~with_first
+        is_sum = codes == Op.ADD
+        forms = np.where(is_product, mul, np.where(is_sum, add, sub))
+        is_part = np.zeros(len(program.operations), bool)
+        for fused, factors, other, difference in (
+            (with_first, 0, 1, "times_minus"),
+            (with_second, 1, 0, "minus_times"),
+        ):
+            forms[fused] = np.where(is_sum[fused], self._form("times_plus"), self._form(difference))
+            products = rows[fused, factors] >> 1
+            is_part[products] = True
+            rows[fused, 2] = rows[fused, other]
+            rows[fused, :2] = program.operands[products, :2]
+        forms[~is_plain] = -1
+        stays = np.flatnonzero(~is_part[numbers])
+        columns = stays, numbers[stays], forms[stays], *rows[stays].T
+        return zip(*(column.tolist() for column in columns), strict=True)
 
     def store(self, reference: int, slot: int) -> None:
         """Stores the negative of a scalar, which is computed for that."""
@@ -311,22 +320,6 @@ class Line:
         text += b"\x0f\x18\x88" + line.to_bytes(4, "little", signed=True)  # prefetcht0 [rax + line]
         self._code.extend((self._number(Form(0, text)), -1, -1, -1, -1))
 
-    def _single_products(self, operations: Sequence[int]) -> set[int]:
-        """Products with one use, which is in a sum or difference; of two, the first has precedence,
-        as in LLVM.
-        """
-        program = self._lists.program
-        numbers = np.array(operations, np.int64)
-        codes, rows = program.operations[numbers], program.operands[numbers]
-        of_floats = program.kinds[numbers] >= Kind.FLOAT32
-        is_signed = np.any(rows[:, :2] & 1, axis=1)
-        sums = of_floats & ((codes == Op.ADD) | (codes == Op.SUB)) & ~is_signed
-        products = of_floats & (codes == Op.MUL) & ~is_signed
-        single = numbers[products & (self._places.uses[numbers] == 1)]
-        a, b = rows[sums, 0] >> 1, rows[sums, 1] >> 1
-        first, second = np.isin(a, single), np.isin(b, single)
-        return {*a[first].tolist(), *b[~first & second].tolist()}
-
     @property
     def _sign(self) -> int:
         return 1 << (8 * self._size - 1)
@@ -342,6 +335,9 @@ class Line:
         result = self._values.new(form.result)
         self._code.extend((self._number(form), result, a, b, mask))
         return result
+
+    def _form(self, name: str) -> int:
+        return self._number(self._floats[name])
 
     def _append(self, name: str, a: int = -1, b: int = -1, mask: int = -1) -> int:
         return self._emit(self._floats[name], a, b, mask)

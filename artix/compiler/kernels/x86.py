@@ -173,6 +173,7 @@ class _Allocator:
             self._has_masks,
         )
         results, firsts, lasts = self._encoding.result, self._encoding.first, self._encoding.last
+        held, kept, home, is_spilled = self._held, self._kept, self._home, self._is_spilled
         for place, ((number, result, a, b, c), (na, nb, nc)) in enumerate(
             zip(code.tolist(), following.tolist(), strict=True)
         ):
@@ -218,12 +219,22 @@ class _Allocator:
                     rb = self._load(b)
                 if rb >= 0:
                     next_[file][rb] = place
+                # Most time is spent here, so what has more uses is noted without a call.
                 if a >= 0:
-                    self._used(a, na, ra, file)
+                    if na != _NEVER:
+                        next_[file][ra] = na
+                    else:
+                        self._free_register(a, ra, file)
                 if a != b:
-                    self._used(b, nb, rb, file)
+                    if nb == _NEVER:
+                        self._free_register(b, rb, file)
+                    elif rb >= 0:
+                        next_[file][rb] = nb
                 if c >= 0:
-                    self._used(c, nc, mask, MASK)
+                    if nc != _NEVER:
+                        next_[MASK][mask] = nc
+                    else:
+                        self._free_register(c, mask, MASK)
                 target = free[form.result].pop() if free[form.result] else self._take(form.result)
                 if rb >= 0:
                     if file:
@@ -234,13 +245,19 @@ class _Allocator:
                         out.append(bits.to_bytes(size, "little") + tail)
                 else:
                     self._from_memory(bits ^ results[target] ^ firsts[ra], b, tail)
-                if nb == _NEVER:
-                    self._forget(b)
-                if a >= 0 and a != b and na == _NEVER:
-                    self._forget(a)
-                if c >= 0 and nc == _NEVER:
-                    self._forget(c)
-            self._define(result, target, form.result, first[result])
+                if nb == _NEVER and is_spilled[b]:
+                    self._slots.append(home[b])
+                if na == _NEVER and a >= 0 and a != b and is_spilled[a]:
+                    self._slots.append(home[a])
+                if nc == _NEVER and c >= 0 and is_spilled[c]:
+                    self._slots.append(home[c])
+            use, file = first[result], form.result
+            if result in kept or use == _NEVER:
+                self._define(result, target, file, use)
+            else:
+                register[result] = target
+                held[file][target] = result
+                next_[file][target] = use
         return out
 
     def _define(self, result: int, register: int, file: int, use: int) -> None:
@@ -258,22 +275,20 @@ class _Allocator:
         self._held[file][register] = result
         self._next[file][register] = use
 
-    def _used(self, value: int, use: int, register: int, file: int) -> None:
-        """An operand has been read; its register is free if it is not needed any more."""
-        if use != _NEVER:
-            if register >= 0:
-                self._next[file][register] = use
-            return
+    def _free_register(self, value: int, register: int, file: int) -> None:
+        """An operand that is not needed any more has been read; its register is free, if any."""
         if register >= 0:
             self._register[value] = -1
             self._next[file][register] = -1
             self._free[file].append(register)
 
-    def _used_up(self, value: int, use: int, register: int) -> None:
-        """The same after the instruction, when its memory is free, too."""
-        self._used(value, use, register, VECTOR)
+    def _used(self, value: int, use: int, register: int) -> None:
+        """A vector has been read by an instruction that is complete."""
         if use == _NEVER:
+            self._free_register(value, register, VECTOR)
             self._forget(value)
+        elif register >= 0:
+            self._next[VECTOR][register] = use
 
     def _forget(self, value: int) -> None:
         """A value is not needed any more; its memory is free, if no instruction before reads it
@@ -432,16 +447,19 @@ class _Allocator:
             if rb < 0 and nb - place < near:
                 rb = self._load(b)
                 following[rb] = place
+            bits = form.bits ^ encoding.result[rc] ^ encoding.first[ra]
             if rb >= 0:
-                self._write(form.bits, rc, ra, rb)
+                self._out.append((bits ^ encoding.last[rb]).to_bytes(self._bytes, "little"))
             else:
-                self._from_memory(form.bits ^ encoding.result[rc] ^ encoding.first[ra], b)
+                self._from_memory(bits, b)
             register[c] = -1
             self._forget(c)
-            if a != c:
-                self._used_up(a, na, ra)
+            if na != _NEVER:
+                following[ra] = na
+            elif a != c:
+                self._used(a, na, ra)
             if b not in (a, c):
-                self._used_up(b, nb, rb)
+                self._used(b, nb, rb)
             return rc
         # Into a factor's register, if that is not needed any more.
         if rb >= 0 and nb == _NEVER and na != _NEVER:
@@ -461,9 +479,9 @@ class _Allocator:
             register[a] = -1
             self._forget(a)
             if b != a:
-                self._used_up(b, nb, rb)
+                self._used(b, nb, rb)
             if c != b:
-                self._used_up(c, nc, rc)
+                self._used(c, nc, rc)
             return ra
         # Into a copy of the summand.
         target = self._take(VECTOR)
@@ -479,11 +497,11 @@ class _Allocator:
             self._write(form.bits, target, ra, rb)
         else:
             self._from_memory(form.bits ^ encoding.result[target] ^ encoding.first[ra], b)
-        self._used_up(a, na, ra)
+        self._used(a, na, ra)
         if b != a:
-            self._used_up(b, nb, rb)
+            self._used(b, nb, rb)
         if c not in (a, b):
-            self._used_up(c, nc, rc)
+            self._used(c, nc, rc)
         return target
 
     def _call(
