@@ -13,7 +13,6 @@ yielded twice as many scalars, and took as long.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -98,8 +97,9 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
     is_selection = np.zeros(count, bool)
     is_selection[selections] = True
     selects = is_selection.tolist()
-    backwards = references[::-1].T.tolist()
-    for number, first, second, third in zip(range(count - 1, -1, -1), *backwards, strict=True):
+    columns = references.T.tolist()
+    backwards = [reversed(each) for each in (range(count), *columns)]
+    for number, first, second, third in zip(*backwards, strict=True):
         if not elsewhere[number]:
             within[first] = within[second] = within[third] = True
         elif selects[number]:
@@ -111,7 +111,7 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
     exits = {k for k in selections.tolist() if not is_within[k] and is_within[references[k, 1]]}
     if sum(is_within) < max(_LEAST_SHARE * program.size, _LEAST_WORK * len(exits), 1):
         return None
-    branch_of = _branches(references, is_within, exits)
+    branch_of = _branches(columns, is_within, exits)
     num_branches, branches = max(branch_of) + 1, np.array(branch_of[:-1])
     if num_branches > _MOST_BRANCHES:
         return None
@@ -134,13 +134,20 @@ def _leave_out_roots(program: ScalarProgram, sources: np.ndarray, is_within: lis
             is_within[number] = False
 
 
-def _branches(sources: np.ndarray, is_within: list[bool], exits: set[int]) -> list[int]:
+def _branches(columns: list[list[int]], is_within: list[bool], exits: set[int]) -> list[int]:
     """The branch of each scalar: the number of exits on the longest way to the first one that it
     leads to.
+
+    Args:
+      columns: the scalars that are the first, second and third operands.
+      is_within: which scalars are in a branch; False once more at the end.
+      exits: the selections by which others need them.
     """
-    count = len(sources)
+    count = len(is_within) - 1
     rank = [0] * (count + 1)
-    for number, first, second, third in zip(range(count), *sources.T.tolist(), strict=True):
+    first_exit = min(exits, default=count)
+    following = [each[first_exit:] for each in columns]
+    for number, first, second, third in zip(range(first_exit, count), *following, strict=True):
         most = rank[first]
         if rank[second] > most:
             most = rank[second]
@@ -151,14 +158,18 @@ def _branches(sources: np.ndarray, is_within: list[bool], exits: set[int]) -> li
     # Most scalars are in no branch.
     leads_on = np.array(is_within[:-1])
     leads_on[list(exits)] = True
-    numbers = np.flatnonzero(leads_on)[::-1]
-    for number, *needed in zip(numbers.tolist(), *sources[numbers].T.tolist(), strict=True):
-        branch = branch_of[number]
+    firsts, seconds, thirds = columns
+    for number in np.flatnonzero(leads_on)[::-1].tolist():
+        branch, second = branch_of[number], seconds[number]
         if number in exits:
-            branch, needed = rank[number] - 1, needed[1:2]
-        for source in needed:
-            if branch_of[source] > branch:
-                branch_of[source] = branch
+            branch = rank[number] - 1
+        else:
+            if branch_of[first := firsts[number]] > branch:
+                branch_of[first] = branch
+            if branch_of[third := thirds[number]] > branch:
+                branch_of[third] = branch
+        if branch_of[second] > branch:
+            branch_of[second] = branch
     return branch_of
 
 
@@ -181,7 +192,8 @@ class _Writer:
     def __init__(self, program: ScalarProgram, part: _Part) -> None:
         self._program, self._part = program, part
         self._operations: list[int] = program.operations.tolist()
-        self._operands: list[list[int]] = program.operands.tolist()
+        self._rows: dict[int, list[int]] = {}
+        """The operands of scalars that are new, or whose operands change."""
         self._kinds: list[int] = program.kinds.tolist()
         self._levels: list[int] = program.levels.tolist()
         self._constants: list[float] = program.constants.tolist()
@@ -215,13 +227,20 @@ class _Writer:
                 parent = -1 if loop.parent < 0 else new_numbers[loop.parent]
                 loops.append(loop._replace(parent=parent))
         for number in np.flatnonzero(self._program.operations == _CARRIED).tolist():
-            self._operands[number][0] = new_numbers[self._operands[number][0]]
+            operands = self._operands(number)
+            operands[0] = new_numbers[operands[0]]
         return loops, branches
+
+    def _operands(self, number: int) -> list[int]:
+        """The operands of a scalar, which may be changed."""
+        if number not in self._rows:
+            self._rows[number] = self._program.operands[number].tolist()
+        return self._rows[number]
 
     def _new(self, operation: int, operands: list[int], kind: int, level: int, key: float) -> int:
         """The number of a new scalar."""
         self._operations.append(operation)
-        self._operands.append([*operands, *[-1] * (3 - len(operands))])
+        self._rows[len(self._keys)] = [*operands, *[-1] * (3 - len(operands))]
         self._kinds.append(kind)
         self._levels.append(level)
         self._constants.append(0.0)
@@ -258,20 +277,25 @@ class _Writer:
         """Scalars of a branch depend on what it carries: those that need no other one of it get an
         operand times one. Returns whether all have such an operand.
         """
-        branch_of, sources = np.array(self._part.branch_of), self._part.sources
-        concerned = np.flatnonzero((branch_of[:-1] >= 0) | (branch_of[sources] >= 0).any(axis=1))
-        rows = branch_of[concerned].tolist(), branch_of[sources[concerned]].tolist()
+        branch_of = np.array(self._part.branch_of)
+        of_operands = branch_of[self._part.sources]
+        differs = of_operands != branch_of[:-1, None]
+        is_other = (differs & (of_operands != -1)).any(axis=1)
+        enters = (branch_of[:-1] >= 0) & differs.all(axis=1)
+        concerned = np.flatnonzero(is_other | enters)
+        rows = branch_of[concerned].tolist(), of_operands[concerned].tolist()
         for number, branch, branches in zip(concerned.tolist(), *rows, strict=True):
             for place in range(3):
                 if branches[place] not in (-1, branch):
-                    self._operands[number][place] = self._elsewhere(self._operands[number][place])
-            if branch >= 0 and branch not in branches and not self._write_factor(number, branch):
+                    operands = self._operands(number)
+                    operands[place] = self._elsewhere(operands[place])
+            if enters[number] and not self._write_factor(number, branch):
                 return False
         return True
 
     def _write_factor(self, number: int, branch: int) -> bool:
         """Multiplies an operand, a float, by the one that a branch carries, if there is one."""
-        operands, kinds, factors = self._operands[number], self._kinds, self._factors[branch]
+        operands, kinds, factors = self._operands(number), self._kinds, self._factors[branch]
         places = [k for k in range(3) if operands[k] >= 0 and kinds[operands[k] >> 1] >= 2]
         if not places:
             return False
@@ -294,9 +318,13 @@ class _Writer:
         for number, entries in zip(self._number_of, self._entries, strict=True):
             starts, ends = zip((condition, never), *entries, strict=True)
             self._loops[number] = Loop(0, np.array(starts, np.int32), np.array(ends, np.int32))
+        count = len(self._program.operands)
+        rows = np.full((len(self._keys), 3), -1, np.int32)
+        rows[:count] = self._program.operands
+        rows[[*self._rows]] = [*self._rows.values()]
         unordered = self._program._replace(
             operations=np.array(self._operations, np.uint8),
-            operands=np.fromiter(chain.from_iterable(self._operands), np.int32).reshape(-1, 3),
+            operands=rows,
             kinds=np.array(self._kinds, np.uint8),
             levels=np.array(self._levels, np.uint8),
             constants=np.array(self._constants),

@@ -100,6 +100,7 @@ class ScalarBuilder:
         self.has_linear = False
         self.is_linear = bytearray()
         self._max_operations, self._num_arguments = max_operations, num_arguments
+        self._max_built = max(min(4 * max_operations, _MANY_BUILT), 2 * max_operations)
         self._tables: dict[tuple[str, bytes], int] = {}
         self._references: list[dict[float, int]] = [{} for _ in Kind]
         for kind in Kind:
@@ -117,9 +118,8 @@ class ScalarBuilder:
         Raises:
           TooManyOperations: ``more`` scalars would be too many.
         """
-        most = max(min(4 * self._max_operations, _MANY_BUILT), 2 * self._max_operations)
-        if self.size + more > most:
-            raise TooManyOperations(f"more than {most:,} scalars, needed or not")
+        if len(self.kinds) + more > self._max_built:
+            raise TooManyOperations(f"more than {self._max_built:,} scalars, needed or not")
 
     def check_needed(self, count: int) -> None:
         """Checks the number of operations that a program consists of.

@@ -42,9 +42,21 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
     Raises:
       NotLinear: a result does not depend linearly on these inputs.
     """
-    operations, kinds = builder.operations, builder.kinds
+    operations, kinds, make = builder.operations, builder.kinds, builder.make
     is_linear = bytes(_linear(builder))
     cotangent_of: dict[int, int] = {}
+
+    # Most terms are no constants, and most sums of one sign: these take the short way.
+    def total(kind: int, a: int, b: int) -> int:
+        if a >= CONSTANTS or b >= CONSTANTS or (a ^ b) & 1:
+            return builder.add(kind, (a,), (b,))[0]
+        sign = a & 1
+        return make(kind, _ADD, min(a, b) ^ sign, max(a, b) ^ sign) ^ sign
+
+    def product(kind: int, a: int, b: int) -> int:
+        if a >= CONSTANTS or b >= CONSTANTS:
+            return builder.multiply(kind, (a,), (b,))[0]
+        return make(kind, _MUL, min(a, b) & -2, max(a, b) & -2) ^ ((a ^ b) & 1)
 
     def add(reference: int, cotangent: int) -> None:
         if cotangent in ZERO or reference in ZERO:
@@ -54,7 +66,7 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
         scalar, cotangent = reference & -2, cotangent ^ (reference & 1)
         before = cotangent_of.get(scalar)
         if before is not None:
-            (cotangent,) = builder.add(kinds[scalar >> 1], (before,), (cotangent,))
+            cotangent = total(kinds[scalar >> 1], before, cotangent)
         cotangent_of[scalar] = cotangent
 
     for reference, cotangent in pairs:
@@ -79,7 +91,7 @@ def transposed(builder: ScalarBuilder, pairs: Sequence[tuple[int, int]]) -> Mapp
                 first, second = second, first
             if first < CONSTANTS and is_linear[first >> 1]:
                 raise NotLinear("a product of linear scalars")
-            add(second, builder.multiply(kind, (cotangent,), (first,))[0])
+            add(second, product(kind, cotangent, first))
         elif code == _DIV:
             numerator, divisor = operation[1:]
             if divisor < CONSTANTS and is_linear[divisor >> 1]:
