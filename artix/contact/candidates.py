@@ -234,8 +234,8 @@ _SLANTS, _DIRECTIONS = (0.25, 0.5, 1.0), 8
 _CLEARLY = 0.005
 #: How often the tangent plane below the lowest point is taken, and the lowest point against it.
 _ROUNDS = 3
-#: Other points of a rim on a height field, and how far apart points are in units of its radius.
-_OTHERS, _APART = 2, 0.4
+#: How far apart the points of a rim on a height field are, in units of its radius.
+_APART = 0.4
 
 
 def _normals(shapes: Shapes, surface: Surface, reference: Array) -> list[Array]:

@@ -153,7 +153,8 @@ class HeightField(struct.PyTreeNode):
         Some of the points may be the centres of ``ellipsoids``. A linear map makes unit spheres of
         them, and of every cell of the field another bilinear surface, from which the centres have
         distances r. That of an ellipsoid is ``(r - 1) / |grad r|``: zero where it touches, with
-        the gradient ``grad r / |grad r|``, which is its normal there.
+        the gradient ``grad r / |grad r|``, which is its normal there. Farther away it is the
+        distance to first order, and above level ground exactly.
         """
         place = (reference - self.origin)[:, None] + position
         field, fixed = without_derivatives((self, place))
