@@ -4,7 +4,7 @@ A shape's candidates are points of its link, each with a radius: the sphere arou
 touches. For spheres, capsules, boxes and hulls the candidates are exact against a plane, and the
 same for every surface. A cylinder has four points on each rim: the first where the rim is nearest
 to the surface, the others at quarter turns. It is exact against a plane, rolls smoothly, and stands
-on four points. An ellipsoid has its lowest point towards the surface.
+on four points. An ellipsoid has its lowest point towards a plane.
 
 A hull of more than eight points has eight candidates: its lowest point towards the surface, and
 those that would be the lowest if it were tilted a little in seven directions. They are the corners
