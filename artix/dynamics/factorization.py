@@ -35,7 +35,7 @@ import numpy as np
 from artix.dynamics.inertia import Inertias, spatial_inertias
 from artix.math import spatial, struct
 from artix.math.arrays import block_matrix, identity, masked_sum, matmul, take
-from artix.math.gaussian_elimination import MOST_WRITTEN_OUT, inverse_with_pivoting
+from artix.math.gaussian_elimination import inverse_with_pivoting
 from artix.model.topology import Topology
 
 Array = jax.Array
@@ -440,17 +440,6 @@ def split_inverse(tree: Topology, product: MassProduct) -> tuple[Array, Array]:
     factors = factorize_product(tree, product, many=True)
     half = factors.solve_upper(identity(len(product.added), product.added.dtype)).T
     return half, factors.inverse_diagonal
-
-
-def inverse_of_matrix(matrix: Array, added: Array) -> Array:
-    """The inverse of any symmetric positive definite matrix [n, n], with ``added`` [n] on its
-    diagonal.
-    """
-    if len(added) > MOST_WRITTEN_OUT:
-        return inverse_of_unsymmetric(matrix + jnp.diag(added))
-    return _inverse_from_factors(
-        matrix, added, factorize_dense(*jax.lax.stop_gradient((matrix, added)))
-    )
 
 
 def inverse_of_unsymmetric(matrix: Array) -> Array:

@@ -180,8 +180,7 @@ class Line:
                     x = value(first)
                 if (y := get(second)) is None:
                     y = value(second)
-                z = -1
-                if third >= 0 and (z := get(third)) is None:
+                if (z := get(third) if third >= 0 else -1) is None:
                     z = value(third)
                 result = len(values.file)
                 file(VECTOR)

@@ -18,14 +18,13 @@ import numpy as np
 
 from artix.dynamics.factorization import (
     MassProduct,
-    inverse_of_matrix,
     inverse_of_unsymmetric,
     split_inverse,
 )
 from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math import spatial, struct
-from artix.math.arrays import joined, matmul
+from artix.math.arrays import identity, joined, matmul
 from artix.math.tangents import add
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
@@ -37,7 +36,7 @@ from artix.simulation.common.couplings import (
     hard_rows,
     spring_efforts,
 )
-from artix.simulation.common.step_start import HIGHEST, StepStart, inverse_with
+from artix.simulation.common.step_start import StepStart, inverse_with
 
 Array = jax.Array
 
@@ -281,18 +280,30 @@ def implicit_system(
         product = at_start.mass_product._replace(added=diagonal)
         response = Response(*split_inverse(topology, product))
     else:
-        if any(group.transmitted is not None for group in acting.springs):
-            # PhysX's fixed tendons: the matrix is not symmetric.
-            inverse = inverse_of_unsymmetric(matrix + jnp.diag(diagonal))
-        elif acting.springs:
-            inverse = inverse_of_matrix(matrix, diagonal)
-        else:
-            inverse = inverse_with(at_start, diagonal)
+        inverse = inverse_with(at_start, diagonal)
+        for group in acting.springs:
+            inverse = _with_springs(inverse, group, acting.dt)
         response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt)
     start = response.effect(missing_impulse(articulation, state, acting, None)[None])[0]
     velocity = generalized_velocity(articulation, state) - response.velocity(start)
     return ImplicitSystem(velocity, start, response, hard, matrix + jnp.diag(diagonal), product)
+
+
+def _gains(group: Springs, dt: Array) -> Array:
+    """The decreases of springs' impulses per rate of their stretch, [S]."""
+    return dt * (dt * group.stiffness + group.damping)
+
+
+def _with_springs(inverse: Array, group: Springs, dt: Array) -> Array:
+    """The inverse [nv, nv] of a matrix to which springs are added, by Woodbury's formula: there are
+    fewer springs than DOFs, whose matrices would be inverted densely.
+    """
+    effect = matmul(inverse, group.force.T)
+    gains = _gains(group, dt)
+    coupling = identity(len(gains), dt.dtype) + gains[:, None] * matmul(group.rate, effect)
+    taken = matmul(inverse_of_unsymmetric(coupling) * gains, matmul(group.rate, inverse))
+    return inverse - matmul(effect, taken)
 
 
 def _matrix(
@@ -303,10 +314,7 @@ def _matrix(
     diagonal = joint_gains(articulation, state, acting)
     matrix = at_start.mass_matrix
     for group in acting.springs:
-        stiffened = dt * (dt * group.stiffness + group.damping)
-        matrix = matrix + jnp.einsum(
-            "s,sv,sw->vw", stiffened, group.force, group.rate, precision=HIGHEST
-        )
+        matrix = matrix + matmul(group.force.T * _gains(group, dt), group.rate)
     return matrix, at_start.mass_product.added + jnp.pad(
         diagonal, (at_start.topology.num_base_dofs, 0)
     )
