@@ -87,10 +87,10 @@ def _of_robot(name: str, row: str) -> _Row:
 
 
 def _start_of_ppo() -> _Row:
-    from artix.examples import ppo
+    from artix.examples import actor_critic, ppo
 
     environment, config = artix.envs.make(_TASK), ppo.Config(num_envs=BATCH)
-    return lambda: ppo.start(environment, config, 1), (), ppo.RUNS_ONCE
+    return lambda: ppo.start(environment, config, 1), (), actor_critic.options_of_one_run()
 
 
 def _iteration_of_ppo() -> _Row:

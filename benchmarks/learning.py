@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from artix import envs
 from artix.cli.play import load_played
 from artix.cli.training_tasks import legged_robot
 from artix.examples import policies, residual
+from artix.examples.actor_critic import run_once
 from artix.examples.learners import METHODS, settings
 
 Array = jax.Array
@@ -120,7 +122,8 @@ def learn(
         _, level, policy = load_played(options.residual)
         base = residual.base_for(environment, policy, level)
         environment = residual.Residual(environment, base)
-        begun = residual.begin(base, learner.start(environment, config, jax.device_count()))
+        start = functools.partial(learner.start, environment, config, jax.device_count())
+        begun = residual.begin(base, run_once(start))
     test = envs.make(task, episode_length=goal.length, **always)
 
     @jax.jit

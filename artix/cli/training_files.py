@@ -17,6 +17,7 @@ import artix
 from artix import envs
 from artix.cli.text import CommandFailure
 from artix.examples import policies
+from artix.examples.actor_critic import run_once
 from artix.examples.learners import METHODS, method_of
 from artix.examples.residual import Base, Residual, begin
 from artix.io.common.atomic_file import write_atomically
@@ -213,7 +214,7 @@ def new_training(environment: envs.Environment, config: Any, base: Base | None) 
       CommandFailure: the residual has another number of layers than its base policy.
     """
     learned_in, method = around(environment, base), METHODS[method_of(config)]
-    training = jax.jit(lambda: method.start(learned_in, config, jax.device_count()))()
+    training = run_once(lambda: method.start(learned_in, config, jax.device_count()))
     if base is None:
         return training
     try:

@@ -37,6 +37,7 @@ from artix.examples.actor_critic import (
     mean_report,
     mirror_of,
     networks,
+    run_once,
     step_report,
     symmetric_learner,
     symmetric_moments,
@@ -156,15 +157,9 @@ def start(environment: Environment, config: Config, num_devices: int) -> Trainin
     )
 
 
-#: How XLA compiles for a CPU what runs once: without optimisation, which takes half the time.
-RUNS_ONCE: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
-
-
 def started(environment: Environment, config: Config, num_devices: int) -> Training:
     """:func:`start` as a compiled program."""
-    program = jax.jit(lambda: start(environment, config, num_devices)).lower()
-    is_cpu = jax.default_backend() == "cpu"
-    return program.compile(compiler_options=RUNS_ONCE if is_cpu else None)()
+    return run_once(lambda: start(environment, config, num_devices))
 
 
 def warm_started(training: Training, load: Callable[[Any], Any]) -> Training:

@@ -36,6 +36,7 @@ from artix.examples.actor_critic import (
     mean_report,
     mirror_of,
     networks,
+    run_once,
     step_report,
     symmetric_learner,
     symmetric_moments,
@@ -288,7 +289,7 @@ def train(
     """
     iterate = jax.jit(make_iteration(environment, config))
     if training is None:
-        training = jax.jit(lambda: start(environment, config))()
+        training = run_once(lambda: start(environment, config))
     begin, per_iteration = time.perf_counter(), config.num_envs * config.horizon
     for iteration in range(int(training.iteration), math.ceil(steps / per_iteration)):
         training, values = iterate(training)
