@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ _NOT_PASSED = ("command", "writes", "simulator")
 #: Of commands that read a robot: only the options that the user gives are passed on, so the
 #: readers' defaults hold.
 _READS: dict[str, Any] = {"argument_default": argparse.SUPPRESS}
+#: XLA's programs that take less to compile are not kept [s].
+_WORTH_KEEPING = 0.1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 module = importlib.import_module(
                     f"artix.cli.{_MODULES.get(options.command, options.command)}"
                 )
+            if arguments is None:  # This process is the command's.
+                _keep_compiled_programs()
             chosen = {
                 name: value for name, value in vars(options).items() if name not in _NOT_PASSED
             }
@@ -68,6 +73,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise
         print(f"artix: {message}", file=sys.stderr)
         return code
+
+
+def _keep_compiled_programs() -> None:
+    """Has JAX keep what XLA compiles in artix's cache folder, so that a command that runs again
+    does not compile again, unless the user keeps such programs elsewhere, or nothing.
+    """
+    import jax
+
+    from artix.compiler.disk import cache_folder, folder_of_programs
+    from artix.compiler.kernels import available, machine_key
+
+    config: Any = jax.config  # JAX declares its options from 0.12 on.
+    if config.jax_compilation_cache_dir or available() is not None:
+        return
+    kernels, programs = cache_folder(), folder_of_programs(machine_key())
+    if programs is not None:
+        os.environ["ARTIX_CACHE"] = str(kernels)  # They stay where they are.
+        config.update("jax_compilation_cache_dir", str(programs))
+        config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
 def _check_names(options: argparse.Namespace) -> None:

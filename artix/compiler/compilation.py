@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend.core import jaxprs_in_params
 
 from artix.compiler import kernels
-from artix.compiler.disk import KernelFiles
+from artix.compiler.disk import KernelFiles, source_digest
 from artix.compiler.jax_internals import long_call
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
@@ -55,13 +55,14 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
     def build() -> bytes:
         if has_parts(program):
             return REFUSAL
-        scalars = scalars_of(program, levels)
+        scalars = _made_scalars(program, levels)
         # A program that only moves data is left to XLA, which can fuse it with its neighbours.
         return kernels.build(scalars) if scalars.size else REFUSAL
 
     with _lock:
         if levels not in program.kernels:
-            program.kernels[levels] = _load_or_build([program], repr(levels), build)
+            program.kernels[levels] = _load_or_build([program], [levels], repr(levels), build)
+            program.scalars.clear()
         return program.kernels[levels]
 
 
@@ -128,13 +129,18 @@ def cpu_kernel_of_rows(
             code, target, kernels.addresses_of(linked or _linked_programs(row_programs, *how))
         )
 
+    all_levels = [each.levels for each in row_programs]
     with _lock:
-        return _load_or_build(
+        target = _load_or_build(
             programs,
+            all_levels,
             repr(([(each.levels, each.numbered) for each in row_programs], *how)),
             build,
             load,
         )
+        for program in programs:
+            program.scalars.clear()
+        return target
 
 
 def _linked_programs(
@@ -144,7 +150,11 @@ def _linked_programs(
     compiled.
     """
     names = [
-        _name([each.program], repr((each.levels, each.numbered, width, results_are_joined)))
+        _name(
+            [each.program],
+            [each.levels],
+            repr((each.levels, each.numbered, width, results_are_joined)),
+        )
         for each in row_programs
     ]
     missing = dict[str, RowProgram]()
@@ -156,12 +166,13 @@ def _linked_programs(
             else:
                 _linked[name] = kernels.link_program(code, name)
     # While LLVM compiles some programs, the next is prepared.
-    scalars = ((scalars_of(each.program, each.levels), each.numbered) for each in missing.values())
-    for (name, each), code in zip(
-        missing.items(), kernels.build_programs(scalars, width, results_are_joined), strict=True
+    scalars = (
+        (_made_scalars(each.program, each.levels), each.numbered) for each in missing.values()
+    )
+    for name, code in zip(
+        missing, kernels.build_programs(scalars, width, results_are_joined), strict=True
     ):
-        if each.program.key is not None:
-            files.write(name, code)
+        files.write(name, code)
         _linked[name] = kernels.link_program(code, name)
     return [_linked[name] for name in names]
 
@@ -169,6 +180,7 @@ def _linked_programs(
 @long_call
 def _load_or_build(
     programs: Sequence[Program],
+    all_levels: Sequence[tuple[int, ...]],
     how: str,
     build: Callable[[], bytes],
     load: Callable[[bytes, str], None] = kernels.load,
@@ -178,7 +190,7 @@ def _load_or_build(
     if missing is not None:
         refuse("every function", missing)
         return None
-    what, target = programs[0].name, _name(programs, how)
+    what, target = programs[0].name, _name(programs, all_levels, how)
     if target in _loaded:
         return target
     code = files.read(target)
@@ -191,7 +203,7 @@ def _load_or_build(
         except Exception as error:
             refuse(what, f"{type(error).__name__}: {error}")
             return None
-        if all(program.key is not None for program in programs):
+        if all(map(is_identified, programs, all_levels)):
             files.write(target, code)
     if code.startswith(REFUSAL):
         refuse(what, code.removeprefix(REFUSAL).decode())
@@ -205,17 +217,46 @@ def _load_or_build(
     return target
 
 
-def _name(programs: Sequence[Program], how: str) -> str:
+def _name(programs: Sequence[Program], all_levels: Sequence[tuple[int, ...]], how: str) -> str:
     """A name that is equal for programs that compute the same on machines of this kind."""
-    content = hashlib.sha256(
-        b"".join(key_of(each) for each in programs) + how.encode() + kernels.machine_key().encode()
-    )
+    keys = map(key_of, programs, all_levels)
+    content = hashlib.sha256(b"".join(keys) + how.encode() + kernels.machine_key().encode())
     return f"artix_{content.hexdigest()[:40]}"
 
 
-def key_of(program: Program) -> bytes:
-    """Identifies the program across processes, or else within this one."""
-    return program.key or f"{os.getpid()} {program.number}".encode()
+def key_of(program: Program, levels: tuple[int, ...]) -> bytes:
+    """Identifies a program in all processes: by what it was made from, or else by its scalars. One
+    that has no scalars is identified in this process alone.
+    """
+    if not is_identified(program, levels):
+        return f"{os.getpid()} {program.number}".encode()
+    return program.key or source_digest() + program.digests[levels]
+
+
+def is_identified(program: Program, levels: tuple[int, ...]) -> bool:
+    """Whether other processes can know this program by its key, so its kernel can be stored."""
+    if program.key is not None:
+        return True
+    if levels not in program.digests:
+        try:
+            known = not has_parts(program)
+            program.digests[levels] = _made_scalars(program, levels).digest if known else b""
+        except Exception:  # Whoever builds the kernel says why there is none.
+            program.digests[levels] = b""
+    return program.digests[levels] != b""
+
+
+def _made_scalars(program: Program, levels: tuple[int, ...]) -> ScalarProgram:
+    """:func:`scalars_of`, made once until there is a kernel."""
+    if levels not in program.scalars:
+        try:
+            program.scalars[levels] = scalars_of(program, levels)
+        except (UnsupportedOperation, TooManyOperations) as error:
+            program.scalars[levels] = error
+    made = program.scalars[levels]
+    if isinstance(made, Exception):
+        raise made
+    return made
 
 
 def scalars_of(

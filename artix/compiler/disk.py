@@ -48,6 +48,25 @@ def cache_folder() -> Path | None:
         return None
 
 
+def folder_of_programs(machine: str) -> Path | None:
+    """A folder in :func:`cache_folder` for what XLA compiles on machines of one kind; ``None`` if
+    there is none that only this user can write to. Deletes what has not been used for longest.
+    """
+    kernels = cache_folder()
+    if kernels is None:
+        return None
+    folder = kernels / f"xla-{hashlib.sha256(machine.encode()).hexdigest()[:16]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not (is_private(kernels) and is_private(folder)):
+            _say_refused(kernels)
+            return None
+        _forget_oldest(folder)
+    except OSError:
+        return None
+    return folder
+
+
 def _user_cache() -> Path:
     """Where programs of this platform keep what they can make again."""
     if sys.platform == "win32":
@@ -153,7 +172,9 @@ def _say_refused(folder: Path) -> None:
 
 def _forget_oldest(folder: Path) -> None:
     files = sorted(
-        (entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder)
+        (entry.stat().st_mtime, entry.stat().st_size, entry.path)
+        for entry in os.scandir(folder)
+        if entry.is_file()
     )
     excess = sum(size for _, size, _ in files) - _MAX_BYTES
     for _, size, path in files:
@@ -190,7 +211,7 @@ def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any
         "artix."
     ):  # Functions defined by ``exec`` have no module.
         return None
-    content = hashlib.sha256(_source_digest())
+    content = hashlib.sha256(source_digest())
     content.update(f"{jax.__version__} {function.__module__}.{function.__qualname__}".encode())
     try:
         _add_structure(content, structure)
@@ -214,7 +235,7 @@ def _add_structure(content: Any, structure: Any) -> None:
 
 
 @functools.cache
-def _source_digest() -> bytes:
+def source_digest() -> bytes:
     """The digest of all modules of artix: a change in any of them invalidates everything stored."""
     folder = Path(__file__).resolve().parent.parent
     content = hashlib.sha256()

@@ -18,7 +18,14 @@ import numpy as np
 
 from artix.compiler import lanes
 from artix.compiler.batch_axes import Axes
-from artix.compiler.compilation import REFUSAL, files, key_of, refuse, scalars_of
+from artix.compiler.compilation import (
+    REFUSAL,
+    files,
+    is_identified,
+    key_of,
+    refuse,
+    scalars_of,
+)
 from artix.compiler.gpu_verdict import kernels_are_proved, lanes_are_refuted
 from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
@@ -107,7 +114,7 @@ def _read_or_build(
         lanes.WORTH,
         target_key(),
     )
-    content = hashlib.sha256(key_of(program) + repr(settings).encode())
+    content = hashlib.sha256(key_of(program, levels) + repr(settings).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"
     code = files.read(name)
     if code is None:
@@ -115,8 +122,9 @@ def _read_or_build(
             code = json.dumps(_build(program, levels, mapped, has_items)).encode()
         except (UnsupportedOperation, TooManyOperations, KernelError) as error:
             code = REFUSAL + f"{type(error).__name__}: {error}".encode()
-        if program.key is not None:
+        if is_identified(program, levels):
             files.write(name, code)
+    program.scalars.clear()
     if code.startswith(REFUSAL):
         refuse(f"{program.name} on a GPU", code.removeprefix(REFUSAL).decode())
         return None

@@ -74,8 +74,8 @@ class Program:
       argument_types: shapes and dtypes of all arguments, known or not.
       result_types: those of its results.
       num_values: number of arguments that are not tangents (or cotangents).
-      key: a digest of what it computes, equal in all processes; ``None`` if it cannot be identified
-        across processes.
+      key: a digest of what it was made from, equal in all processes; ``None`` if that may have
+        changed in another process, as a user's function may.
       number: unique in this process.
       has_kernel: whether a kernel may be compiled for it; otherwise XLA evaluates it.
       has_gpu_kernel: whether a kernel may be compiled for GPUs as well; ``None`` if that depends on
@@ -90,6 +90,9 @@ class Program:
         :mod:`artix.compiler.kept_values`.
       carried: if it keeps any, the arguments that it keeps with them, since they change from call
         to call.
+      digests: without a key, those of its scalars by the levels of its operands; empty if it has
+        none, see :mod:`artix.compiler.compilation`.
+      scalars: its scalars until there is a kernel, or the error that says why there are none.
       kernels: CPU kernels, see :mod:`artix.compiler.compilation`.
       gpu_kernels: GPU kernels, see :mod:`artix.compiler.gpu_compilation`.
     """
@@ -130,6 +133,8 @@ class Program:
         self.selects = selects
         self.kept_types = tuple(kept_types)
         self.carried = tuple(carried)
+        self.digests: dict[Any, bytes] = {}
+        self.scalars: dict[Any, Any] = {}
         self.kernels: dict[Any, Any] = {}
         self.gpu_kernels: dict[Any, Any] = {}
         self._make = make

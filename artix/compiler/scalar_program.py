@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
@@ -254,6 +255,13 @@ class ScalarProgram(_Scalars):
         raise_to_operands(stage_of, computed.tolist(), sources)
         return np.array(stage_of[:-1], np.int32)
 
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """Equal in all processes for programs that are equal, and for no others."""
+        content = hashlib.sha256()
+        _add_content(content, tuple(self))
+        return content.digest()
+
     @property
     def size(self) -> int:
         """Number of operations, without inputs, constants and what loops carry."""
@@ -270,6 +278,19 @@ class ScalarProgram(_Scalars):
             for nest in self.nests
         ]
         return np.array(times)[self.stages]
+
+
+def _add_content(content: Any, value: Any) -> None:
+    """Adds arrays, dtypes, numbers and tuples of them to a digest."""
+    if isinstance(value, tuple | list):
+        content.update(f"{len(value)} of".encode())
+        for item in value:
+            _add_content(content, item)
+    elif isinstance(value, np.ndarray):
+        content.update(f"{value.dtype.str}{value.shape}".encode())
+        content.update(np.ascontiguousarray(value))
+    else:
+        content.update(f"{value!r};".encode())
 
 
 def raise_to_operands(values: list[int], numbers: Sequence[int], operands: np.ndarray) -> None:

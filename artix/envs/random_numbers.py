@@ -17,6 +17,7 @@ Array = jax.Array
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
+@jax.jit
 def threefry(key: Array, count: Array) -> Array:
     """Threefry-2x32 with 20 rounds.
 

@@ -1,4 +1,5 @@
 import dataclasses
+import os
 import signal
 import subprocess
 import sys
@@ -510,3 +511,31 @@ def test_an_episode_is_saved_as_a_page_and_as_a_video(tmp_path, monkeypatch, cap
     assert "drawing 0 s of video" in capsys.readouterr().out
     assert page.stat().st_size > 10_000
     assert film.read_bytes().startswith(b"GIF8")
+
+
+#: Calls the command with what follows, as the terminal does, and says where JAX keeps programs.
+COMMAND = """
+import sys, jax
+from artix.cli import main
+code = main()
+print(code, jax.config.jax_compilation_cache_dir)
+"""
+
+
+@pytest.mark.parametrize("kept", ["artix", "elsewhere", "nothing"])
+def test_commands_keep_what_xla_compiles_unless_the_user_says_where(tmp_path, kept):
+    settings = {
+        "artix": {"ARTIX_CACHE": str(tmp_path)},
+        "elsewhere": {"ARTIX_CACHE": str(tmp_path), "JAX_COMPILATION_CACHE_DIR": "/elsewhere"},
+        "nothing": {"ARTIX_CACHE": "0"},
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "info", "arm7"],
+        capture_output=True,
+        text=True,
+        env=os.environ | settings[kept],
+    )
+    folders = [str(path) for path in tmp_path.glob("xla-*")]
+    wanted = {"artix": folders, "elsewhere": ["/elsewhere"], "nothing": ["None"]}
+    assert done.stdout.splitlines()[-1].split() == ["0", *wanted[kept]]
+    assert len(folders) == (kept == "artix")

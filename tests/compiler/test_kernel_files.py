@@ -9,10 +9,15 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+import artix
 from artix.compiler import disk
-from artix.compiler.disk import KernelFiles, cache_folder
+from artix.compiler.compilation import cpu_kernel
+from artix.compiler.disk import KernelFiles, cache_folder, folder_of_programs
+from tests.support.programs import programs_in
 
 PROGRAM = """
 import sys
@@ -30,6 +35,31 @@ states = jax.vmap(lambda key: artix.random_state(robot, key))(jax.random.split(j
 matrices = jax.jit(jax.vmap(lambda state: artix.mass_matrix(robot, state)))(states)
 gradient = jax.grad(lambda q: artix.bias_force(robot, jax.tree.map(lambda x: x[0], states).replace(joint_position=q)).sum())
 print(float(matrices.sum()), float(gradient(states.joint_position[0]).sum()))
+"""
+
+#: A task of the user's own, whose reward is not known by its name.
+TASK = """
+import sys
+import jax, jax.numpy as jnp
+from artix import envs
+from artix.compiler import kernels
+from artix.envs.tasks.cart_pole import CartPole
+
+if sys.argv[2] == "again":
+    def refused(*_, **__):
+        raise AssertionError("this is on disk")
+
+    kernels.build = refused
+
+class Mine(CartPole):
+    def outcome(self, transition):
+        outcome = super().outcome(transition)
+        return outcome._replace(reward=float(sys.argv[1]) * outcome.reward)
+
+task = Mine()
+state = jax.jit(jax.vmap(task.reset))(jax.random.split(jax.random.key(0), 3))
+reward = jax.jit(lambda action: jnp.sum(jax.vmap(task.step)(state, action).reward))
+print(float(reward(jnp.ones((3, 1)))), float(jax.grad(reward)(jnp.ones((3, 1))).sum()))
 """
 
 
@@ -53,6 +83,34 @@ def test_a_second_process_neither_traces_nor_compiles(tmp_path: Path) -> None:
         for which in ("first", "again")
     ]
     assert found[0] == found[1] != ""
+
+
+@pytest.mark.slow
+def test_functions_of_users_are_known_by_what_they_compute(tmp_path: Path) -> None:
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", TASK, *what],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"ARTIX_CACHE": str(tmp_path)},
+        ).stdout
+        for what in (("1", "first"), ("1", "again"), ("2", "changed"))
+    ]
+    assert found[0] == found[1]
+    once, twice = ([float(number) for number in one.split()] for one in found[1:])
+    np.testing.assert_allclose(twice, 2 * np.array(once), rtol=1e-6)
+    assert min(map(abs, once)) > 0
+
+
+def test_equal_programs_have_one_kernel_and_others_their_own() -> None:
+    def kernel(factor: float, size: int = 3) -> str | None:
+        function = artix.quantity(lambda x: jnp.sin(x) * factor + x[0])
+        (equation,) = programs_in(function, jnp.ones(size))
+        return cpu_kernel(equation.params["program"], (1,))
+
+    assert kernel(2.0) == kernel(2.0) is not None
+    assert len({kernel(2.0), kernel(3.0), kernel(2.0, size=4)}) == 3
 
 
 def test_what_is_written_is_read(files: KernelFiles, tmp_path: Path) -> None:
@@ -160,3 +218,21 @@ def test_a_folder_that_others_may_write_to_is_said_once(
         files.write("two", b"code")
     (record,) = caplog.records
     assert f"kernels in {tmp_path / 'shared'} are not used" in record.getMessage()
+
+
+def test_programs_of_xla_have_a_folder_for_each_kind_of_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARTIX_CACHE", str(tmp_path / "kernels"))
+    files = KernelFiles()
+    one, other = folder_of_programs("one"), folder_of_programs("other")
+    assert one is not None and other is not None and one != other
+    assert one.parent == tmp_path / "kernels" and folder_of_programs("one") == one
+    monkeypatch.setattr(disk, "_MAX_BYTES", 80)  # Folders are not among what is deleted.
+    files.write("first", bytes(10))
+    files.write("second", bytes(10))
+    assert files.read("second") == bytes(10) and one.is_dir()
+    one.chmod(0o777)
+    assert folder_of_programs("one") is None
+    monkeypatch.setenv("ARTIX_CACHE", "0")
+    assert folder_of_programs("one") is None
