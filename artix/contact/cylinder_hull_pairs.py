@@ -49,6 +49,7 @@ from artix.contact.hull_directions import (
 )
 from artix.contact.polygons import facing_face, outward_planes, polygon_of
 from artix.math.arrays import chosen
+from artix.math.spatial import aside
 from artix.math.tangents import without_derivatives
 from artix.model.hull_faces import HullFaces
 
@@ -258,8 +259,7 @@ def _of_edge(one: Cylinder, first: Array, second: Array) -> tuple[Array, Array]:
     beside = jnp.where(is_beside, beside / jnp.sqrt(jnp.where(is_beside, square, 1)), 0)
 
     # A frame whose first axis is the edge; the other two span the plane across it.
-    least = (jnp.abs(edge) <= jnp.min(jnp.abs(edge))).astype(edge.dtype)
-    side = jnp.cross(edge, least)
+    side = jnp.cross(edge, aside(edge))
     square = jnp.sum(side**2)
     side = side / jnp.sqrt(jnp.where(square > 0, square, 1))
     other = jnp.cross(edge, side)

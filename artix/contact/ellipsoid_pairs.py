@@ -38,6 +38,7 @@ from artix.contact.hull_directions import (
 )
 from artix.contact.polygons import outward_planes, polygon_of
 from artix.math.arrays import chosen, square_root
+from artix.math.spatial import aside
 from artix.math.tangents import without_derivatives
 from artix.model.geometry import GeometryType
 from artix.model.hull_faces import HullFaces
@@ -181,8 +182,7 @@ def _turned(normal: Array, apart: Array, edge: Array, squares: Array) -> Array:
     slope = apart - jnp.sum(along / length[:, None], axis=0)
     separation = jnp.sum(slope * normal)
     is_edge = jnp.sum(edge**2) > 0
-    least = (jnp.abs(normal) <= jnp.min(jnp.abs(normal))).astype(normal.dtype)
-    side = _unit(jnp.cross(normal, jnp.where(is_edge, edge, least)))
+    side = _unit(jnp.cross(normal, jnp.where(is_edge, edge, aside(normal))))
     beside = jnp.where(is_edge, 0, jnp.cross(normal, side))
 
     def curvature(a: Array, b: Array) -> Array:

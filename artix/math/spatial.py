@@ -88,6 +88,14 @@ def inverse(matrix: Array) -> Array:
 
 
 @shared
+def aside(vector: Array) -> Array:
+    """Of the first and the third axis [3], the one along which a vector is shorter: at least 45
+    degrees from it.
+    """
+    is_first = jnp.abs(vector[0]) <= jnp.abs(vector[2])
+    return jnp.stack([is_first, jnp.zeros_like(is_first), ~is_first]).astype(vector.dtype)
+
+
 def skew(a: Array) -> Array:
     """The matrix [3, 3, n] whose product with b is ``cross(a, b)``."""
     x, y, z = jnp.unstack(a)

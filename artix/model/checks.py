@@ -228,6 +228,7 @@ _INSTEAD = {
     "Scene": "; take one robot of it, such as scene['name'] or scene.articulations[0]",
     "Fleet": "; use fleet.evaluate(function, state), or one member, fleet.member(0)",
     "str": "; load it with artix.load or artix.robots.load",
+    "tuple": "; artix.load_world returns a scene and its states",
 }
 
 
@@ -242,7 +243,8 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def check_one(articulation: Articulation) -> None:
-    """Raises ``ValueError`` if the articulation is a batch."""
+    """Raises ``ValueError`` if the articulation is a batch, ``TypeError`` if it is none."""
+    check_type("articulation", articulation, Articulation)
     name, mass, shape = next(checked_leaves(articulation))
     check_vector(f"articulation.{name}", mass, shape, articulation.dtype, "L")
 
