@@ -33,7 +33,11 @@ def test_a_moved_module_has_the_names_of_the_new_one(old):
     new = importlib.import_module(MOVED[old])
     module = importlib.import_module(old)
     assert getattr(importlib.import_module(package), name) is module
-    example = next(each for each, value in vars(new).items() if callable(value))
+    example = next(
+        each
+        for each, value in vars(new).items()
+        if getattr(value, "__module__", "") == MOVED[old] and not each.startswith("_")
+    )
     with pytest.warns(
         DeprecationWarning, match=f"^{re.escape(f'{old}.{example} is now {MOVED[old]}.{example};')}"
     ) as caught:
