@@ -46,6 +46,7 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 #: Old module -> the module that has its names now. It, too, goes on working for one release.
 MOVED = {
+    "artix.examples.rollout": "artix.examples.swing_up",
     "artix.examples.ppo_settings": "artix.examples.learners",
     "artix.examples.shac_settings": "artix.examples.learners",
 }
