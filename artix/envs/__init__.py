@@ -13,3 +13,6 @@ from artix.envs.tasks.imitation import Imitation as Imitation
 from artix.envs.transition import EnvState as EnvState
 from artix.envs.transition import Outcome as Outcome
 from artix.envs.transition import Transition as Transition
+from artix.math.deprecated import old_modules as _old_modules
+
+_old_modules(__name__)

@@ -46,6 +46,7 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 #: Old module -> the module that has its names now. It, too, goes on working for one release.
 MOVED = {
+    "artix.envs.gait_statistics": "artix.envs.gait",
     "artix.examples.rollout": "artix.examples.swing_up",
     "artix.examples.ppo_settings": "artix.examples.learners",
     "artix.examples.shac_settings": "artix.examples.learners",
@@ -145,6 +146,7 @@ ATTRIBUTES = {
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {
+    "artix.envs.gait_statistics": "artix.envs.gait",
     "artix.PaddedTopology": _NO_PADDING,
     "artix.Padding": _NO_PADDING,
     "artix.model.PaddedTopology": _NO_PADDING,
