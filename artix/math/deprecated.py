@@ -47,6 +47,7 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 #: Old module -> the module that has its names now. It, too, goes on working for one release.
 MOVED = {
     "artix.envs.gait_statistics": "artix.envs.gait",
+    "artix.envs.noise": "artix.envs.disturbances",
     "artix.examples.rollout": "artix.examples.swing_up",
     "artix.examples.ppo_settings": "artix.examples.learners",
     "artix.examples.shac_settings": "artix.examples.learners",
@@ -80,6 +81,8 @@ CALLS = {
     if fixed
 }
 RENAMED["artix.model.Scene"] = "artix.contact.Scene"
+RENAMED["artix.envs.noise.GO1"] = "artix.envs.disturbances.GO1_NOISE"
+RENAMED["artix.envs.noise.as_scales"] = "artix.envs.disturbances.as_noise_scales"
 RENAMED["artix.examples.ppo_settings.SETTINGS"] = "artix.examples.learners.PPO_SETTINGS"
 RENAMED["artix.examples.shac_settings.SETTINGS"] = "artix.examples.learners.SHAC_SETTINGS"
 
@@ -146,7 +149,6 @@ ATTRIBUTES = {
 
 #: Names that nothing replaces -> why, and what to do instead.
 REMOVED = {
-    "artix.envs.gait_statistics": "artix.envs.gait",
     "artix.PaddedTopology": _NO_PADDING,
     "artix.Padding": _NO_PADDING,
     "artix.model.PaddedTopology": _NO_PADDING,

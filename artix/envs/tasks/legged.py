@@ -20,7 +20,6 @@ from artix.envs import (
     commands,
     curricula,
     disturbances,
-    noise,
     observation_terms,
     observations,
     random_numbers,
@@ -190,7 +189,7 @@ class LeggedVelocity(Environment):
         terminations: terminations.Terminations = TERMINATIONS,
         curricula: curricula.Curricula = MappingProxyType({}),
         gait_frequency: float | None = None,
-        noise_scales: Mapping[str, float] = noise.GO1,
+        noise_scales: Mapping[str, float] = disturbances.GO1_NOISE,
         pushes: disturbances.Pushes | None = None,
         randomization: Sequence[Change] = (),
         action_delay: tuple[float, float] | None = None,
@@ -255,8 +254,8 @@ class LeggedVelocity(Environment):
         self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = noise.as_scales(
-            noise_scales, dict.fromkeys([*self.observations, *noise.GO1], 0)
+        self.noise_scales = disturbances.as_noise_scales(
+            noise_scales, dict.fromkeys([*self.observations, *disturbances.GO1_NOISE], 0)
         )
         self.pushes = pushes
         self.action_delay = action_delay
@@ -344,7 +343,7 @@ class LeggedVelocity(Environment):
             else {"push": disturbances.draw_push(keys[2], self.pushes, self.dt, dtype)}
         )
         return pushes | {
-            "noise": noise.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
+            "noise": disturbances.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
             "command": self._next_command(keys[1]),
         }
 
@@ -568,7 +567,7 @@ class LeggedVelocity(Environment):
     @functools.cached_property
     def _measured(self) -> dict[str, int]:
         """Lengths of the terms with noise."""
-        noisy = {*noise.GO1, *self.noise_scales}
+        noisy = {*disturbances.GO1_NOISE, *self.noise_scales}
         return {name: self._sizes[name] for name in self.observations if name in noisy}
 
     @property
