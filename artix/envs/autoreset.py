@@ -7,8 +7,8 @@ from typing import Any
 import jax
 
 from artix.envs import random_numbers
+from artix.envs.control_step import EnvState
 from artix.envs.environment import Environment
-from artix.envs.transition import EnvState
 
 Array = jax.Array
 

@@ -17,10 +17,13 @@ import numpy as np
 import artix
 from artix.envs import random_numbers
 from artix.envs.control_step import (
+    EnvState,
     Given,
     Moved,
+    Outcome,
     Start,
     Task,
+    Transition,
     evaluated,
     observed,
     renewed,
@@ -28,7 +31,6 @@ from artix.envs.control_step import (
     transition_of,
 )
 from artix.envs.randomization import Change, check_changes, check_type_of_changes, draw, with_drawn
-from artix.envs.transition import EnvState, Outcome, Transition
 from artix.model.checks import check_count
 
 Array = jax.Array

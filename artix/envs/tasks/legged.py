@@ -29,7 +29,7 @@ from artix.envs import (
     terminations,
 )
 from artix.envs.actuators import Delay
-from artix.envs.control_step import Task
+from artix.envs.control_step import EnvState, Outcome, Task, Transition
 from artix.envs.curricula import check_curricula as _check_curricula
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
@@ -41,7 +41,6 @@ from artix.envs.observation_terms import Entry
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terminations import check_terminations as _check_terminations
-from artix.envs.transition import EnvState, Outcome, Transition
 from artix.io.common.poses import poses_at_zero
 from artix.model.checks import as_number
 

@@ -12,12 +12,12 @@ import numpy as np
 
 import artix
 from artix.envs import disturbances, observations, random_numbers, rewards, starts, symmetry
+from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.observation_terms import reflection
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.tasks.quadruped_velocity import FEET, HEIGHT, quadruped
-from artix.envs.transition import Outcome, Transition
 from artix.model.checks import as_number
 
 Array = jax.Array

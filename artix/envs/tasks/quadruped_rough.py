@@ -10,11 +10,11 @@ import numpy as np
 
 import artix
 from artix.envs import observations, random_numbers, starts, terrain
+from artix.envs.control_step import EnvState, Outcome, Transition
 from artix.envs.gait import Gait
 from artix.envs.observation_terms import ObservationTerm, Terms
 from artix.envs.tasks.legged import OBSERVATIONS
 from artix.envs.tasks.quadruped_velocity import REWARDS, QuadrupedVelocity
-from artix.envs.transition import EnvState, Outcome, Transition
 
 Array = jax.Array
 
