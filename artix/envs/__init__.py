@@ -1,10 +1,10 @@
 """Environments to train policies in: tasks of one robot, as pure functions, in Brax's shape."""
 
-from artix.envs.autoreset import autoreset as autoreset
 from artix.envs.control_step import EnvState as EnvState
 from artix.envs.control_step import Outcome as Outcome
 from artix.envs.control_step import Transition as Transition
 from artix.envs.environment import Environment as Environment
+from artix.envs.environment import autoreset as autoreset
 from artix.envs.legged_robot import LeggedRobot as LeggedRobot
 from artix.envs.motion import Motion as Motion
 from artix.envs.randomization import Change as Change
