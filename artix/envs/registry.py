@@ -13,8 +13,7 @@ from artix.envs.tasks.hopper import Hopper
 from artix.envs.tasks.humanoid import HumanoidStand, HumanoidVelocity
 from artix.envs.tasks.imitation import HumanoidDance
 from artix.envs.tasks.quadruped_get_up import QuadrupedGetUp
-from artix.envs.tasks.quadruped_rough import QuadrupedRough
-from artix.envs.tasks.quadruped_velocity import QuadrupedVelocity
+from artix.envs.tasks.quadruped_velocity import QuadrupedRough, QuadrupedVelocity
 
 _TASKS: dict[str, Callable[..., Environment]] = {
     "cart_pole": CartPole,
