@@ -9,9 +9,9 @@ from artix.envs.legged_robot import LeggedRobot as LeggedRobot
 from artix.envs.motion import Motion as Motion
 from artix.envs.randomization import Change as Change
 from artix.envs.randomization import randomize as randomize
-from artix.envs.registry import NAMES as NAMES
-from artix.envs.registry import full_name as full_name
-from artix.envs.registry import make as make
+from artix.envs.tasks import NAMES as NAMES
+from artix.envs.tasks import full_name as full_name
+from artix.envs.tasks import make as make
 from artix.envs.tasks.imitation import Imitation as Imitation
 from artix.math.deprecated import old_modules as _old_modules
 

@@ -48,6 +48,7 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 MOVED = {
     "artix.envs.gait_statistics": "artix.envs.gait",
     "artix.envs.noise": "artix.envs.disturbances",
+    "artix.envs.registry": "artix.envs.tasks",
     "artix.envs.tasks.quadruped_rough": "artix.envs.tasks.quadruped_velocity",
     "artix.envs.transition": "artix.envs.control_step",
     "artix.examples.rollout": "artix.examples.swing_up",
