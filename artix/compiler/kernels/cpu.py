@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels import elf, x86
+from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
+from artix.compiler.kernels.encodings import object_file
 from artix.compiler.kernels.handler import Argument, Interface, handler
 from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
@@ -181,7 +182,7 @@ class Functions:
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
         if self._encoded:
-            yield elf.object_file(self._encoded)
+            yield object_file(self._encoded)
         body = [*self._slots.functions(self._module, self._constants)]
         yield self._module.text([*body, self._prepare(), self._block(), self._tables()])
 
