@@ -1,5 +1,5 @@
-"""Machine code in bytes: instructions of x86 processors, as AVX-512 and as AVX2 encode them, and the
-object files of functions.
+"""Machine code in bytes: instructions of x86 processors, as AVX-512 and as AVX2 encode them, and
+object files.
 
 Opcodes and encodings are those of the *Intel 64 and IA-32 Architectures Software Developer's
 Manual*, volume 2. Both encodings name operations alike. AVX-512 has 32 registers, and others for
