@@ -14,7 +14,7 @@ import numpy as np
 from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.encodings import object_file
-from artix.compiler.kernels.handler import Argument, Interface, handler
+from artix.compiler.kernels.handler import Argument, Interface, State, handler
 from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
@@ -29,7 +29,6 @@ from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan
 from artix.compiler.kernels.program_lists import definition, table_name, tables_of
 from artix.compiler.kernels.slots import ReadAhead, Slots
 from artix.compiler.kernels.straight_lines import Line, Places
-from artix.compiler.kernels.threads import State
 from artix.compiler.kernels.transposition import (
     clear,
     declarations_of,
