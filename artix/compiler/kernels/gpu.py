@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from artix.compiler.kernels.code import Code, Value
-from artix.compiler.kernels.gpu_copies import RowBlock, copy_in, copy_out
-from artix.compiler.kernels.gpu_layout import THREADS, Layout, Mapped
+from artix.compiler.kernels.gpu_layout import THREADS, Layout, Mapped, RowBlock, copy_in, copy_out
 from artix.compiler.kernels.gpu_thread import Thread
 from artix.compiler.kernels.instructions import ElementaryFunctions
 from artix.compiler.kernels.nvptx import compile_to_ptx
