@@ -18,10 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler.argument_types import register_parameters
-from artix.contact.ground import Ground, check_ground
+from artix.contact.ground import Ground, Plane, check_ground
 from artix.contact.height_field import HeightField
 from artix.contact.materials import COMBINATIONS_OF_SHAPES, Combination, check_combination
-from artix.contact.plane import Plane
 from artix.contact.shape_pairs import ShapePairs
 from artix.math import struct
 from artix.model.articulation import Articulation, State

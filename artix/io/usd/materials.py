@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.contact.ground import Ground
+from artix.contact.ground import Ground, Plane
 from artix.contact.materials import COMBINATIONS_OF_SHAPES
-from artix.contact.plane import Plane
 from artix.io.common.diagnostics import Location
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
