@@ -22,8 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment
-from artix.contact.cores import Core, Meeting, sign
+from artix.contact.cores import Core, Meeting, Segment, sign
 from artix.contact.cylinder_pairs import (
     CLEARLY,
     NEARLY_PARALLEL,

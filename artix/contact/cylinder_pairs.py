@@ -22,8 +22,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment, segments
-from artix.contact.cores import BOX_CORNERS, Core, Meeting, first_of_largest, sign
+from artix.contact.cores import (
+    BOX_CORNERS,
+    Core,
+    Meeting,
+    Segment,
+    first_of_largest,
+    segments,
+    sign,
+)
 from artix.contact.polygons import Disc, Polygon, on_disc, part_over
 from artix.math.arrays import chosen, square_root
 

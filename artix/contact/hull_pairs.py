@@ -22,8 +22,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment, segments, two_of
-from artix.contact.cores import Core, Meeting, corners_of, in_world, relative_to, sign
+from artix.contact.cores import (
+    Core,
+    Meeting,
+    Segment,
+    corners_of,
+    in_world,
+    relative_to,
+    segments,
+    sign,
+    two_of,
+)
 from artix.contact.hull_directions import (
     TOUCHING,
     Corners,

@@ -11,8 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.box_pairs import box_meetings
-from artix.contact.capsule_pairs import capsule_and_box, capsules
-from artix.contact.cores import Core, Meeting, between_points, in_box_frame, point_with_box
+from artix.contact.cores import (
+    Core,
+    Meeting,
+    between_points,
+    capsule_and_box,
+    capsules,
+    in_box_frame,
+    point_with_box,
+)
 from artix.contact.cylinder_hull_pairs import cylinder_and_hull
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
 from artix.contact.ellipsoid_pairs import ellipsoid_and

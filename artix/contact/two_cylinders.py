@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment, segments
-from artix.contact.cores import Core, Meeting, first_of_largest, sign
+from artix.contact.cores import Core, Meeting, Segment, first_of_largest, segments, sign
 from artix.contact.cylinder_pairs import (
     CLEARLY,
     NEARLY_PARALLEL,
