@@ -67,6 +67,11 @@ def in_world(first: Core, meeting: Meeting, side: int) -> Meeting:
     return Meeting(meeting.gap, side * turned(meeting.normal), first.center + turned(meeting.point))
 
 
+def rounding_of(length: Array) -> Array:
+    """A hundred rounding errors of a length, by which something must differ clearly."""
+    return 100 * jnp.finfo(length.dtype).eps * length
+
+
 def sign(x: Array) -> Array:
     """1 or -1, never 0."""
     return jnp.where(x < 0, -jnp.ones_like(x), jnp.ones_like(x))
@@ -174,9 +179,6 @@ def nearest_to_box(center: Array, along: Array, half: Array) -> Array:
 # it: a capsule that lies across a box and leans a little is lowest just past the edge, and must
 # keep the other end.
 
-#: How much nearer than both the nearest point must be, in rounding errors of a length.
-_CLEARLY = 100
-
 
 class Segment(NamedTuple):
     """A segment with a radius, in any frame."""
@@ -240,7 +242,7 @@ def two_of(meeting: Meeting, places: Array, length: Array) -> Meeting:
     """Selects two of three points, which are at these places along the segment. The last one only
     counts if it is nearer than both others, and replaces that beside it.
     """
-    gap, tolerance = meeting.gap, _CLEARLY * jnp.finfo(length.dtype).eps * length
+    gap, tolerance = meeting.gap, rounding_of(length)
     nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
     beside = jnp.abs(places[2] - places[0]) < jnp.abs(places[2] - places[1])
     replaced = jnp.stack([nearer & beside, nearer & ~beside])

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.box_pairs import box_meetings
 from artix.contact.cores import (
     Core,
     Meeting,
@@ -23,7 +22,7 @@ from artix.contact.cores import (
 from artix.contact.cylinder_hull_pairs import cylinder_and_hull
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
 from artix.contact.ellipsoid_pairs import ellipsoid_and
-from artix.contact.hull_pairs import capsule_and_hull, hull_meetings, sphere_and_hull
+from artix.contact.hull_pairs import box_meetings, capsule_and_hull, hull_meetings, sphere_and_hull
 from artix.contact.shape_pairs import num_points
 from artix.contact.two_cylinders import capsule_and_cylinder, cylinder_and_cylinder
 from artix.math.arrays import joined
