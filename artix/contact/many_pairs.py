@@ -19,7 +19,7 @@ from artix.compiler.quantity import subprogram
 from artix.contact.candidates import cores_of, shapes_of
 from artix.contact.cores import Core, Meeting
 from artix.contact.link_contacts import LinkContacts, materials_of
-from artix.contact.pair_points import points_between
+from artix.contact.pairs import points_between
 from artix.contact.selection import Choice
 from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.forward import kinematics
