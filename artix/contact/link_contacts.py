@@ -14,9 +14,8 @@ from artix.compiler import quantity
 from artix.contact.candidates import cores_of_members
 from artix.contact.materials import COMBINATIONS, Softness
 from artix.contact.pairs import meetings_of
-from artix.contact.scene import Scene, accepts_articulation, scene_of
+from artix.contact.scene import Scene, ShapePairs, accepts_articulation, scene_of
 from artix.contact.selection import Choice, looked_up, lowest
-from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import struct
 from artix.math.arrays import joined

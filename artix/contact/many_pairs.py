@@ -20,8 +20,8 @@ from artix.contact.candidates import cores_of, shapes_of
 from artix.contact.cores import Core, Meeting
 from artix.contact.link_contacts import LinkContacts, materials_of
 from artix.contact.pairs import points_between
+from artix.contact.scene import ShapePairs
 from artix.contact.selection import Choice
-from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.forward import kinematics
 from artix.math.arrays import joined
 from artix.model.articulation import Articulation, State

@@ -29,8 +29,7 @@ from artix.contact.cylinder_hull_pairs import cylinder_and_hull
 from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
 from artix.contact.ellipsoid_pairs import ellipsoid_and
 from artix.contact.hull_pairs import box_meetings, capsule_and_hull, hull_meetings, sphere_and_hull
-from artix.contact.scene import Scene, accepts_articulation, scene_of
-from artix.contact.shape_pairs import num_points
+from artix.contact.scene import Scene, accepts_articulation, num_points, scene_of
 from artix.contact.two_cylinders import capsule_and_cylinder, cylinder_and_cylinder
 from artix.kinematics.forward import kinematics
 from artix.math import struct
