@@ -14,6 +14,7 @@ import numpy as np
 
 from artix.envs.commands import VelocityCommands
 from artix.envs.disturbances import Pushes
+from artix.envs.rewards import STANDING
 from artix.examples import ppo, shac
 
 Array = jax.Array
@@ -122,8 +123,6 @@ PPO_SETTINGS: dict[str, Settings] = {
 #: How high feet swing [m], and the height of a standing foot, whose centre is the radius of its
 #: ball above the ground.
 SWING, RADIUS = 0.08, 0.02
-#: Commands below this speed [m/s or rad/s] are to stand still.
-STANDING = 0.01
 
 
 def speed_error(command: Array, linear_velocity: Array) -> Array:
