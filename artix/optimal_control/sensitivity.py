@@ -18,10 +18,9 @@ import jax.numpy as jnp
 
 from artix.math.arrays import matmul
 from artix.optimal_control.approximation import LinearQuadratic, approximate, with_exact_hessians
-from artix.optimal_control.box import Box
 from artix.optimal_control.ilqr import Solution
 from artix.optimal_control.problem import Problem, ends_cost, total_cost
-from artix.optimal_control.recursions import follow, riccati, trajectory_costates
+from artix.optimal_control.recursions import Box, follow, riccati, trajectory_costates
 
 Array = jax.Array
 
