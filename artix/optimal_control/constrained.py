@@ -33,8 +33,7 @@ from artix.optimal_control.ilqr import (
     settle,
 )
 from artix.optimal_control.problem import Knot, Problem, Residual, closure, residual, vector
-from artix.optimal_control.sensitivity import with_implicit_derivatives
-from artix.optimal_control.solver import optimise, prepared
+from artix.optimal_control.solver import optimise, prepared, with_implicit_derivatives
 
 Array = jax.Array
 #: Corrections of the multipliers that carry derivatives; each reduces the error by a factor of

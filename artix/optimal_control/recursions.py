@@ -1,5 +1,5 @@
-"""Linear-quadratic problems solved by dynamic programming, knot by knot or all knots at once, and the
-control of least cost at a knot, free or within bounds.
+"""Linear-quadratic problems solved by dynamic programming: knot by knot, or all knots at once, with
+the control of least cost at each, free or within bounds.
 """
 
 from __future__ import annotations
