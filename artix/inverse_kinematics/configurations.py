@@ -12,8 +12,7 @@ import numpy as np
 
 import artix
 from artix import Articulation, State
-from artix.inverse_kinematics.distances import Distances
-from artix.inverse_kinematics.residuals import Goals
+from artix.inverse_kinematics.goals import Distances, Goals
 from artix.inverse_kinematics.tasks import Task, checked_tasks, numbers
 from artix.kinematics.configuration import move
 from artix.math.arrays import check_finite, chosen, matmul
