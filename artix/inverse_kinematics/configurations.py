@@ -19,13 +19,13 @@ from artix.math.arrays import check_finite, chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.tangents import directional_derivative, without_derivatives
 from artix.model.checks import (
+    as_array,
     beyond_limits,
     check_count,
     check_quaternion,
     check_type,
     describe_beyond,
 )
-from artix.optimal_control.checks import as_array
 
 Array = jax.Array
 MIN_DAMPING, MAX_DAMPING = 1e-7, 1e3

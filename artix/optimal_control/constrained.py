@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import check_finite
-from artix.model.checks import check_count
-from artix.optimal_control.checks import check_positive
+from artix.model.checks import check_count, check_positive
 from artix.optimal_control.ilqr import (
     Iterations,
     Options,

@@ -17,14 +17,13 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import matmul
-from artix.model.checks import check_count
+from artix.model.checks import check_choice, check_count
 from artix.optimal_control.approximation import (
     Hessian,
     LinearQuadratic,
     approximate,
     with_exact_hessians,
 )
-from artix.optimal_control.checks import check_choice
 from artix.optimal_control.ilqr import Options, Riccati, Solution, iterate, settle, within_bounds
 from artix.optimal_control.problem import Problem, checked, ends_cost, rollout, total_cost
 from artix.optimal_control.recursions import Box, follow, riccati, trajectory_costates
