@@ -26,7 +26,7 @@ from artix.compiler.jax_internals import without_varying_check
 from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
-from artix.compiler.kernels.nvptx import available, target_key
+from artix.compiler.kernels.machine import gpu_available, gpu_key
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
 from artix.compiler.scalar_order import live
@@ -106,7 +106,7 @@ def _attributes(ptx: str, name: str, threads: int) -> dict[str, Any]:
 def _kernel(
     program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool
 ) -> GpuKernel | None:
-    missing = available()
+    missing = gpu_available()
     if missing is not None:
         refuse("every function on a GPU", missing)
         return None
@@ -128,7 +128,7 @@ def _read_or_build(
         lanes_are_refuted(),
         lanes.LEAST,
         lanes.WORTH,
-        target_key(),
+        gpu_key(),
     )
     content = hashlib.sha256(key_of(program) + repr(settings).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"

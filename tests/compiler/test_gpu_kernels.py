@@ -23,9 +23,9 @@ from artix.compiler.batch_axes import Axes, groups_of, levels_of, merge_operands
 from artix.compiler.compilation import scalars_of
 from artix.compiler.gpu_compilation import of_thread
 from artix.compiler.kernels import available as cpu_available
-from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu import build_for_gpu
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
+from artix.compiler.kernels.machine import gpu_available
 from artix.compiler.operation import program_p
 from artix.compiler.scalar_order import live
 from artix.compiler.scalar_program import Op, ScalarProgram
@@ -39,7 +39,7 @@ from tests.support.scalar_interpreter import interpret
 pytestmark = pytest.mark.skipif(
     cpu_available() is not None, reason=f"no kernels here: {cpu_available()}"
 )
-needs_target = pytest.mark.skipif(nvptx.available() is not None, reason=str(nvptx.available()))
+needs_target = pytest.mark.skipif(gpu_available() is not None, reason=str(gpu_available()))
 
 
 @functools.cache

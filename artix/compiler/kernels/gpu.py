@@ -18,7 +18,7 @@ from typing import NamedTuple
 from artix.compiler.kernels.code import Code, Value
 from artix.compiler.kernels.gpu_layout import THREADS, Layout, Mapped, RowBlock, copy_in, copy_out
 from artix.compiler.kernels.instructions import ElementaryFunctions, Instructions
-from artix.compiler.kernels.nvptx import compile_to_ptx
+from artix.compiler.kernels.machine import compile_to_ptx
 from artix.compiler.kernels.program_lists import SCALARS, table_name, tables_of
 from artix.compiler.kernels.transposition import INTEGERS
 from artix.compiler.scalar_program import BYTES, Kind, Op, ScalarProgram, visit
