@@ -25,9 +25,17 @@ from artix.io.common.description import (
 from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.usd.articulation import rigid_bodies
 from artix.io.usd.colliders import collider_shapes
-from artix.io.usd.contact_pairs import UsdShape, pairs_across, touches_others
+from artix.io.usd.contacts import (
+    Surface,
+    UsdShape,
+    pairs_across,
+    read_ground,
+    report_rule,
+    rules_of,
+    surface_of,
+    touches_others,
+)
 from artix.io.usd.joints import enclosing, read_joint
-from artix.io.usd.materials import Surface, read_ground, report_rule, rules_of, surface_of
 from artix.io.usd.reader import RootReading, label_of, read_root
 from artix.io.usd.stage import UsdPrim, UsdScene, open_stage
 from artix.io.usd.tree import ROOT_SCHEMA, roots_of
