@@ -29,9 +29,8 @@ from artix.compiler.kernels.gpu_layout import THREADS, Mapped
 from artix.compiler.kernels.machine import gpu_available, gpu_key
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
-from artix.compiler.scalar_order import live
+from artix.compiler.scalar_order import fewest_live, live
 from artix.compiler.scalar_program import ScalarProgram, UnsupportedOperation
-from artix.compiler.scalar_schedule import fewest_live
 
 #: Larger programs are left to XLA, and so are those for which the assembler would take longer [s].
 _MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0

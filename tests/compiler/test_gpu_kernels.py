@@ -27,9 +27,8 @@ from artix.compiler.kernels.gpu import build_for_gpu
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.kernels.machine import gpu_available
 from artix.compiler.operation import program_p
-from artix.compiler.scalar_order import live
+from artix.compiler.scalar_order import depth_first, fewest_live, live
 from artix.compiler.scalar_program import Op, ScalarProgram
-from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
 from tests.compiler.test_branches import masked
 from tests.support.gpu_threads import run_threads

@@ -37,8 +37,8 @@ from artix.compiler.kernels.transposition import (
     transpose_in,
     transpose_out,
 )
+from artix.compiler.scalar_order import depth_first
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
-from artix.compiler.scalar_schedule import depth_first
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number
 #: of threads.

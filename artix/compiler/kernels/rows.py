@@ -29,8 +29,8 @@ from artix.compiler.kernels.machine import (
     vector_bytes,
 )
 from artix.compiler.kernels.plan import Plan
+from artix.compiler.scalar_order import depth_first
 from artix.compiler.scalar_program import ScalarProgram
-from artix.compiler.scalar_schedule import depth_first
 
 #: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in
 #: the caches while their rows are written; large ones change programs, and with them code and
