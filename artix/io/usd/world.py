@@ -74,12 +74,12 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
         scene, shapes, {name: _standing_links(robot.articulation) for name, robot in robots.items()}
     )
     surfaces = _surfaces(scene, robots, shapes)
-    own = [
+    inner = [
         ((name, a), (name, b))
         for name, robot in robots.items()
         for a, b in robot.articulation.topology.geometry_pairs
     ]
-    every = [*own, *pairs]
+    every = [*inner, *pairs]
     touching = [(surfaces[a], surfaces[b]) for a, b in every]
     friction, restitution = rules_of(touching)
     report_rule(scene, touching, restitution, "restitution of bodies")
