@@ -491,7 +491,7 @@ def test_exports_have_no_kernels() -> None:
 def test_without_the_target(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gpu_compilation, "available", lambda: "no such target")
+    monkeypatch.setattr(gpu_compilation, "gpu_available", lambda: "no such target")
     assert "gpu.ptx" not in lowered(gpu=True)
 
 
