@@ -28,8 +28,7 @@ import artix
 from artix import envs
 from artix.envs import commands, rewards
 from artix.envs.gait import Gait
-from artix.envs.tasks.quadruped_rough import ROUGH_REWARDS
-from artix.envs.tasks.quadruped_velocity import FEET
+from artix.envs.tasks.quadruped_velocity import FEET, ROUGH_REWARDS
 
 Array = jax.Array
 

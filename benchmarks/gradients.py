@@ -26,8 +26,7 @@ from jax.flatten_util import ravel_pytree
 from artix import envs
 from artix.examples import policies, shac
 from artix.examples.actor_critic import networks
-from artix.examples.learners import settings
-from artix.examples.shac_settings import SETTINGS
+from artix.examples.learners import SHAC_SETTINGS, settings
 
 Array = jax.Array
 HORIZONS = (4, 8, 16, 32, 64)
@@ -266,7 +265,9 @@ def main() -> None:
     )
     parser.add_argument("--output", default="gradients.png")
     parser.add_argument("--cost", action="store_true", help="measure time and memory instead")
-    parser.add_argument("--task", choices=SETTINGS, default="quadruped_velocity", help="of --cost")
+    parser.add_argument(
+        "--task", choices=SHAC_SETTINGS, default="quadruped_velocity", help="of --cost"
+    )
     options = parser.parse_args()
     if options.cost:
         cost(options.task)

@@ -29,7 +29,6 @@ from artix.envs import (
     LeggedRobot,
     curricula,
     disturbances,
-    noise,
     observation_terms,
     rewards,
     starts,
@@ -60,7 +59,7 @@ _TERMS: dict[str, Iterable[str]] = {
     "resets": starts.TERMS,
     "terminations": terminations.TERMS,
     "curricula": curricula.TERMS,
-    "noise_scales": noise.GO1,
+    "noise_scales": disturbances.GO1_NOISE,
 }
 
 

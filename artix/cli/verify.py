@@ -19,7 +19,7 @@ from artix.cli.play import load_played
 from artix.cli.text import CommandFailure, table
 from artix.cli.training_files import title_of
 from artix.envs import commands, deployment, observations
-from artix.envs.gait_statistics import gait_statistics
+from artix.envs.gait import gait_statistics
 from artix.envs.tasks.legged import LeggedVelocity
 from artix.examples import deploy_mujoco, policies
 from artix.io.common.atomic_file import write_atomically

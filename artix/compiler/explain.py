@@ -22,9 +22,8 @@ from artix.compiler.compilation import has_parts, scalars_of
 from artix.compiler.operation import program_p
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
-from artix.compiler.scalar_order import live
+from artix.compiler.scalar_order import depth_first, live
 from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation, array_operand
-from artix.compiler.scalar_schedule import depth_first
 
 _LEVELS = ("for all robots", "a robot", "an item of a robot")
 

@@ -12,8 +12,10 @@ import json
 import logging
 import re
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from artix.compiler import lanes
@@ -27,16 +29,15 @@ from artix.compiler.compilation import (
     scalars_of,
 )
 from artix.compiler.gpu_verdict import kernels_are_proved, lanes_are_refuted
+from artix.compiler.jax_internals import without_varying_check
 from artix.compiler.kernels import KernelError
 from artix.compiler.kernels.gpu import NAME, GpuKernel, build_for_gpu
 from artix.compiler.kernels.gpu_layout import THREADS, Mapped
-from artix.compiler.kernels.nvptx import available, target_key
-from artix.compiler.partitioning import KernelCall
+from artix.compiler.kernels.machine import gpu_available, gpu_key
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
-from artix.compiler.scalar_order import live
+from artix.compiler.scalar_order import fewest_live, live
 from artix.compiler.scalar_program import ScalarProgram, UnsupportedOperation
-from artix.compiler.scalar_schedule import fewest_live
 
 #: Larger programs are left to XLA, and so are those for which the assembler would take longer [s].
 _MAX_OPERATIONS, MAX_SECONDS = 300_000, 120.0
@@ -45,6 +46,27 @@ _LONG = 10.0
 
 _log = logging.getLogger("artix")
 _lock = threading.Lock()
+
+
+class KernelCall(NamedTuple):
+    """The call of a kernel by :mod:`jax.ffi`."""
+
+    target: str
+    attributes: dict[str, Any]
+    sizes: tuple[int, ...] = ()
+    """Integers that the kernel takes as an array before its operands."""
+
+    def results(self, program: Program, batches: Axes, *operands: Any) -> Sequence[Any]:
+        """Calls the kernel for batches of a program."""
+        batch = tuple(axis.size for axis in batches)
+        shapes = [
+            jax.ShapeDtypeStruct((*batch, *kind.shape), kind.dtype) for kind in program.result_types
+        ]
+        with without_varying_check():
+            # An array would be a constant of the function, and custom partitioning refuses those.
+            sizes = [jax.lax.full((1,), size, np.int32) for size in self.sizes]
+            first = [jax.lax.concatenate(sizes, 0)] if sizes else []
+            return jax.ffi.ffi_call(self.target, shapes)(*first, *operands, **self.attributes)
 
 
 def gpu_call(program: Program, levels: tuple[int, ...], axes: Axes) -> KernelCall | None:
@@ -90,7 +112,7 @@ def _attributes(ptx: str, name: str, threads: int) -> dict[str, Any]:
 def _kernel(
     program: Program, levels: tuple[int, ...], mapped: tuple[Mapped, ...], has_items: bool
 ) -> GpuKernel | None:
-    missing = available()
+    missing = gpu_available()
     if missing is not None:
         refuse("every function on a GPU", missing)
         return None
@@ -112,7 +134,7 @@ def _read_or_build(
         lanes_are_refuted(),
         lanes.LEAST,
         lanes.WORTH,
-        target_key(),
+        gpu_key(),
     )
     content = hashlib.sha256(key_of(program, levels) + repr(settings).encode())
     name = f"artix_gpu_{content.hexdigest()[:40]}"

@@ -1,4 +1,5 @@
-"""What evaluates the operation of a program on each platform: a kernel, or XLA.
+"""What evaluates the operation of a program on each platform, on one device or several: a kernel,
+or XLA.
 
 It is decided when JAX lowers the operation, since only then the platform and the devices are known.
 """
@@ -6,11 +7,16 @@ It is decided when JAX lowers the operation, since only then the platform and th
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+import string
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.experimental.custom_partitioning import custom_partitioning
 from jax.interpreters import mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from artix.compiler.batch_axes import (
     MIN_ROBOTS,
@@ -24,10 +30,9 @@ from artix.compiler.batch_axes import (
     split_results,
 )
 from artix.compiler.compilation import cpu_kernel, has_parts
-from artix.compiler.gpu_compilation import gpu_call
+from artix.compiler.gpu_compilation import KernelCall, gpu_call
 from artix.compiler.jax_internals import without_varying_check
 from artix.compiler.operation import evaluate, evaluate_by_xla, program_p
-from artix.compiler.partitioning import KernelCall, call_partitioned
 from artix.compiler.program import Program
 
 
@@ -165,3 +170,117 @@ def is_for_one_device(module: Any) -> bool:
 mlir.register_lowering(program_p, _lower_by_xla)
 mlir.register_lowering(program_p, _lower_for_cpu, platform="cpu")
 mlir.register_lowering(program_p, _lower_for_cuda, platform="cuda")
+
+
+# Several devices: each computes its part of a batch, without communication. By default XLA, which
+# does not know what a kernel does, would gather the whole batch on every device.
+
+
+def call_partitioned(
+    call_of: Callable[[Axes], KernelCall | None],
+    program: Program,
+    groups: Sequence[Axes],
+    *operands: Any,
+) -> list[Any]:
+    """Calls a kernel on the part of the batches that each device has.
+
+    Every batch of robots may be split; tangents of one robot stay together.
+
+    Args:
+      call_of: the kernel for a part, which depends on its batches; ``None`` for one without robots.
+      program: its program.
+      groups: the batches, see :func:`~artix.compiler.batch_axes.groups_of`.
+      operands: the whole arrays.
+    """
+    axes = [axis for group in groups for axis in group]
+    split = len(groups[0]) if groups else 0
+
+    def call(*parts: Any) -> tuple[Any, ...]:
+        here = _with_sizes_of(parts, groups)
+        batches = merged(here)
+        kernel = call_of(batches)
+        if kernel is None:
+            batch = tuple(axis.size for axis in batches)
+            empty = [jnp.zeros((*batch, *kind.shape), kind.dtype) for kind in program.result_types]
+            return tuple(split_results(here, empty))
+        results = kernel.results(program, batches, *merge_operands(here, parts))
+        return tuple(split_results(here, results))
+
+    if not axes:
+        return list(call(*operands))
+
+    def shardings(mesh: Any, arguments: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The shardings of arguments and results: each batch as in the first argument in which it
+        is sharded.
+        """
+        specs = [tuple(getattr(argument.sharding, "spec", None) or ()) for argument in arguments]
+        of_axes: list[Any] = [None] * len(axes)
+        used: set[Any] = set()
+        for number, axis in enumerate(axes[:split]):
+            for index, spec in enumerate(specs):
+                position = sum(outer.mapped[index] for outer in axes[:number])
+                if not axis.mapped[index] or len(spec) <= position or spec[position] is None:
+                    continue
+                names = set(
+                    spec[position] if isinstance(spec[position], tuple) else (spec[position],)
+                )
+                if not names & used:  # A part of the mesh splits one batch.
+                    of_axes[number] = spec[position]
+                    used |= names
+                    break
+        of_arguments = [
+            NamedSharding(
+                mesh,
+                PartitionSpec(
+                    *(spec for axis, spec in zip(axes, of_axes, strict=True) if axis.mapped[index])
+                ),
+            )
+            for index in range(len(arguments))
+        ]
+        return of_arguments, [NamedSharding(mesh, PartitionSpec(*of_axes))] * len(
+            program.result_types
+        )
+
+    def infer(mesh: Any, arguments: Sequence[Any], _: Any) -> Any:
+        return tuple(shardings(mesh, arguments)[1])
+
+    def partition(mesh: Any, arguments: Sequence[Any], _: Any) -> Any:
+        argument_shardings, result_shardings = shardings(mesh, arguments)
+        return mesh, call, tuple(result_shardings), tuple(argument_shardings)
+
+    letters = itertools.product(string.ascii_lowercase, string.ascii_lowercase)
+    names = ("".join(pair) for pair in letters)
+    batch_names = [next(names) for _ in axes]
+    replicated: list[str] = []
+
+    def dimensions(mapped: Sequence[bool], rank: int) -> str:
+        rest = [next(names) for _ in range(rank)]
+        replicated.extend(rest)
+        return " ".join([*itertools.compress(batch_names, mapped), *rest])
+
+    every = [True] * len(axes)
+    mapped = [[axis.mapped[index] for axis in axes] for index in range(len(operands))]
+    operand_dimensions = [
+        dimensions(flags, operand.ndim - sum(flags))
+        for operand, flags in zip(operands, mapped, strict=True)
+    ]
+    result_dimensions = [dimensions(every, len(kind.shape)) for kind in program.result_types]
+    partitioned = custom_partitioning(call)
+    partitioned.def_partition(
+        partition=partition,
+        infer_sharding_from_operands=infer,
+        sharding_rule=f"{', '.join(operand_dimensions)} -> {', '.join(result_dimensions)}",
+        need_replication_factors=(*batch_names[split:], *replicated),
+    )
+    return list(partitioned(*operands))
+
+
+def _with_sizes_of(operands: Sequence[Any], groups: Sequence[Axes]) -> list[Axes]:
+    """The batches with the sizes that they have in operands."""
+    axes = [axis for group in groups for axis in group]
+    sizes = []
+    for number, axis in enumerate(axes):
+        index = axis.mapped.index(True)
+        sizes.append(operands[index].shape[sum(outer.mapped[index] for outer in axes[:number])])
+    remaining = iter(sizes)
+    return [tuple(axis._replace(size=next(remaining)) for axis in group) for group in groups]

@@ -1,301 +1,22 @@
-"""Turns built scalars into programs, puts these in other orders, and says how many scalars live at
-once in one.
+"""The order of the scalars of a program: how many of them live at once, and orders in which few do,
+in a GPU thread's registers or near a CPU's core.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
-from artix.compiler.scalar_builder import CONSTANTS, ONE, ScalarBuilder
-from artix.compiler.scalar_program import (
-    ONE_REFERENCE,
-    TWO_REFERENCES,
-    Loop,
-    Op,
-    ScalarProgram,
-    array_operand,
-    raise_to_operands,
-)
+from artix.compiler.scalar_program import Op, ScalarProgram
 
-_INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
-_MUL, _DIV, _LOAD, _CONVERT = int(Op.MUL), int(Op.DIV), int(Op.LOAD), int(Op.CONVERT)
-
-#: From this number on, quotients with the same divisor become products with its reciprocal.
-_SHARED_DIVISIONS = 3
-
-
-class _Built(NamedTuple):
-    """The scalars that a program needs, as arrays."""
-
-    numbers: np.ndarray
-    """Their numbers in the builder, ascending, [N]."""
-    operations: np.ndarray
-    """:class:`Op` of each, [N]."""
-    operands: np.ndarray
-    """As the builder has them, [N, 3]; -1 where there are fewer."""
-    is_reference: np.ndarray
-    """Which of the operands are references, [N, 3]."""
-    sources: np.ndarray
-    """Rows of the scalars that are operands, [N, 3]; N for constants and where there are fewer."""
-    row_of: np.ndarray
-    """The row of each scalar of the builder; N for others."""
-
-
-def _arrays(builder: ScalarBuilder, numbers: np.ndarray) -> _Built:
-    rows = list(map(builder.operations.__getitem__, numbers.tolist()))
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    flat = np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(lengths.sum()))
-    places = (np.cumsum(lengths) - lengths)[:, None] + np.arange(1, 4)
-    exists = np.arange(1, 4) < lengths[:, None]
-    operands = np.where(exists, flat[np.where(exists, places, 0)], -1)
-    operations = flat[places[:, 0] - 1]
-    is_reference = exists & (operations > Op.CONSTANT)[:, None]
-    is_reference[np.isin(operations, ONE_REFERENCE), 1:] = False
-    row_of = np.full(builder.size + 1, len(rows))
-    row_of[numbers] = np.arange(len(rows))
-    is_scalar = is_reference & (operands < CONSTANTS)
-    sources = row_of[np.where(is_scalar, operands >> 1, -1)]
-    return _Built(numbers, operations, operands, is_reference, sources, row_of)
-
-
-def to_program(
-    builder: ScalarBuilder,
-    arguments: Sequence[tuple[tuple[int, ...], np.dtype, int]],
-    results: Sequence[Sequence[int]],
-    types: Sequence[tuple[tuple[int, ...], np.dtype]],
-) -> ScalarProgram:
-    """The program of the scalars on which results depend.
-
-    Args:
-      builder: holds the scalars.
-      arguments: shape, dtype and level of each argument.
-      results: references of each result, in row-major order.
-      types: shape and dtype of each result.
-
-    Raises:
-      TooManyOperations: they are too many.
-    """
-    outputs = [np.array(result, np.int64) for result in results]
-    needed = _needed_scalars(builder, outputs)
-    built = _arrays(builder, needed)
-    operations, operands = built.operations, built.operands
-    builder.check_needed(int(np.count_nonzero(operations > Op.CONSTANT)))
-    carried = _needed_entries(builder, built)
-    levels = _levels(builder, built, [level for *_, level in arguments], carried)
-    kinds = np.array(builder.kinds, np.uint8)
-    # Quotients by a divisor that others share are products with its reciprocal, which precedes the
-    # first of them.
-    is_shared = np.zeros(len(needed) + 1, bool)
-    is_shared[_shared_divisors(builder, built)] = True
-    divides = (operations == _DIV) & is_shared[built.sources[:, 1]]
-    one = np.array(ONE)[kinds[needed]]
-    is_reciprocal = divides & (operands[:, 0] == one)
-    begins = np.zeros(len(needed), bool)
-    divisors, first = np.unique(np.where(divides, operands[:, 1], -1), return_index=True)
-    begins[first[divisors >= 0]] = True
-    references = operands[built.is_reference]
-    loops = [(builder.loops[loop], entries) for loop, entries in carried.items()]
-    ends = [array[entries] for loop, entries in loops for array in (loop.starts, loop.ends)]
-    everything = np.concatenate([references, one[begins], *outputs, *ends])
-    constants = np.unique(everything[everything >= CONSTANTS] & -2)
-    # Constants come first.
-    sizes = begins.astype(int) + ~is_reciprocal
-    places = len(constants) + np.cumsum(sizes) - sizes
-    new = np.zeros(len(kinds) + 1, np.int64)
-    reciprocal_of = np.zeros(len(kinds) + 1, np.int64)
-    reciprocal_of[operands[begins, 1] >> 1] = places[begins]
-    new[needed] = np.where(
-        is_reciprocal, reciprocal_of[np.where(divides, operands[:, 1] >> 1, 0)], places + begins
-    )
-
-    def renumber(old: np.ndarray) -> np.ndarray:
-        is_constant = old >= CONSTANTS
-        place = np.where(
-            is_constant,
-            np.searchsorted(constants, old & -2),
-            new[np.where(is_constant, 0, old >> 1)],
-        )
-        return 2 * place + (old & 1)
-
-    count = len(constants) + int(sizes.sum())
-    program = ScalarProgram(
-        operations=np.full(count, _CONSTANT, np.uint8),
-        operands=np.full((count, 3), -1, np.int32),
-        kinds=np.empty(count, np.uint8),
-        levels=np.zeros(count, np.uint8),
-        constants=np.zeros(count),
-        arguments=tuple(arguments),
-        results=tuple(
-            renumber(output).astype(np.int32).reshape(shape)
-            for output, (shape, _) in zip(outputs, types, strict=True)
-        ),
-        result_types=tuple(np.dtype(dtype) for _, dtype in types),
-        tables=tuple(builder.tables),
-        loops=_loops(builder, carried, renumber),
-    )
-    numbers = (constants - CONSTANTS) >> 1
-    program.constants[: len(constants)] = np.array(builder.constants)[numbers]
-    program.kinds[: len(constants)] = np.array(builder.constant_kinds)[numbers]
-
-    def write(
-        where: np.ndarray,
-        rows: np.ndarray,
-        codes: Any,
-        new_operands: np.ndarray,
-        new_levels: np.ndarray,
-    ) -> None:
-        program.operations[where], program.operands[where] = codes, new_operands
-        program.kinds[where], program.levels[where] = kinds[needed[rows]], new_levels
-
-    new_operands = operands.copy()
-    new_operands[built.is_reference] = renumber(references)
-    new_operands[operations == _CONVERT, 1] = -1
-    for row in np.flatnonzero(operations == _CARRIED).tolist():
-        loop, entry, _ = operands[row].tolist()
-        new_operands[row, :2] = list(carried).index(loop), carried[loop].index(entry)
-    begin = np.flatnonzero(begins)
-    inverse = np.stack([renumber(one[begin]), new_operands[begin, 1], np.full(len(begin), -1)], 1)
-    write(places[begin], begin, _DIV, inverse, levels[built.sources[begin, 1]])
-    new_operands[divides, 1] = 2 * reciprocal_of[operands[divides, 1] >> 1]
-    kept = np.flatnonzero(~is_reciprocal)
-    codes = np.where(divides, _MUL, operations)[kept]
-    write(new[needed[kept]], kept, codes, new_operands[kept], levels[kept])
-    return program
-
-
-def _loops(
-    builder: ScalarBuilder,
-    carried: dict[int, list[int]],
-    renumber: Callable[[np.ndarray], np.ndarray],
-) -> tuple[Loop, ...]:
-    """The loops that are needed; one within a loop that is not needed is in that loop's own."""
-    numbers = {loop: number for number, loop in enumerate(carried)}
-    loops = list[Loop]()
-    for loop, entries in carried.items():
-        length, starts, ends, parent = builder.loops[loop]
-        while parent >= 0 and parent not in numbers:
-            parent = builder.loops[parent].parent
-        new_starts, new_ends = (
-            renumber(x[entries].astype(np.int64)).astype(np.int32) for x in (starts, ends)
-        )
-        loops.append(Loop(length, new_starts, new_ends, numbers.get(parent, -1)))
-    return tuple(loops)
-
-
-def _needed_scalars(builder: ScalarBuilder, results: Sequence[np.ndarray]) -> np.ndarray:
-    """Numbers of the scalars that results depend on, in order."""
-    loops = [
-        (loop.starts.tolist(), loop.ends.tolist(), loop.has_condition) for loop in builder.loops
-    ]
-    operations = builder.operations
-    is_needed = bytearray(builder.size)
-    outputs = np.concatenate([*results, np.zeros(0, np.int64)])
-    stack = np.unique(outputs[outputs < CONSTANTS] >> 1).tolist()
-    pop, push = stack.pop, stack.append
-    while stack:
-        number = pop()
-        if is_needed[number]:
-            continue
-        is_needed[number] = 1
-        # Most time is spent here, so the last operands come before what is special.
-        operation = operations[number]
-        code = operation[0]
-        if code in TWO_REFERENCES:
-            _, x, y = operation
-            if x < CONSTANTS and not is_needed[x >> 1]:
-                push(x >> 1)
-            if y < CONSTANTS and not is_needed[y >> 1]:
-                push(y >> 1)
-        elif code > _CONSTANT:
-            for x in operation[1:2] if code in ONE_REFERENCE else operation[1:]:
-                if x < CONSTANTS and not is_needed[x >> 1]:
-                    push(x >> 1)
-        elif code == _CARRIED:
-            _, loop, chosen, _ = operation
-            starts, ends, has_condition = loops[loop]
-            for entry in {chosen, 0} if has_condition else (chosen,):
-                stack += [x >> 1 for x in (starts[entry], ends[entry]) if x < CONSTANTS]
-    return np.flatnonzero(np.frombuffer(is_needed, np.uint8))
-
-
-def _needed_entries(builder: ScalarBuilder, built: _Built) -> dict[int, list[int]]:
-    """For each loop that is needed, the entries of what it carries that are."""
-    carried: dict[int, set[int]] = {}
-    for loop, entry, _ in built.operands[built.operations == _CARRIED].tolist():
-        carried.setdefault(loop, {0} if builder.loops[loop].has_condition else set()).add(entry)
-    return {loop: sorted(carried[loop]) for loop in sorted(carried)}
-
-
-def _shared_divisors(builder: ScalarBuilder, built: _Built) -> np.ndarray:
-    """Rows of the scalars by which others are divided often: at many places, or in the iterations
-    of a loop.
-    """
-    loop_of = np.full(len(built.numbers) + 1, -1)
-    """The innermost loop in which each scalar is computed: that of one of its operands."""
-    if builder.loops:
-        loops = loop_of.tolist()
-        carried = np.flatnonzero(built.operations == _CARRIED)
-        for row, (loop, _, is_after) in zip(
-            carried.tolist(), built.operands[carried].tolist(), strict=True
-        ):
-            loops[row] = builder.loops[loop].parent if is_after else loop
-        raise_to_operands(loops, range(len(built.numbers)), built.sources)
-        loop_of = np.array(loops)
-    quotients = np.flatnonzero(built.operations == _DIV)
-    divisors = built.sources[quotients, 1]
-    times = np.where(loop_of[quotients] > loop_of[divisors], _SHARED_DIVISIONS, 1)
-    count = np.bincount(divisors, times, len(built.numbers) + 1)[:-1]
-    return np.flatnonzero(count >= _SHARED_DIVISIONS)
-
-
-def _levels(
-    builder: ScalarBuilder,
-    built: _Built,
-    of_arguments: Sequence[int],
-    carried: dict[int, list[int]],
-) -> np.ndarray:
-    """The level of each scalar that is needed; all that a loop carries has one level."""
-    count, operations = len(built.numbers), built.operations
-    is_input, is_load = operations == _INPUT, operations == _LOAD
-    # Tables are the same for all.
-    of_arrays = np.array([*of_arguments, *(0 for _ in builder.tables), 0])
-    arrays = np.where(is_input, built.operands[:, 0], array_operand(built.operands[:, 1]))  # type: ignore[arg-type]
-    has_array = (is_input | is_load) & (arrays >= 0)
-    least = np.zeros(count + 1, np.int64)
-    least[:-1][has_array] = of_arrays[arrays[has_array]]
-    rows, of_loops = built.sources, dict.fromkeys(carried, 0)
-    entries = np.flatnonzero(operations == _CARRIED)
-    loops = built.operands[entries, 0]
-    rows_of = {loop: entries[loops == loop] for loop in carried}
-    # What a loop starts from is computed before anything that it carries.
-    begins = {int(rows_of[loop][0]): loop for loop in carried}
-    bounds = [*sorted(begins), count]
-
-    def of_carried(levels: list[int], loop: int, array: np.ndarray) -> int:
-        scalars = (x >> 1 for x in array[carried[loop]].tolist() if x < CONSTANTS)
-        return max((levels[row] for row in built.row_of[[*scalars]].tolist()), default=0)
-
-    while True:
-        levels = least.tolist()
-        raise_to_operands(levels, range(bounds[0]), rows[: bounds[0]])
-        for first, last in itertools.pairwise(bounds):
-            loop = begins[first]
-            level = max(of_loops[loop], of_carried(levels, loop, builder.loops[loop].starts))
-            of_loops[loop] = level
-            for row in rows_of[loop].tolist():
-                levels[row] = level
-            raise_to_operands(levels, range(first, last), rows[first:last])
-        at_ends = {
-            loop: max(of_loops[loop], of_carried(levels, loop, builder.loops[loop].ends))
-            for loop in carried
-        }
-        if at_ends == of_loops:
-            return np.array(levels, np.uint8)
-        of_loops = at_ends
+#: Results are ordered if what each needs is known from at most so many bytes: a bit for each scalar
+#: and result, a byte for each group of scalars that the same results need. The derivatives of a
+#: humanoid's forward dynamics have 21 and 6 million.
+_MAX_TABLE = 1 << 25
 
 
 def reorder(program: ScalarProgram, order: np.ndarray) -> ScalarProgram:
@@ -355,3 +76,210 @@ def live(program: ScalarProgram) -> int:
     return int(
         np.cumsum(begins - np.bincount(last[first] + 1, minlength=len(begins))).max(initial=0)
     )
+
+
+def fewest_live(program: ScalarProgram) -> ScalarProgram:
+    """The program ordered by greedy list scheduling.
+
+    Of the operations whose operands are computed, the next is the one after which the fewest
+    scalars are live; ties are broken by depth-first order. Inputs are read before their first use.
+    Results are written as soon as they are computed, and stay live only if other scalars need them.
+    After J. R. Goodman and W.-C. Hsu, *Code scheduling and register allocation in large basic
+    blocks* (1988).
+
+    Args:
+      program: the program.
+    """
+    program = depth_first(program)
+    leaf = (program.operations <= Op.CONSTANT).tolist()
+    operands = [
+        () if is_leaf else tuple({x >> 1 for x in row if x >= 0})
+        for is_leaf, row in zip(leaf, program.operands.tolist(), strict=True)
+    ]
+    order = _Scheduler(operands, leaf, program.stages.tolist()).order()
+    return reorder(program, np.array(_with_leaves(order, operands, leaf), np.int64))
+
+
+def depth_first(program: ScalarProgram) -> ScalarProgram:
+    """The program with each scalar just before its first use.
+
+    Results follow each other so that each needs the fewest scalars that those before do not need:
+    torques limb by limb, for example, instead of the same coordinate of all limbs. The operands of
+    a scalar are computed in the order in which they were traced; in the
+    opposite order scalars live 0.87 to 1.77 times as long (30 programs of three robots, median
+    1.0). Later stages follow.
+
+    Args:
+      program: the program.
+    """
+    is_leaf = program.operations <= Op.CONSTANT
+    # Arrays are no operands.
+    references = np.where(is_leaf[:, None], -1, np.maximum(program.operands, -1))
+    operands = -np.sort(-(references >> 1), axis=1)
+    roots = _roots(program, operands, is_leaf)
+    order = np.array(_before_use(roots, operands.T.tolist()), np.int64)
+    return reorder(program, order[np.argsort(program.stages[order], kind="stable")])
+
+
+def _roots(program: ScalarProgram, operands: np.ndarray, is_leaf: np.ndarray) -> list[int]:
+    """Scalars that results and loops need, each time that for which the fewest others are left to
+    compute.
+    """
+    count = len(is_leaf)
+    references = [x for result in program.results for x in result.ravel().tolist()]
+    references += [x for loop in program.loops for x in loop.references]
+    roots = list(dict.fromkeys(x >> 1 for x in references))
+    if count * len(roots) > 8 * _MAX_TABLE:
+        return roots
+    needed_by = [0] * (count + 1)  # bits of roots; the last one is for operands that do not exist
+    for place, root in enumerate(roots):
+        needed_by[root] |= 1 << place
+    computed = np.flatnonzero(~is_leaf)[::-1]
+    rows = computed.tolist(), *operands[computed].T.tolist()
+    for number, first, second, third in zip(*rows, strict=True):
+        bits = needed_by[number]
+        needed_by[first] |= bits
+        if second >= 0:
+            needed_by[second] |= bits
+            if third >= 0:
+                needed_by[third] |= bits
+    groups = Counter(itertools.compress(needed_by, ~is_leaf))
+    groups.pop(0, None)
+    if not groups or len(groups) * len(roots) > _MAX_TABLE:
+        return roots
+    size, counts = -(-len(roots) // 8), np.array(list(groups.values()), np.float32)
+    packed = b"".join(bits.to_bytes(size, "little") for bits in groups)
+    needs = np.unpackbits(
+        np.frombuffer(packed, np.uint8).reshape(-1, size),
+        axis=1,
+        bitorder="little",
+        count=len(roots),
+    ).astype(bool)
+    missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
+    needed_for = np.ascontiguousarray(needs.T)
+    while len(ordered) < len(roots):
+        place = int(missing.argmin())
+        if missing[place] == 0:  # Most roots are among what those before them need.
+            done = np.flatnonzero(missing == 0)
+            ordered += [roots[each] for each in done.tolist()]
+            missing[done] = np.inf
+            continue
+        ordered.append(roots[place])
+        missing[place] = np.inf
+        new = np.flatnonzero(needed_for[place] & is_left)
+        missing -= counts[new] @ needs[new].astype(np.float32)
+        is_left[new] = False
+    return ordered
+
+
+def _before_use(roots: Sequence[int], columns: Sequence[Sequence[int]]) -> list[int]:
+    """The roots and all that they need, in depth-first order; operands are in columns, the last
+    ones first, -1 where there are fewer.
+    """
+    order: list[int] = []
+    append = order.append
+    first, second, third = columns
+    done = bytearray(len(first) + 1)
+    done[-1] = 1
+    for root in roots:
+        stack = [root]
+        pop, push = stack.pop, stack.append
+        while stack:
+            number = stack[-1]
+            if done[number]:
+                pop()
+                continue
+            # Most time is spent here, so this is no loop.
+            is_ready = True
+            if not done[x := third[number]]:
+                push(x)
+                is_ready = False
+            if not done[x := second[number]]:
+                push(x)
+                is_ready = False
+            if not done[x := first[number]]:
+                push(x)
+            elif is_ready:
+                done[number] = 1
+                append(number)
+                pop()
+    return order
+
+
+class _Scheduler:
+    """Greedy list scheduling.
+
+    Args:
+      operands: for each scalar the indices of its operands, which precede it.
+      leaf: whether each scalar is an input, a constant or carried by a loop.
+      stages: of each scalar; those of one stage come before those of the next.
+    """
+
+    def __init__(
+        self, operands: list[tuple[int, ...]], leaf: list[bool], stages: list[int]
+    ) -> None:
+        self._operands, self._leaf = operands, leaf
+        self._stage = [stage << 32 for stage in stages]
+        self._users: list[list[int]] = [[] for _ in operands]
+        for number, needed in enumerate(operands):
+            for x in needed:
+                self._users[x].append(number)
+        self._users_to_come = [len(users) for users in self._users]
+        """Number of users of each scalar that are not scheduled yet."""
+        self._missing = [sum(not leaf[x] for x in needed) for needed in operands]
+        self._done = bytearray(len(operands))
+
+    def _growth(self, number: int) -> int:
+        """The change in the number of live scalars by an operation, after all changes of the stages
+        before.
+        """
+        users = self._users_to_come
+        return (
+            self._stage[number]
+            + (users[number] > 0)
+            - sum(users[x] == 1 for x in self._operands[number])
+        )
+
+    def order(self) -> list[int]:
+        """Numbers of all operations."""
+        growth, done, missing = self._growth, self._done, self._missing
+        users = self._users_to_come
+        ready = [
+            (growth(n), n) for n, count in enumerate(missing) if not count and not self._leaf[n]
+        ]
+        heapq.heapify(ready)
+        order: list[int] = []
+        while ready:
+            _, number = heapq.heappop(ready)
+            if done[number]:
+                continue
+            done[number] = 1
+            order.append(number)
+            for x in self._operands[number]:
+                users[x] -= 1
+                if users[x] == 1:
+                    # Its last user ends its life, so that user is queued again with smaller growth.
+                    user = next(u for u in self._users[x] if not done[u])
+                    if not missing[user]:
+                        heapq.heappush(ready, (growth(user), user))
+            for user in self._users[number]:
+                missing[user] -= 1
+                if not missing[user]:
+                    heapq.heappush(ready, (growth(user), user))
+        return order
+
+
+def _with_leaves(order: list[int], operands: list[tuple[int, ...]], leaf: list[bool]) -> list[int]:
+    """The order with what is not computed before its first use; what is only a result comes
+    first.
+    """
+    used = {x for needed in operands for x in needed}
+    complete = [number for number, is_leaf in enumerate(leaf) if is_leaf and number not in used]
+    included = set(complete)
+    for number in order:
+        for x in operands[number]:
+            if leaf[x] and x not in included:
+                included.add(x)
+                complete.append(x)
+        complete.append(number)
+    return complete

@@ -28,9 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.contact.cores import Core
-from artix.contact.ground import Surface
+from artix.contact.ground import Plane, Surface
 from artix.contact.height_field import Ellipsoids
-from artix.contact.plane import Plane
 from artix.kinematics.contact_points import contact_frames
 from artix.kinematics.forward import Kinematics
 from artix.math import spatial

@@ -1,8 +1,8 @@
-"""Shapes as cores with a radius, and the nearest points of two cores.
+"""Shapes as cores with a radius, the nearest points of two cores, and the two points at which a
+capsule touches another capsule or a box.
 
 The core of a sphere is a point, that of a capsule a segment, and that of a box or a hull the box or
-the hull. The
-distance between two shapes is the distance between their cores minus both radii.
+the hull. The distance between two shapes is the distance between their cores minus both radii.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def in_world(first: Core, meeting: Meeting, side: int) -> Meeting:
         return jnp.sum(first.rotation * vectors[:, None], axis=2)
 
     return Meeting(meeting.gap, side * turned(meeting.normal), first.center + turned(meeting.point))
+
+
+def rounding_of(length: Array) -> Array:
+    """A hundred rounding errors of a length, by which something must differ clearly."""
+    return 100 * jnp.finfo(length.dtype).eps * length
 
 
 def sign(x: Array) -> Array:
@@ -163,3 +168,86 @@ def nearest_to_box(center: Array, along: Array, half: Array) -> Array:
     crosses = jnp.isfinite(rise) & (rise > 0)
     share = jnp.where(crosses, -low_slope / jnp.where(crosses, rise, 1), 0.5)
     return low + share * (high - low)
+
+
+# Capsules
+#
+# A capsule that lies along another capsule or on a box needs both ends of the shared stretch; a
+# crossing one needs the nearest point. Both cases have two points, which follow the ends of the
+# other shape. They move continuously where the nearest point would jump, as it does from end to end
+# of nearly parallel capsules. If the nearest point is nearer than both, it replaces the end beside
+# it: a capsule that lies across a box and leans a little is lowest just past the edge, and must
+# keep the other end.
+
+
+class Segment(NamedTuple):
+    """A segment with a radius, in any frame."""
+
+    center: Array
+    along: Array
+    """From the centre to an end, [3]."""
+    half: Array
+    """The length of ``along``."""
+    radius: Array
+
+
+def capsules(a: Core, b: Core) -> Meeting:
+    """The two points of two capsules."""
+    along_a, along_b = (core.rotation[:, 2] * core.half[2] for core in (a, b))
+    return segments(
+        Segment(a.center, along_a, a.half[2], a.radius),
+        Segment(b.center, along_b, b.half[2], b.radius),
+    )
+
+
+def segments(a: Segment, b: Segment) -> Meeting:
+    """The two points of two segments with radii."""
+    along_a, along_b = a.along, b.along
+    apart = a.center - b.center
+    aa, bb, ab = (
+        jnp.sum(x * y) for x, y in ((along_a, along_a), (along_b, along_b), (along_a, along_b))
+    )
+    aa, bb = (jnp.where(square > 0, square, 1) for square in (aa, bb))
+    # Opposite the ends of b, and at the nearest place.
+    below = (jnp.array([-1.0, 1.0], aa.dtype) * ab - jnp.sum(along_a * apart)) / aa
+    nearest, _ = nearest_of_segments(apart, along_a, along_b)
+    places = jnp.concatenate([jnp.clip(below, -1, 1), nearest[None]])
+
+    def at(s: Array) -> Meeting:
+        point = a.center + s * along_a
+        t = jnp.clip(jnp.sum((point - b.center) * along_b) / bb, -1, 1)
+        return between_points(point, b.center + t * along_b, a.radius, b.radius)
+
+    return two_of(jax.vmap(at)(places), places, a.half + b.half)
+
+
+def capsule_and_box(a: Core, box: Core) -> Meeting:
+    """The two points of a capsule and a box."""
+    center, along = in_box_frame(a, box)
+    nearest = nearest_to_box(center, along, box.half)
+    face = first_of_largest(jnp.abs(center + nearest * along) - box.half)
+    # The part of the segment over that face; it is not limited along the face's normal.
+    moves = along != 0
+    ends = (jnp.stack([-box.half, box.half]) - center) / jnp.where(moves, along, 1)
+    beside = ~moves & (jnp.abs(center) > box.half)
+    low = jnp.max(jnp.where(face | ~moves, -1, jnp.minimum(ends[0], ends[1])), initial=-1)
+    high = jnp.min(jnp.where(face | ~moves, 1, jnp.maximum(ends[0], ends[1])), initial=1)
+    shares = (low <= high) & ~jnp.any(beside & ~face)
+    places = jnp.stack([jnp.where(shares, low, nearest), jnp.where(shares, high, nearest), nearest])
+    closest = jax.vmap(lambda t: point_with_box(center + t * along, a.radius, box))(places)
+    return two_of(closest, places, jnp.sum(box.half) + a.half[2])
+
+
+def two_of(meeting: Meeting, places: Array, length: Array) -> Meeting:
+    """Selects two of three points, which are at these places along the segment. The last one only
+    counts if it is nearer than both others, and replaces that beside it.
+    """
+    gap, tolerance = meeting.gap, rounding_of(length)
+    nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
+    beside = jnp.abs(places[2] - places[0]) < jnp.abs(places[2] - places[1])
+    replaced = jnp.stack([nearer & beside, nearer & ~beside])
+
+    def chosen(x: Array) -> Array:
+        return jnp.where(replaced.reshape(2, *(1,) * (x.ndim - 1)), x[2], x[:2])
+
+    return jax.tree.map(chosen, meeting)

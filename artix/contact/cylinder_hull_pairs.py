@@ -22,10 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment
-from artix.contact.cores import Core, Meeting, sign
+from artix.contact.cores import Core, Meeting, Segment, rounding_of, sign
 from artix.contact.cylinder_pairs import (
-    CLEARLY,
     NEARLY_PARALLEL,
     PARALLEL,
     PREFERENCE,
@@ -82,7 +80,7 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
     far = without_derivatives(
         extent + jnp.sum(jnp.abs(one.center)) + 2 * (one.half + one.radius) + hull.radius
     )
-    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    clearly = rounding_of(far)
     flat = _closest_flat(known, known_points, faces)
     first, second, kind = _closest_edge(known, known_points, faces, far, flat.margin)
 
@@ -218,7 +216,7 @@ def _scored(
     across = square - jnp.sum(along * one.axis) ** 2
     # A wall along an edge has two points; it does not yield to either of its rims too soon.
     is_parallel = (across < NEARLY_PARALLEL * square) & (square > 0)
-    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    clearly = rounding_of(far)
     bias = jnp.where(_KINDS == _RIM, jnp.where(is_parallel, margin, clearly), 0)
     is_known = jnp.sum(directions**2, axis=1) > 0.5
     return jnp.where(is_known, _along(one, points, directions) - bias, -jnp.inf), directions

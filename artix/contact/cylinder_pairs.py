@@ -22,8 +22,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment, segments
-from artix.contact.cores import BOX_CORNERS, Core, Meeting, first_of_largest, sign
+from artix.contact.cores import (
+    BOX_CORNERS,
+    Core,
+    Meeting,
+    Segment,
+    first_of_largest,
+    rounding_of,
+    segments,
+    sign,
+)
 from artix.contact.polygons import Disc, Polygon, on_disc, part_over
 from artix.math.arrays import chosen, square_root
 
@@ -31,8 +39,6 @@ Array = jax.Array
 
 #: How much farther apart the larger of two flush features must be, in units of the smallest half.
 PREFERENCE = 1e-3
-#: The same of a direction that belongs to no flat feature, in rounding errors of a length.
-CLEARLY = 100
 #: Squared sine of the angle below which an edge counts as parallel to the axis.
 PARALLEL = 1e-6
 #: The same below which the wall touches an edge in two points rather than at a rim.
@@ -118,7 +124,7 @@ def cylinder_and_box(cylinder: Core, box: Core) -> Meeting:
     flat = over_face(one, face, jnp.where(by_cap, above, face.normal), by_cap, far)
     # A point that is still outside the other feature may seem to be lower than all of it.
     by_flat = jnp.maximum(by_face, cap)
-    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    clearly = rounding_of(far)
     flat = flat._replace(gap=jnp.where(flat.gap < by_flat - clearly, by_flat, flat.gap))
 
     # A wall along an edge has two points; it does not yield to either of its rims too soon.

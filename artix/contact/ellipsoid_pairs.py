@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.cores import Core, Meeting, corners_of, in_world, relative_to, sign
+from artix.contact.cores import Core, Meeting, corners_of, in_world, relative_to, rounding_of, sign
 from artix.contact.hull_directions import (
     FromCurved,
     closest_corners,
@@ -47,8 +47,6 @@ Array = jax.Array
 
 #: Newton steps from the direction that is found, for all corners and edges, and then for the best.
 _STEPS, _LAST = 4, 3
-#: Rounding errors of a length.
-_CLEARLY = 100
 
 
 class _Both(NamedTuple):
@@ -80,7 +78,7 @@ def ellipsoid_and(ellipsoid: Core, other: Core, kind: GeometryType, faces: HullF
     lengths = jnp.sqrt(jnp.trace(known.squares, axis1=1, axis2=2))
     size = jnp.sum(jnp.max(jnp.abs(known.points), axis=0)) + jnp.sum(jnp.abs(known.center))
     size = size + jnp.sum(lengths)
-    clearly = _CLEARLY * jnp.finfo(size.dtype).eps * size
+    clearly = rounding_of(size)
     best = _closest(known, size)
 
     corner = point_at(both.points, best.first)

@@ -19,9 +19,8 @@ from artix.contact.candidates import (
     lowest_of_ellipsoids,
     shapes_of,
 )
-from artix.contact.ground import Ground, Surface, check_ground
+from artix.contact.ground import Ground, Plane, Surface, check_ground
 from artix.contact.materials import COMBINATIONS, Softness
-from artix.contact.plane import Plane
 from artix.contact.scene import Scene, accepts_ground, scene_of
 from artix.contact.selection import Choice, looked_up, lowest
 from artix.kinematics.contact_points import Contacts, contact_points

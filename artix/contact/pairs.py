@@ -1,4 +1,6 @@
-"""Distances between shapes."""
+"""Pairs of shapes: their distances, and the points at which they touch, one with a sphere or an
+ellipsoid, two with a capsule, else four.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,23 @@ from artix.contact.cores import (
     Core,
     Meeting,
     between_points,
+    capsule_and_box,
+    capsules,
     first_of_largest,
     in_box_frame,
     nearest_of_segments,
     nearest_to_box,
     point_with_box,
 )
-from artix.contact.hull_pairs import hull_meetings
-from artix.contact.pair_points import points_between
-from artix.contact.scene import Scene, accepts_articulation, scene_of
+from artix.contact.cylinder_hull_pairs import cylinder_and_hull
+from artix.contact.cylinder_pairs import cylinder_and_box, point_with_cylinder
+from artix.contact.ellipsoid_pairs import ellipsoid_and
+from artix.contact.hull_pairs import box_meetings, capsule_and_hull, hull_meetings, sphere_and_hull
+from artix.contact.scene import Scene, accepts_articulation, num_points, scene_of
+from artix.contact.two_cylinders import capsule_and_cylinder, cylinder_and_cylinder
 from artix.kinematics.forward import kinematics
 from artix.math import struct
+from artix.math.arrays import joined
 from artix.math.spatial import rotation_matrix
 from artix.model.articulation import Articulation
 from artix.model.checks import check_vector
@@ -114,7 +122,8 @@ def geometry_pair_distances(
       [[0. 1. 0.]]
     """
     scene = scene_of(scene)
-    states, fixed = scene.check_state(state), dict(obstacles or {})
+    states = scene.check_state(state)
+    fixed = dict(obstacles or {})
     pairs = _numbers(scene, geometry_pairs, fixed)
     if not pairs:
         none = jnp.zeros((0, 3), scene.dtype)
@@ -240,3 +249,95 @@ def _nearest(
     along_a, along_b = (core.rotation[:, 2] * core.half[2] for core in (a, b))
     s, t = nearest_of_segments(a.center - b.center, along_a, along_b)
     return between_points(a.center + s * along_a, b.center + t * along_b, a.radius, b.radius)
+
+
+# Points
+
+_ORDER = (
+    GeometryType.ELLIPSOID,
+    GeometryType.SPHERE,
+    GeometryType.CAPSULE,
+    GeometryType.CYLINDER,
+    GeometryType.BOX,
+    GeometryType.HULL,
+)
+
+
+def meetings_of(
+    pairs: Sequence[tuple[Core, Core]],
+    kinds: Sequence[tuple[GeometryType, GeometryType]],
+    faces: Sequence[tuple[HullFaces, HullFaces]],
+) -> Meeting:
+    """The points of all pairs, pair by pair, C in all: gaps [C], normals and points [C, 3].
+
+    Args:
+      pairs: the two shapes of each pair.
+      kinds: their types.
+      faces: their faces, if they are hulls.
+    """
+    meetings: list[Meeting] = []
+    places = np.zeros(0, int)
+    counts = [num_points(*kind) for kind in kinds]
+    first = np.cumsum([0, *counts])
+    # Pairs of the same types share one program under vmap.
+    alike = [(kind, faces[k]) for k, kind in enumerate(kinds)]
+    for one in dict.fromkeys(alike):
+        numbers = [k for k, other in enumerate(alike) if other == one]
+        cores = [
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pairs[k][side] for k in numbers))
+            for side in (0, 1)
+        ]
+        meet = jax.vmap(lambda a, b, one=one: points_between(a, b, *one))
+        meetings.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), meet(*cores)))
+        places = np.concatenate([places, *(np.arange(first[k], first[k + 1]) for k in numbers)])
+    every = joined(meetings)
+    order = np.argsort(places)
+    return (
+        every
+        if np.array_equal(order, np.arange(len(order)))
+        else jax.tree.map(lambda x: x[order], every)
+    )
+
+
+def points_between(
+    a: Core,
+    b: Core,
+    kinds: tuple[GeometryType, GeometryType],
+    faces: tuple[HullFaces, HullFaces],
+) -> Meeting:
+    """The points of one pair, K in all: gaps [K], normals and points [K, 3]."""
+    kind_a, kind_b = kinds
+    if _ORDER.index(kind_a) > _ORDER.index(kind_b):
+        other = points_between(b, a, (kind_b, kind_a), (faces[1], faces[0]))
+        return Meeting(other.gap, -other.normal, other.point)
+    if kind_a is GeometryType.ELLIPSOID:
+        return ellipsoid_and(a, b, kind_b, BOX_FACES if kind_b is GeometryType.BOX else faces[1])
+    if kind_b is GeometryType.HULL:
+        if kind_a is GeometryType.SPHERE:
+            return sphere_and_hull(a, b, faces[1])
+        if kind_a is GeometryType.CAPSULE:
+            return capsule_and_hull(a, b, faces[1])
+        if kind_a is GeometryType.CYLINDER:
+            return cylinder_and_hull(a, b, faces[1])
+        return hull_meetings(a, b, BOX_FACES if kind_a is GeometryType.BOX else faces[0], faces[1])
+    if kind_a is GeometryType.BOX:
+        return box_meetings(a, b)
+    if kind_a is GeometryType.CYLINDER:
+        is_box = kind_b is GeometryType.BOX
+        return cylinder_and_box(a, b) if is_box else cylinder_and_cylinder(a, b)
+    if kind_a is GeometryType.CAPSULE:
+        if kind_b is GeometryType.CYLINDER:
+            return capsule_and_cylinder(a, b)
+        return capsule_and_box(a, b) if kind_b is GeometryType.BOX else capsules(a, b)
+    if kind_b is GeometryType.BOX:
+        meeting = point_with_box(in_box_frame(a, b)[0], a.radius, b)
+    elif kind_b is GeometryType.CYLINDER:
+        meeting = point_with_cylinder(a.center, a.radius, b)
+    else:
+        along = b.rotation[:, 2] * b.half[2]
+        square = jnp.sum(along**2)
+        place = jnp.sum((a.center - b.center) * along) / jnp.where(square > 0, square, 1)
+        meeting = between_points(
+            a.center, b.center + jnp.clip(place, -1, 1) * along, a.radius, b.radius
+        )
+    return jax.tree.map(lambda x: x[None], meeting)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.cores import sign
+from artix.contact.cores import rounding_of, sign
 from artix.contact.hull_directions import number_of_largest, point_at
 from artix.math.arrays import square_root
 from artix.math.tangents import without_derivatives
@@ -22,8 +22,6 @@ from artix.model.hull_faces import HullFaces
 
 Array = jax.Array
 
-#: Rounding errors of a length.
-_CLEARLY = 100
 #: The least sine of the angle between the reference normal and the other face.
 _STEEPEST = 1e-3
 
@@ -77,7 +75,7 @@ def on_both(reference: Polygon, incident: Polygon, size: Array) -> tuple[Array, 
     """
     up, normal = reference.normal, incident.normal
     steepness = jnp.minimum(jnp.sum(up * normal), -_STEEPEST)
-    rounding = _CLEARLY * jnp.finfo(size.dtype).eps * size
+    rounding = rounding_of(size)
     edges = incident.edges
     low, high, is_end = _within(reference, incident, rounding * size)
     ends = [incident.loop + share[:, None] * edges for share in (low, high)]
@@ -117,7 +115,7 @@ def on_disc(face: Polygon, disc: Disc, up: Array, size: Array) -> tuple[Array, A
       up: the normal of either, away from the face, [3].
       size: a length that no difference exceeds.
     """
-    rounding = _CLEARLY * jnp.finfo(size.dtype).eps * size
+    rounding = rounding_of(size)
     slope = jnp.sum(up * disc.axis)
     slope = sign(slope) * jnp.maximum(jnp.abs(slope), _STEEPEST)
     # The face's corners and edges, moved along the direction onto the disc.
@@ -171,7 +169,7 @@ def _within(reference: Polygon, incident: Polygon, rounding: Array) -> tuple[Arr
     low = jnp.max(jnp.where(moves & (rise < 0), share, 0), axis=1, initial=0)
     high = jnp.min(jnp.where(moves & (rise > 0), share, 1), axis=1, initial=1)
     # A corner on an edge is over it.
-    is_part = low <= high + _CLEARLY * jnp.finfo(low.dtype).eps
+    is_part = low <= high + 100 * jnp.finfo(low.dtype).eps
     return low, high, incident.is_edge & ~beside & is_part
 
 
@@ -239,7 +237,7 @@ def part_over(polygon: Polygon, center: Array, along: Array) -> tuple[Array, Arr
     rise = jnp.sum(outwards * along, axis=1)
     # Along an edge, rounding must not decide how much of the segment is above the face.
     scale = jnp.sum(jnp.abs(outwards), axis=1) * jnp.sum(jnp.abs(along) + jnp.abs(center))
-    rounding = 100 * jnp.finfo(rise.dtype).eps * scale
+    rounding = rounding_of(scale)
     moves = jnp.abs(rise) > rounding
     end = -height / jnp.where(moves, rise, 1)
     beside = ~moves & (height > rounding)

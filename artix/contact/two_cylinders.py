@@ -18,10 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.capsule_pairs import Segment, segments
-from artix.contact.cores import Core, Meeting, first_of_largest, sign
+from artix.contact.cores import (
+    Core,
+    Meeting,
+    Segment,
+    first_of_largest,
+    rounding_of,
+    segments,
+    sign,
+)
 from artix.contact.cylinder_pairs import (
-    CLEARLY,
     NEARLY_PARALLEL,
     PARALLEL,
     PREFERENCE,
@@ -69,7 +75,7 @@ def _meeting(a: Core, b: Core, *, is_segment: bool) -> Meeting:
     turn = jnp.sum(b.rotation[:, :, None] * a.rotation[:, None], axis=0)  # From a's frame to b's.
     up = jnp.asarray(_Z, one.half.dtype)
     far = one.half + one.radius + other.half + other.radius
-    clearly = CLEARLY * jnp.finfo(far.dtype).eps * far
+    clearly = rounding_of(far)
     margin = PREFERENCE * jnp.minimum(jnp.minimum(one.half, other.half), other.radius)
     flat = _over_cap(one, other, far, is_segment=is_segment)
     by_flat = by_b = _of_cap(one, other)

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
+from artix.envs.control_step import EnvState
 from artix.envs.terms import check_known, check_mapping
-from artix.envs.transition import EnvState
 from artix.model.checks import as_number
 
 Array = jax.Array

@@ -4,6 +4,9 @@ The motors are too weak to lift the pendulum in one go: the shoulder would need 
 rods level and has 8, so the optimiser must discover that rocking helps. The unknowns are torques at
 a few knots in time. Several random starts are optimised at once under ``jax.vmap``, and the best is
 kept.
+
+Gradients with respect to the forces of all steps need little memory. Steps here take forces and
+return states; for drives, limits, friction and tendons, use :func:`artix.step`.
 """
 
 from __future__ import annotations
@@ -16,13 +19,62 @@ import jax.numpy as jnp
 import optax
 
 import artix
-from artix.examples.rollout import rollout
 
 Array = jax.Array
 TIP = (0.0, 0.0, -1.0, 0.0, 0.0, 0.0, 1.0)
 """The free end of the lower rod in the frame of its link."""
 FULL_HEIGHT = 2.0
 """Height of the tip above the shoulder when both rods stand upright [m]."""
+
+
+def step(
+    articulation: artix.Articulation, state: artix.State, force: Array, dt: float
+) -> artix.State:
+    """One step of semi-implicit Euler, as linearised by :func:`artix.linearize`.
+
+    Args:
+      articulation: the articulation.
+      state: the state at the start of the step.
+      force: generalised forces, constant during the step, shape [nv] [N or N m].
+      dt: length of the step [s].
+
+    Returns:
+      The state at the end of the step. The velocity is updated first, then the configuration moves
+      with the new velocity.
+    """
+    change = dt * artix.forward_dynamics(articulation, state, force)
+    velocity = artix.generalized_velocity(articulation, state) + change
+    moved = artix.with_generalized_velocity(articulation, state, velocity)
+    return artix.integrate(articulation, moved, dt * velocity)
+
+
+def rollout(
+    articulation: artix.Articulation, state: artix.State, forces: Array, dt: float
+) -> artix.State:
+    """Simulates T steps and returns the state after each.
+
+    ``jax.checkpoint`` stops reverse mode from storing the intermediate results of a step. Only the
+    states are kept, and the backward pass recomputes each step.
+
+    Args:
+      articulation: the articulation.
+      state: the initial state.
+      forces: generalised forces of each step, shape [T, nv] [N or N m].
+      dt: length of a step [s].
+
+    Returns:
+      The states; every array has a leading axis of length T.
+    """
+
+    @jax.checkpoint
+    def advance(state: artix.State, force: Array) -> artix.State:
+        return step(articulation, state, force, dt)
+
+    def body(state: artix.State, force: Array) -> tuple[artix.State, artix.State]:
+        moved = advance(state, force)
+        return moved, moved
+
+    return jax.lax.scan(body, state, forces)[1]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from artix.inverse_kinematics.configurations import Solution as Solution
 from artix.inverse_kinematics.configurations import follow as follow
 from artix.inverse_kinematics.configurations import solve as solve
-from artix.inverse_kinematics.distances import Distances as Distances
+from artix.inverse_kinematics.goals import Distances as Distances
 from artix.inverse_kinematics.tasks import ComTask as ComTask
 from artix.inverse_kinematics.tasks import FrameTask as FrameTask
 from artix.inverse_kinematics.tasks import LookAtTask as LookAtTask

@@ -12,21 +12,20 @@ import numpy as np
 
 import artix
 from artix import Articulation, State
-from artix.inverse_kinematics.distances import Distances
-from artix.inverse_kinematics.residuals import Goals
+from artix.inverse_kinematics.goals import Distances, Goals
 from artix.inverse_kinematics.tasks import Task, checked_tasks, numbers
 from artix.kinematics.configuration import move
 from artix.math.arrays import check_finite, chosen, matmul
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.tangents import directional_derivative, without_derivatives
 from artix.model.checks import (
+    as_array,
     beyond_limits,
     check_count,
     check_quaternion,
     check_type,
     describe_beyond,
 )
-from artix.optimal_control.checks import as_array
 
 Array = jax.Array
 MIN_DAMPING, MAX_DAMPING = 1e-7, 1e3

@@ -10,7 +10,7 @@ import jax
 from artix import Articulation, State
 from artix.inverse_kinematics.configurations import Solution, solve
 from artix.inverse_kinematics.tasks import FrameTask
-from artix.optimal_control.checks import as_array, check_names
+from artix.model.checks import as_array, check_names
 
 
 def inverse_kinematics(

@@ -14,8 +14,7 @@ from artix.kinematics.configuration import move
 from artix.math import struct
 from artix.math.arrays import check_finite, matmul, square_root
 from artix.math.spatial import quaternion_product, rotation_matrix
-from artix.model.checks import beyond_limits, check_quaternion, describe_beyond
-from artix.optimal_control.checks import as_array, known
+from artix.model.checks import as_array, beyond_limits, check_quaternion, describe_beyond, known
 from artix.optimal_control.residuals import pose_difference
 
 Array = jax.Array

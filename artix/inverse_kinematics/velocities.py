@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import artix
 from artix import Articulation, State
 from artix.inverse_kinematics.configurations import goals_of
-from artix.inverse_kinematics.distances import Distances
+from artix.inverse_kinematics.goals import Distances, Goals
 from artix.inverse_kinematics.quadratic_program import QuadraticProgram, minimum
-from artix.inverse_kinematics.residuals import Goals
 from artix.inverse_kinematics.tasks import Task, numbers
 from artix.kinematics.configuration import move
 from artix.math.arrays import matmul, square_root

@@ -44,6 +44,18 @@ _POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "LinkAccelerationDerivatives": ("FrameAccelerationDerivatives", {}),
 }
 
+#: Old module -> the module that has its names now. It, too, goes on working for one release.
+MOVED = {
+    "artix.envs.gait_statistics": "artix.envs.gait",
+    "artix.envs.noise": "artix.envs.disturbances",
+    "artix.envs.registry": "artix.envs.tasks",
+    "artix.envs.tasks.quadruped_rough": "artix.envs.tasks.quadruped_velocity",
+    "artix.envs.transition": "artix.envs.control_step",
+    "artix.examples.rollout": "artix.examples.swing_up",
+    "artix.examples.ppo_settings": "artix.examples.learners",
+    "artix.examples.shac_settings": "artix.examples.learners",
+}
+
 #: Old name -> new name. An old name goes on working for one release, with a ``DeprecationWarning``.
 RENAMED = (
     {f"artix.simulation.{name}": f"{_SOLVER}.{name}" for name in _SOLVER_NAMES}
@@ -72,6 +84,10 @@ CALLS = {
     if fixed
 }
 RENAMED["artix.model.Scene"] = "artix.contact.Scene"
+RENAMED["artix.envs.noise.GO1"] = "artix.envs.disturbances.GO1_NOISE"
+RENAMED["artix.envs.noise.as_scales"] = "artix.envs.disturbances.as_noise_scales"
+RENAMED["artix.examples.ppo_settings.SETTINGS"] = "artix.examples.learners.PPO_SETTINGS"
+RENAMED["artix.examples.shac_settings.SETTINGS"] = "artix.examples.learners.SHAC_SETTINGS"
 
 _STATE_REMEMBERS = "give the state a memory by artix.remember_contacts, and take artix.step"
 _FORMER = "artix.simulation.former"
@@ -167,6 +183,17 @@ def exports(module: str) -> tuple[list[str], Callable[[str], Any]]:
     return sorted({*public} - {"TYPE_CHECKING"}), old_names(module)
 
 
+def old_modules(package: str) -> None:
+    """Makes the modules of a package that have moved importable by their old names."""
+    for old, new in MOVED.items():
+        home, _, name = old.rpartition(".")
+        if home == package:
+            module = types.ModuleType(old, f"The old name of :mod:`{new}`.")
+            vars(module)["__getattr__"] = old_names(old)
+            sys.modules[old] = module
+            setattr(sys.modules[package], name, module)
+
+
 def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module, which finds its old names in these tables.
 
@@ -177,8 +204,8 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:
         path = f"{module}.{name}"
-        if path in RENAMED or path in CALLS:
-            new, fixed = CALLS.get(path, (RENAMED.get(path, ""), {}))
+        new, fixed = CALLS.get(path, (_renamed(module, name), {}))
+        if new is not None:
             call = "".join(f", {key}={value!r}" for key, value in fixed.items())
             warnings.warn(
                 f"{path} is now {new}{f'(...{call})' if fixed else ''}; the old name leaves with "
@@ -210,6 +237,14 @@ def old_names(module: str, stacklevel: int = 2) -> Callable[[str], Any]:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
+
+
+def _renamed(module: str, name: str) -> str | None:
+    """The new path of a name; ``None`` if it is no old one."""
+    path, home = f"{module}.{name}", MOVED.get(module)
+    if path in RENAMED or home is None or name.startswith("__"):
+        return RENAMED.get(path)
+    return f"{home}.{name}" if hasattr(importlib.import_module(home), name) else None
 
 
 @functools.cache

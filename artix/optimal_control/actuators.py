@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math import struct
-from artix.optimal_control.checks import check_positive
+from artix.model.checks import check_positive
 
 Array = jax.Array
 

@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import check_finite
-from artix.model.checks import check_count
-from artix.optimal_control.checks import check_positive
+from artix.model.checks import check_count, check_positive
 from artix.optimal_control.ilqr import (
     Iterations,
     Options,
@@ -33,8 +32,7 @@ from artix.optimal_control.ilqr import (
     settle,
 )
 from artix.optimal_control.problem import Knot, Problem, Residual, closure, residual, vector
-from artix.optimal_control.sensitivity import with_implicit_derivatives
-from artix.optimal_control.solver import optimise, prepared
+from artix.optimal_control.solver import optimise, prepared, with_implicit_derivatives
 
 Array = jax.Array
 #: Corrections of the multipliers that carry derivatives; each reduces the error by a factor of

@@ -21,9 +21,9 @@ import artix
 from artix.contact.scene import accepts_ground, scene_of
 from artix.math import struct
 from artix.math.arrays import matmul
+from artix.model.checks import as_array, check_names, check_positive, known
 from artix.optimal_control import knots
 from artix.optimal_control.actuators import Actuator
-from artix.optimal_control.checks import as_array, check_names, check_positive, known
 from artix.optimal_control.schedule import ContactSchedule
 from artix.simulation.step import with_budgets
 

@@ -21,9 +21,9 @@ from artix.optimal_control.approximation import (
     approximate,
     with_exact_hessians,
 )
-from artix.optimal_control.box import Box
 from artix.optimal_control.problem import Problem, ends_cost, final_cost, running_cost
 from artix.optimal_control.recursions import (
+    Box,
     Policy,
     follow,
     parallel_riccati,

@@ -12,7 +12,7 @@ import numpy as np
 
 import artix
 from artix.math.arrays import matmul
-from artix.optimal_control.checks import as_array
+from artix.model.checks import as_array
 
 Array = jax.Array
 #: Proximal iterations on the Delassus matrix: forces are then as exact as the dtype.

@@ -14,9 +14,8 @@ import numpy as np
 import artix
 from artix.math import struct
 from artix.math.arrays import check_finite
-from artix.model.checks import check_quaternion, warn_of_positions
+from artix.model.checks import as_array, check_quaternion, known, warn_of_positions
 from artix.optimal_control import knots
-from artix.optimal_control.checks import as_array, known
 from artix.optimal_control.dynamics import DiscreteDynamics
 
 Array = jax.Array

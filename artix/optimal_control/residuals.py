@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import artix
 from artix.math.arrays import check_finite, square_root
 from artix.math.spatial import rotation_matrix
-from artix.model.checks import check_quaternion
-from artix.optimal_control.checks import as_array, check_not_negative
+from artix.model.checks import as_array, check_not_negative, check_quaternion
 
 Array = jax.Array
 

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import check_finite
-from artix.model.checks import check_count, check_key
-from artix.optimal_control.checks import check_positive
+from artix.model.checks import check_count, check_key, check_positive
 
 Array = jax.Array
 

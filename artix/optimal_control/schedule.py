@@ -11,8 +11,7 @@ import numpy as np
 
 import artix
 from artix.math import struct
-from artix.model.checks import check_count
-from artix.optimal_control.checks import check_names, check_positive, known
+from artix.model.checks import check_count, check_names, check_positive, known
 
 Array = jax.Array
 #: Damping of a row of the Delassus matrix that releases it: its force is 1e-12 of what would hold

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
-from artix.model.checks import check_count
+from artix.model.checks import check_count, check_positive, known
 from artix.optimal_control.approximation import approximate
-from artix.optimal_control.checks import check_positive, known
 from artix.optimal_control.constrained import Multipliers, constraints_along, largest_violation
 from artix.optimal_control.problem import (
     Problem,

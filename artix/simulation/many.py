@@ -25,7 +25,7 @@ from artix.contact.ground_contacts import (
     nearest_contacts,
     say_budget,
 )
-from artix.contact.many_pairs import ShapeTable, nearest_of_pairs, shape_cores
+from artix.contact.link_contacts import ShapeTable, nearest_of_pairs, shape_cores
 from artix.contact.scene import Scene
 from artix.kinematics.forward import kinematics
 from artix.math.arrays import joined

@@ -17,7 +17,7 @@ from artix import envs
 from artix.cli import main, verify
 from artix.cli.play import load_played
 from artix.envs import deployment, observations
-from artix.envs.gait_statistics import gait_statistics
+from artix.envs.gait import gait_statistics
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.legged import OBSERVATIONS

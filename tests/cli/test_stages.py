@@ -14,7 +14,7 @@ from artix.cli import train as command
 from artix.cli.play import load_played
 from artix.cli.training_stages import read_recipe, recipes
 from artix.cli.training_tasks import task_named, with_settings
-from artix.envs import registry
+from artix.envs import tasks
 from artix.envs.commands import VelocityCommands
 from artix.examples import policies
 from tests.support.point_mass import PointMass
@@ -213,7 +213,7 @@ def test_a_recipe_and_a_folder_that_are_missing(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", recipes())
 def test_the_settings_of_recipes_exist(name, monkeypatch):
-    monkeypatch.setattr(envs, "make", registry.make)
+    monkeypatch.setattr(envs, "make", tasks.make)
     stages = read_recipe(name)
     first, *others = stages
     told = task_named("quadruped_velocity", None, first.assignments)

@@ -23,13 +23,12 @@ from artix.compiler.batch_axes import Axes, groups_of, levels_of, merge_operands
 from artix.compiler.compilation import scalars_of
 from artix.compiler.gpu_compilation import of_thread
 from artix.compiler.kernels import available as cpu_available
-from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu import build_for_gpu
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
+from artix.compiler.kernels.machine import gpu_available
 from artix.compiler.operation import program_p
-from artix.compiler.scalar_order import live
+from artix.compiler.scalar_order import depth_first, fewest_live, live
 from artix.compiler.scalar_program import Op, ScalarProgram
-from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
 from tests.compiler.test_branches import masked
 from tests.support.gpu_threads import run_threads
@@ -39,7 +38,7 @@ from tests.support.scalar_interpreter import interpret
 pytestmark = pytest.mark.skipif(
     cpu_available() is not None, reason=f"no kernels here: {cpu_available()}"
 )
-needs_target = pytest.mark.skipif(nvptx.available() is not None, reason=str(nvptx.available()))
+needs_target = pytest.mark.skipif(gpu_available() is not None, reason=str(gpu_available()))
 
 
 @functools.cache
@@ -492,7 +491,7 @@ def test_exports_have_no_kernels() -> None:
 def test_without_the_target(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(gpu_compilation, "available", lambda: "no such target")
+    monkeypatch.setattr(gpu_compilation, "gpu_available", lambda: "no such target")
     assert "gpu.ptx" not in lowered(gpu=True)
 
 

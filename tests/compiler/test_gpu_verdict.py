@@ -40,8 +40,8 @@ from artix.compiler.gpu_verdict import (
     read_verdict,
 )
 from artix.compiler.kernels import available as cpu_available
-from artix.compiler.kernels import nvptx
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
+from artix.compiler.kernels.machine import gpu_available
 from artix.compiler.operation import program_p
 from artix.compiler.scalar_program import Op
 from tests.support.gpu_threads import run_threads
@@ -49,7 +49,7 @@ from tests.support.gpu_threads import run_threads
 pytestmark = pytest.mark.skipif(
     cpu_available() is not None, reason=f"no kernels here: {cpu_available()}"
 )
-needs_target = pytest.mark.skipif(nvptx.available() is not None, reason=str(nvptx.available()))
+needs_target = pytest.mark.skipif(gpu_available() is not None, reason=str(gpu_available()))
 
 GPU = Gpu("NVIDIA T1", "9.0", "570.1", "0.10.0", "0.10.0", "1.0")
 CHECK = Check("values", "float32", 33, 2.0)._asdict()

@@ -23,7 +23,7 @@ from artix.compiler import kernels, scalar_evaluation
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels import encodings, machine
 from artix.compiler.kernels.cpu import modules
-from artix.compiler.kernels.elf import object_file
+from artix.compiler.kernels.encodings import object_file
 from artix.compiler.kernels.machine import vector_bytes
 from artix.compiler.kernels.plan import Plan
 from artix.compiler.kernels.straight_lines import Line

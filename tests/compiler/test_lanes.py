@@ -17,8 +17,8 @@ from artix.compiler.kernels import available
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.lanes import in_lanes
 from artix.compiler.operation import program_p
+from artix.compiler.scalar_order import fewest_live
 from artix.compiler.scalar_program import Op, ScalarProgram
-from artix.compiler.scalar_schedule import fewest_live
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import operands_of, rows_of
 from tests.support.scalar_interpreter import check_program, interpret

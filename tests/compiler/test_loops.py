@@ -14,8 +14,8 @@ import artix
 from artix.compiler import kernels, scalar_evaluation
 from artix.compiler.compilation import scalars_of
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
+from artix.compiler.scalar_order import depth_first, fewest_live
 from artix.compiler.scalar_program import Op
-from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import programs_in

@@ -15,12 +15,11 @@ import pytest
 from jax import lax
 
 import artix
+from artix.compiler.array_rules import plan_of_sums
 from artix.compiler.scalar_builder import ScalarBuilder, TooManyOperations
 from artix.compiler.scalar_evaluation import Evaluator
-from artix.compiler.scalar_order import live
+from artix.compiler.scalar_order import depth_first, fewest_live, live
 from artix.compiler.scalar_program import Op, ScalarProgram, UnsupportedOperation
-from artix.compiler.scalar_schedule import depth_first, fewest_live
-from artix.compiler.scalar_sums import plan_of_sums
 from artix.compiler.scalarize import scalarize, scalarize_transpose
 from tests.support.scalar_interpreter import check_program, interpret
 

@@ -22,8 +22,8 @@ from artix.compiler.kernels.gpu import GpuModule
 from artix.compiler.kernels.gpu_layout import Layout, Mapped
 from artix.compiler.kernels.machine import binding
 from artix.compiler.kernels.plan import Plan
+from artix.compiler.scalar_order import depth_first, fewest_live
 from artix.compiler.scalar_program import Op, UnsupportedOperation
-from artix.compiler.scalar_schedule import depth_first, fewest_live
 from artix.compiler.scalarize import scalarize
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import programs_in

@@ -7,9 +7,9 @@ import pytest
 
 import artix
 from artix import envs
+from artix.envs.control_step import Transition
 from artix.envs.motion import Motion
 from artix.envs.tasks.imitation import POINTS, REWARDS, Imitation
-from artix.envs.transition import Transition
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,7 @@ import pytest
 import artix
 from artix import envs
 from artix.envs import observations, terrain
-from artix.envs.tasks.quadruped_rough import ROUGH_REWARDS
-from artix.envs.tasks.quadruped_velocity import FEET
+from artix.envs.tasks.quadruped_velocity import FEET, ROUGH_REWARDS
 from benchmarks.environments import MjxQuadruped
 
 SENSORS = {

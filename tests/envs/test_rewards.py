@@ -10,7 +10,7 @@ import pytest
 
 import artix
 from artix import envs
-from artix.envs import commands, disturbances, noise, rewards
+from artix.envs import commands, disturbances, rewards
 from artix.envs.gait import Gait
 
 RNG = np.random.default_rng(0)
@@ -287,7 +287,7 @@ def test_noise_and_pushes_have_their_distributions():
     keys = jax.random.split(jax.random.key(0), 20000)
     sizes = {"gyro": 3, "gravity": 3, "position": 2}
     drawn = jax.vmap(
-        lambda key: noise.draw_noise(key, {"gyro": 0.2, "gravity": 0.05}, sizes, jnp.float64)
+        lambda key: disturbances.draw_noise(key, {"gyro": 0.2, "gravity": 0.05}, sizes, jnp.float64)
     )(keys)
     assert np.all(drawn["position"] == 0)
     for name, scale in (("gyro", 0.2), ("gravity", 0.05)):

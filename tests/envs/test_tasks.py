@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 import artix
 from artix import envs
-from artix.envs import EnvState, commands, disturbances, noise, terrain
+from artix.envs import EnvState, commands, disturbances, terrain
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
@@ -83,8 +83,11 @@ def test_options_take_on_the_dtype_of_the_robot():
         assert jax.tree.map(lambda x: x.dtype, state) == jax.tree.map(lambda x: x.dtype, end)
         assert not [x for x in jax.tree.leaves(state) if x.dtype == "float64"]
     drawn = (
-        noise.draw_noise(
-            jax.random.key(0), noise.as_scales({"gyro": third}, {"gyro": 3}), {"gyro": 3}, "float32"
+        disturbances.draw_noise(
+            jax.random.key(0),
+            disturbances.as_noise_scales({"gyro": third}, {"gyro": 3}),
+            {"gyro": 3},
+            "float32",
         ),
         disturbances.draw_push(
             jax.random.key(0), disturbances.Pushes((third, third), third), 0.02, "float32"
@@ -232,7 +235,7 @@ def test_noise_is_on_what_the_policy_sees_alone():
     exact = jnp.split(obs["privileged_state"][:, 50:], [3, 6, 9, 12, 15, 27, 39], axis=1)
     exact = jnp.concatenate([exact[k] for k in (3, 0, 2, 5, 6)], axis=1)
     error = np.asarray(obs["state"][:, :33] - exact)
-    scale = np.repeat([noise.GO1[name] for name in order], [3, 3, 3, 12, 12])
+    scale = np.repeat([disturbances.GO1_NOISE[name] for name in order], [3, 3, 3, 12, 12])
     assert np.all(np.abs(error) <= scale + 1e-6)
     np.testing.assert_allclose(np.std(error, axis=0), scale / np.sqrt(3), rtol=0.2)
     np.testing.assert_array_equal(obs["privileged_state"][:, :50], obs["state"])

@@ -11,7 +11,7 @@ import pytest
 
 import artix
 from artix.cli import main
-from artix.examples.rollout import rollout, step
+from artix.examples.swing_up import rollout, step
 from tests.support.models import random_states, state_at, tree_of
 from tests.support.users_types import users_types
 

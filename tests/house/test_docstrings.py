@@ -36,7 +36,7 @@ NAMES = {"artix": artix, "jax": jax, "jnp": jnp, **ROOMS}
 #: Examples that take long, beside those of whole rooms.
 SLOW = {
     "artix.editing.surgery.lock_joints",
-    "artix.envs.autoreset.autoreset",
+    "artix.envs.environment.autoreset",
     "artix.compiler.quantity.use_kernels",
     "artix.identification.estimation.cross_validate",
     "artix.io.load.load_world",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix.math.deprecated import ATTRIBUTES, CALLS, REMOVED, RENAMED, REPLACED
+from artix.math.deprecated import ATTRIBUTES, CALLS, MOVED, REMOVED, RENAMED, REPLACED
 
 
 def value_of(path: str):
@@ -25,6 +25,27 @@ def test_an_old_name_is_the_new_one_and_says_so_where_it_is_used(old):
         value = value_of(old)
     assert value is value_of(RENAMED[old])
     assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_moved_module_has_the_names_of_the_new_one(old):
+    package, _, name = old.rpartition(".")
+    new = importlib.import_module(MOVED[old])
+    module = importlib.import_module(old)
+    assert getattr(importlib.import_module(package), name) is module
+    example = next(
+        each
+        for each, value in vars(new).items()
+        if getattr(value, "__module__", "") == MOVED[old] and not each.startswith("_")
+    )
+    with pytest.warns(
+        DeprecationWarning, match=f"^{re.escape(f'{old}.{example} is now {MOVED[old]}.{example};')}"
+    ) as caught:
+        value = getattr(module, example)
+    assert value is getattr(new, example)
+    assert [warning.filename for warning in caught] == [__file__]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
 
 
 @pytest.mark.parametrize("old", REPLACED)

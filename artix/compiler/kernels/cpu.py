@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from artix.compiler.kernels import elf, x86
+from artix.compiler.kernels import x86
 from artix.compiler.kernels.code import Code, Value
-from artix.compiler.kernels.handler import Argument, Interface, handler
+from artix.compiler.kernels.encodings import object_file
+from artix.compiler.kernels.handler import Argument, Interface, State, handler
 from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
@@ -28,7 +29,6 @@ from artix.compiler.kernels.plan import MODULE_PARTS, Part, Plan
 from artix.compiler.kernels.program_lists import definition, table_name, tables_of
 from artix.compiler.kernels.slots import ReadAhead, Slots
 from artix.compiler.kernels.straight_lines import Line, Places
-from artix.compiler.kernels.threads import State
 from artix.compiler.kernels.transposition import (
     clear,
     declarations_of,
@@ -37,8 +37,8 @@ from artix.compiler.kernels.transposition import (
     transpose_in,
     transpose_out,
 )
+from artix.compiler.scalar_order import depth_first
 from artix.compiler.scalar_program import BYTES, DTYPES, Kind, Op, ScalarProgram, kind_of, visit
-from artix.compiler.scalar_schedule import depth_first
 
 #: Approximate nanoseconds per vector operation and per transposed array entry, to choose the number
 #: of threads.
@@ -181,7 +181,7 @@ class Functions:
             module, together = Module(), parts[first : first + MODULE_PARTS]
             yield module.text([self._part(module, index, part) for index, part in together])
         if self._encoded:
-            yield elf.object_file(self._encoded)
+            yield object_file(self._encoded)
         body = [*self._slots.functions(self._module, self._constants)]
         yield self._module.text([*body, self._prepare(), self._block(), self._tables()])
 

@@ -1,5 +1,5 @@
 """The machine that kernels run on: its target, vector width and compiler, and how code is linked
-into this process.
+into this process; and its GPUs as another target.
 """
 
 from __future__ import annotations
@@ -400,3 +400,71 @@ def _register(name: str, address: int) -> None:
         )
     except Exception as error:
         raise KernelError(f"XLA does not accept the kernel: {error}") from error
+
+
+# NVIDIA GPUs: LLVM compiles to PTX, which the driver compiles for the actual device.
+
+_GPU_TRIPLE = "nvptx64-nvidia-cuda"
+
+#: The oldest devices supported: Ampere, the first with asynchronous copies to shared memory.
+_GPU_PROCESSOR, _PTX_FEATURES = "sm_80", "+ptx80"
+
+#: Part of :func:`gpu_key`; increase it with every change to the generated code.
+GPU_FORMAT = 5
+
+_GPU_OPTIMISATION = 2
+
+
+@functools.cache
+def _gpu_target() -> Any:
+    llvm = binding()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(_GPU_TRIPLE)
+
+
+@functools.cache
+def gpu_available() -> str | None:
+    """Why there are no kernels for GPUs; ``None`` if there are."""
+    try:
+        binding()
+        with LOCK:
+            _gpu_target()
+    except KernelError as error:
+        return str(error)
+    except RuntimeError as error:  # a build of LLVM for one processor only
+        return f"llvmlite has no target {_GPU_TRIPLE}: {error}"
+    return None
+
+
+@functools.cache
+def gpu_key() -> str:
+    """Everything that PTX depends on besides the program."""
+    version = ".".join(map(str, binding().llvm_version_info))
+    return (
+        f"{_GPU_TRIPLE}; {_GPU_PROCESSOR}; {_PTX_FEATURES}; llvm {version}; "
+        f"level {_GPU_OPTIMISATION}; format {GPU_FORMAT}"
+    )
+
+
+def compile_to_ptx(text: str) -> str:
+    """PTX of a module in LLVM IR, with all functions inlined into its kernel.
+
+    Raises:
+      KernelError: this LLVM has no GPU target.
+    """
+    reason = gpu_available()
+    if reason is not None:
+        raise KernelError(reason)
+    with LOCK:
+        llvm = binding()
+        machine = _gpu_target().create_target_machine(
+            cpu=_GPU_PROCESSOR, features=_PTX_FEATURES, opt=_GPU_OPTIMISATION
+        )
+        with llvm.parse_assembly(text, llvm.create_context()) as module:
+            module.triple = _GPU_TRIPLE
+            module.data_layout = str(machine.target_data)
+            passes = llvm.create_new_module_pass_manager()
+            passes.add_always_inliner_pass()
+            passes.run(module, llvm.create_pass_builder(machine, llvm.PipelineTuningOptions()))
+            return machine.emit_assembly(module)

@@ -16,7 +16,7 @@ import numpy as np
 
 from artix.compiler.kernels.code import Code
 from artix.compiler.kernels.cpu import Functions, Rows
-from artix.compiler.kernels.handler import Interface, handler
+from artix.compiler.kernels.handler import Interface, State, handler
 from artix.compiler.kernels.instructions import Module
 from artix.compiler.kernels.machine import (
     KernelError,
@@ -29,9 +29,8 @@ from artix.compiler.kernels.machine import (
     vector_bytes,
 )
 from artix.compiler.kernels.plan import Plan
-from artix.compiler.kernels.threads import State
+from artix.compiler.scalar_order import depth_first
 from artix.compiler.scalar_program import ScalarProgram
-from artix.compiler.scalar_schedule import depth_first
 
 #: Blocks are sorted by the span of rows in which they begin, then by program. Small spans stay in
 #: the caches while their rows are written; large ones change programs, and with them code and

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
-from artix.envs.autoreset import check_environment
+from artix.envs.environment import check_environment
 
 Array = jax.Array
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.envs.autoreset import check_environment
+from artix.envs.environment import check_environment
 from artix.model.checks import check_count
 
 try:

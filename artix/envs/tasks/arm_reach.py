@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs import observations, rewards
+from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
-from artix.envs.transition import Outcome, Transition
 from artix.math.arrays import square_root, with_entries
 from artix.model.checks import as_number
 

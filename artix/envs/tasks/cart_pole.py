@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
-from artix.envs.transition import Outcome, Transition
 from artix.model.checks import as_number
 
 Array = jax.Array

@@ -15,7 +15,7 @@ import numpy as np
 
 import artix
 from artix.envs import disturbances, observations, random_numbers, rewards, starts
-from artix.envs.control_step import Task
+from artix.envs.control_step import Outcome, Task, Transition
 from artix.envs.environment import Environment
 from artix.envs.legged_robot import LeggedRobot, PerJoint, per_joint
 from artix.envs.motion import Motion
@@ -24,7 +24,6 @@ from artix.envs.rewards import check_weights
 from artix.envs.tasks.humanoid import ACTION_SCALE, SOLVER_OPTIONS, humanoid
 from artix.envs.tasks.legged import solver_options as options_for
 from artix.envs.terms import check_known
-from artix.envs.transition import Outcome, Transition
 from artix.math.arrays import square_root
 from artix.model.checks import as_number
 

@@ -20,7 +20,6 @@ from artix.envs import (
     commands,
     curricula,
     disturbances,
-    noise,
     observation_terms,
     observations,
     random_numbers,
@@ -30,7 +29,7 @@ from artix.envs import (
     terminations,
 )
 from artix.envs.actuators import Delay
-from artix.envs.control_step import Task
+from artix.envs.control_step import EnvState, Outcome, Task, Transition
 from artix.envs.curricula import check_curricula as _check_curricula
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
@@ -42,7 +41,6 @@ from artix.envs.observation_terms import Entry
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terminations import check_terminations as _check_terminations
-from artix.envs.transition import EnvState, Outcome, Transition
 from artix.io.common.poses import poses_at_zero
 from artix.model.checks import as_number
 
@@ -190,7 +188,7 @@ class LeggedVelocity(Environment):
         terminations: terminations.Terminations = TERMINATIONS,
         curricula: curricula.Curricula = MappingProxyType({}),
         gait_frequency: float | None = None,
-        noise_scales: Mapping[str, float] = noise.GO1,
+        noise_scales: Mapping[str, float] = disturbances.GO1_NOISE,
         pushes: disturbances.Pushes | None = None,
         randomization: Sequence[Change] = (),
         action_delay: tuple[float, float] | None = None,
@@ -255,8 +253,8 @@ class LeggedVelocity(Environment):
         self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = dict(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = noise.as_scales(
-            noise_scales, dict.fromkeys([*self.observations, *noise.GO1], 0)
+        self.noise_scales = disturbances.as_noise_scales(
+            noise_scales, dict.fromkeys([*self.observations, *disturbances.GO1_NOISE], 0)
         )
         self.pushes = pushes
         self.action_delay = action_delay
@@ -344,7 +342,7 @@ class LeggedVelocity(Environment):
             else {"push": disturbances.draw_push(keys[2], self.pushes, self.dt, dtype)}
         )
         return pushes | {
-            "noise": noise.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
+            "noise": disturbances.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
             "command": self._next_command(keys[1]),
         }
 
@@ -568,7 +566,7 @@ class LeggedVelocity(Environment):
     @functools.cached_property
     def _measured(self) -> dict[str, int]:
         """Lengths of the terms with noise."""
-        noisy = {*noise.GO1, *self.noise_scales}
+        noisy = {*disturbances.GO1_NOISE, *self.noise_scales}
         return {name: self._sizes[name] for name in self.observations if name in noisy}
 
     @property

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import artix
-from artix.envs import noise, observations, random_numbers, rewards, starts, symmetry
+from artix.envs import disturbances, observations, random_numbers, rewards, starts, symmetry
+from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.observation_terms import reflection
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.tasks.quadruped_velocity import FEET, HEIGHT, quadruped
-from artix.envs.transition import Outcome, Transition
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -162,8 +162,10 @@ class QuadrupedGetUp(Environment):
             randomization=randomization,
         )
         self._measured = {"gyro": 3, "gravity": 3, "joint_position": 12, "joint_velocity": 12}
-        known = {name: scale for name, scale in noise.GO1.items() if name in self._measured}
-        self.noise_scales = noise.as_scales(
+        known = {
+            name: scale for name, scale in disturbances.GO1_NOISE.items() if name in self._measured
+        }
+        self.noise_scales = disturbances.as_noise_scales(
             known if noise_scales is None else noise_scales, self._measured
         )
         check_weights(rewards, SIGNALS)
@@ -191,7 +193,9 @@ class QuadrupedGetUp(Environment):
 
     def draw(self, key: Array) -> dict[str, Array]:
         """Noise."""
-        return noise.draw_noise(key, self.noise_scales, self._measured, self.articulation.dtype)
+        return disturbances.draw_noise(
+            key, self.noise_scales, self._measured, self.articulation.dtype
+        )
 
     def prepare(self, state: artix.State, memory: dict[str, Any], action: Array) -> dict[str, Any]:
         """Sets the drive targets relative to the current joint positions."""

@@ -10,9 +10,8 @@ from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from artix.contact.ground import Ground
+from artix.contact.ground import Ground, Plane
 from artix.contact.height_field import HeightField
-from artix.contact.plane import Plane
 from artix.contact.scene import Scene, friction_of_pairs
 from artix.io.common.diagnostics import Place, Report, listed
 from artix.io.common.meshes import Meshes, Packages

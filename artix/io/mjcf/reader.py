@@ -9,9 +9,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from artix.contact.ground import Ground
+from artix.contact.ground import Ground, Plane
 from artix.contact.height_field import HeightField
-from artix.contact.plane import Plane
 from artix.contact.scene import Scene
 from artix.io.common.description import (
     Description,

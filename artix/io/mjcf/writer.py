@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from artix.contact.ground import Ground
-from artix.contact.plane import Plane
+from artix.contact.ground import Ground, Plane
 from artix.contact.scene import Scene, friction_of_pairs, scene_of
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.diagnostics import Issue

@@ -17,9 +17,9 @@ from artix.io.common.meshes import report_missing_meshes
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd import mujoco
 from artix.io.usd.colliders import collider_shapes
+from artix.io.usd.contacts import physics_material
 from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass_properties import mass_properties
-from artix.io.usd.materials import physics_material
 from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
 from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree, is_between
 from artix.model.joints import Drive, DriveEnvelope, Joint, JointFriction

@@ -16,7 +16,7 @@ from artix.io.common.poses import (
     rotation_pose,
     translation,
 )
-from artix.io.usd.materials import material_of
+from artix.io.usd.contacts import material_of
 from artix.io.usd.stage import UsdPrim, UsdScene
 from artix.model.geometry import SMALL_MESH, Geometry, GeometryType
 

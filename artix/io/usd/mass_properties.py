@@ -23,7 +23,7 @@ from artix.io.common.poses import (
     translation,
 )
 from artix.io.usd.colliders import axial_size, length_of
-from artix.io.usd.materials import physics_material
+from artix.io.usd.contacts import physics_material
 from artix.io.usd.stage import UsdPrim, UsdScene
 
 #: Density if none is authored [kg/m^3], as UsdPhysics specifies.

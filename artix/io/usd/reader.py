@@ -31,7 +31,7 @@ from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.poses import IDENTITY, compose, inverse, joint_motion, rotation_matrix
 from artix.io.usd.articulation import UsdArticulation, read_articulation
 from artix.io.usd.colliders import read_shape
-from artix.io.usd.contact_pairs import UsdShape, self_contact_pairs, touches_others
+from artix.io.usd.contacts import UsdShape, self_contact_pairs, touches_others
 from artix.io.usd.couplings import read_couplings
 from artix.io.usd.joints import UsdJoint, enclosing
 from artix.io.usd.mass_properties import triangulate
@@ -213,7 +213,9 @@ def _describe(
         gravity=gravity if options.gravity is None else options.gravity,
         frames=frames,
         couplings=read_couplings(usd, places),
-        contact_pairs=self_contact_pairs(usd, shapes, options.self_contact),
+        contact_pairs=self_contact_pairs(
+            usd.scene, usd.root, usd.tree, shapes, options.self_contact
+        ),
     )
     return description, shapes
 

@@ -25,9 +25,17 @@ from artix.io.common.description import (
 from artix.io.common.diagnostics import Location, Report, listed
 from artix.io.usd.articulation import rigid_bodies
 from artix.io.usd.colliders import collider_shapes
-from artix.io.usd.contact_pairs import UsdShape, pairs_across, touches_others
+from artix.io.usd.contacts import (
+    Surface,
+    UsdShape,
+    pairs_across,
+    read_ground,
+    report_rule,
+    rules_of,
+    surface_of,
+    touches_others,
+)
 from artix.io.usd.joints import enclosing, read_joint
-from artix.io.usd.materials import Surface, read_ground, report_rule, rules_of, surface_of
 from artix.io.usd.reader import RootReading, label_of, read_root
 from artix.io.usd.stage import UsdPrim, UsdScene, open_stage
 from artix.io.usd.tree import ROOT_SCHEMA, roots_of
@@ -66,12 +74,12 @@ def load_usd_world(path_or_text_or_stage: Any, **options: Unpack[UsdOptions]) ->
         scene, shapes, {name: _standing_links(robot.articulation) for name, robot in robots.items()}
     )
     surfaces = _surfaces(scene, robots, shapes)
-    own = [
+    inner = [
         ((name, a), (name, b))
         for name, robot in robots.items()
         for a, b in robot.articulation.topology.geometry_pairs
     ]
-    every = [*own, *pairs]
+    every = [*inner, *pairs]
     touching = [(surfaces[a], surfaces[b]) for a, b in every]
     friction, restitution = rules_of(touching)
     report_rule(scene, touching, restitution, "restitution of bodies")

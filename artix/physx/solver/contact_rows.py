@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.contact.ground import Ground
+from artix.contact.ground import Ground, Plane
 from artix.contact.ground_contacts import GroundContacts, contacts_with_ground
-from artix.contact.plane import Plane
 from artix.kinematics.contact_points import Contacts
 from artix.kinematics.forward import kinematics
 from artix.math import spatial

@@ -22,8 +22,8 @@ import numpy as np
 
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
+from artix.contact.scene import ShapePairs
 from artix.contact.selection import looked_up
-from artix.contact.shape_pairs import ShapePairs
 from artix.kinematics.contact_points import (
     Contacts,
     contact_frames,

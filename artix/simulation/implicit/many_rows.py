@@ -22,7 +22,7 @@ import numpy as np
 from artix.compiler.quantity import subprogram
 from artix.contact.ground_contacts import GroundContacts
 from artix.contact.link_contacts import LinkContacts
-from artix.contact.shape_pairs import ShapePairs
+from artix.contact.scene import ShapePairs
 from artix.kinematics.configuration import generalized_velocity
 from artix.kinematics.contact_points import contact_frames, motions_at
 from artix.kinematics.forward import kinematics
