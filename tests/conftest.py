@@ -72,8 +72,8 @@ def _moved(function: Callable[..., Any], first: int) -> Callable[..., Any]:
     return moved
 
 
-#: Modules whose slow tests together take a minute of a core or more. They begin the slow suite, so
-#: that no worker has one left when the other is done.
+#: Modules whose slow tests together take a minute of a core or more. They begin a run with slow
+#: tests, so that no worker has one left when the other is done.
 LONG_MODULES = (
     "examples/test_shac.py",
     "house/test_documents.py",
@@ -91,7 +91,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each module on one worker, since its tests share what they compile and train, in the order of
     the rooms but for ``LONG_MODULES``.
     """
-    if config.option.dist != "load" or config.option.markexpr not in ("not slow", "slow"):
+    if config.option.dist != "load" or config.option.markexpr not in ("", "not slow", "slow"):
         return None
     from xdist.scheduler import LoadFileScheduling
 
@@ -100,14 +100,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Exhaustive tests run only when ``-m`` asks for them by name; long modules begin the slow
-    suite.
+    """Exhaustive tests run only when ``-m`` asks for them by name; long modules begin a run with
+    slow tests.
     """
-    if config.option.markexpr == "slow":
+    if config.option.markexpr in ("", "slow"):
         items.sort(key=lambda item: not item.nodeid.split("::")[0].endswith(LONG_MODULES))
     if "exhaustive" not in config.option.markexpr:
-        kept = [item for item in items if item.get_closest_marker("exhaustive") is None]
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        kept, left_out = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            is_kept = item.get_closest_marker("exhaustive") is None
+            (kept if is_kept else left_out).append(item)
+        config.hook.pytest_deselected(items=left_out)
         items[:] = kept
 
 

@@ -205,7 +205,9 @@ def test_steps_of_a_driven_quadruped(on_the_ground: bool) -> None:
     scene = (
         artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged
     )
-    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-3)
+    # Of 35 robots one takes as many Newton steps as it may, and the others of its warp with it.
+    options = artix.SolverOptions(max_newton_steps=10)
+    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01, options)), states, tolerance=1e-3)
 
 
 def test_one_robot() -> None:
