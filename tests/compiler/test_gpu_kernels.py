@@ -200,14 +200,14 @@ def test_transposes_of_steps() -> None:
 def test_steps_of_a_driven_quadruped(on_the_ground: bool) -> None:
     legged = robot("quadruped")
     legged = legged.replace(drive=legged.drive.replace(stiffness=jnp.full(12, 30.0, "float32")))
-    states = random_states(legged, 0.3)
+    # A warp and a part of one. Among the others are robots that take 40 Newton steps on the ground,
+    # and all of a warp go on until its last robot is done.
+    states = jax.tree.map(lambda x: x[24:], random_states(legged, 0.3))
     states = states.replace(root_pose=states.root_pose.at[:, 2].add(0.5))
     scene = (
         artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged
     )
-    # Of 35 robots one takes as many Newton steps as it may, and the others of its warp with it.
-    options = artix.SolverOptions(max_newton_steps=10)
-    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01, options)), states, tolerance=1e-3)
+    check(jax.vmap(lambda s: artix.step(scene, s, None, 0.01)), states, tolerance=1e-3)
 
 
 def test_one_robot() -> None:
