@@ -387,8 +387,11 @@ def test_a_hand_pushes_a_cube() -> None:
 
 @pytest.mark.slow
 def test_two_quadrupeds_bump_into_each_other() -> None:
-    """In the air: what one gets the other loses, linear and angular momentum to rounding."""
+    """In the air: what one gets the other loses, linear and angular momentum to rounding. Their hips
+    and two of their knees are locked, which halves what there is to compile."""
     robot = artix.robots.load("quadruped").astype("float64").replace(gravity=jnp.zeros(3))
+    locked = [name for name in robot.topology.dof_names if "hip" in name or "right" in name]
+    robot = artix.lock_joints(robot, artix.neutral_state(robot), locked)
     feet = [
         ("one/front_left_foot", "other/rear_left_foot"),
         ("one/front_right_foot", "other/rear_right_foot"),
