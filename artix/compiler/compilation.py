@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,8 @@ _log = logging.getLogger("artix")
 MAX_OPERATIONS = 1_000_000
 #: Programs of several items, such as tangents, have no loops below this size.
 _MAX_WITHOUT_LOOPS = 300_000
+#: A program of more operations than this does not only move data.
+_MOST_MOVES = 100
 
 
 files = KernelFiles()
@@ -56,14 +59,38 @@ def cpu_kernel(program: Program, levels: tuple[int, ...]) -> str | None:
         if has_parts(program):
             return REFUSAL
         scalars = _made_scalars(program, levels)
-        # A program that only moves data is left to XLA, which can fuse it with its neighbours.
-        return kernels.build(scalars) if scalars.size else REFUSAL
+        return REFUSAL if only_moves_data(program, scalars) else kernels.build(scalars)
 
     with _lock:
         if levels not in program.kernels:
             program.kernels[levels] = _load_or_build([program], [levels], repr(levels), build)
             program.scalars.clear()
         return program.kernels[levels]
+
+
+def only_moves_data(program: Program, scalars: ScalarProgram) -> bool:
+    """Whether a program is left to XLA, which can fuse it with its neighbours.
+
+    Of one with many operations, which leave no scalar since all they need is known, XLA would
+    compile every one: a ball's first contacts with a height field took it four seconds.
+    """
+    if scalars.size:
+        return False
+    return sum(1 for _ in itertools.islice(_equations(program), _MOST_MOVES + 1)) <= _MOST_MOVES
+
+
+def _equations(program: Program) -> Iterator[Any]:
+    """The operations of a program and of what it calls, each of these once."""
+    while program.transposes is not None:  # has the same ones, and is not traced yet.
+        program = program.transposes[0]
+    stack, seen = [program.jaxpr.jaxpr], set[int]()
+    while stack:
+        jaxpr = stack.pop()
+        if id(jaxpr) not in seen:
+            seen.add(id(jaxpr))
+            for equation in jaxpr.eqns:
+                yield equation
+                stack += jaxprs_in_params(equation.params)
 
 
 def has_parts(program: Program) -> bool:

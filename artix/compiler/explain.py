@@ -18,7 +18,7 @@ import numpy as np
 from artix.compiler import kernels
 from artix.compiler.argument_types import examples_for, parameter_types
 from artix.compiler.batch_axes import Axes, groups_of, levels_of, merged
-from artix.compiler.compilation import has_parts, scalars_of
+from artix.compiler.compilation import has_parts, only_moves_data, scalars_of
 from artix.compiler.operation import program_p
 from artix.compiler.program import Program
 from artix.compiler.scalar_builder import TooManyOperations
@@ -231,7 +231,7 @@ def _cost(program: Program, axes: Axes) -> tuple[OperationCost, int]:
     missing = kernels.available()
     if missing is not None:
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, missing), 0
-    if scalars.size == 0:
+    if only_moves_data(program, scalars):
         return OperationCost(program.name, (0, 0, 0), {}, 0, 0, 0, 0, "it only moves numbers"), 0
     return cost_of(depth_first(scalars), program.name, kernels.lanes_of(scalars)), scalars.size
 

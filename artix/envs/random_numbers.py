@@ -10,6 +10,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from artix.math.traces import compiled
+
 Array = jax.Array
 
 #: Rotations of the rounds, in turns (Salmon et al., *Parallel random numbers: as easy as 1, 2, 3*,
@@ -17,7 +19,7 @@ Array = jax.Array
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-@jax.jit
+@compiled
 def threefry(key: Array, count: Array) -> Array:
     """Threefry-2x32 with 20 rounds.
 

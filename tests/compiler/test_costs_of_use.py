@@ -237,3 +237,24 @@ def test_explaining_takes_names() -> None:
         artix.explain(artix.frame_pose, arm, artix.neutral_state(arm), x) for x in ("upper_arm", 3)
     )
     assert by_name == by_number and sum(by_name.operations[0].operations) > 0
+
+
+def test_what_is_known_is_not_compiled_by_xla() -> None:
+    """Its numbers are those of NumPy; where little leads to them, XLA can fuse it with others."""
+
+    def sines(known, x, count):
+        for _ in range(count):
+            known = jnp.sin(known) + 1
+        return known, x
+
+    known, quantity = jnp.arange(3.0), artix.quantity(sines)
+    wanted = np.arange(3.0)
+    for _ in range(60):
+        wanted = np.sin(wanted) + 1
+    for count, has_kernel in ((60, True), (2, False)):
+        program = jax.jit(lambda x, count=count: quantity(known, x, count)).lower(jnp.ones(3))
+        assert (program.as_text().count("sine") == 0) == has_kernel
+        if has_kernel:
+            found, x = program.compile()(jnp.ones(3))
+            np.testing.assert_allclose(found, wanted, rtol=1e-14)
+            np.testing.assert_array_equal(x, 1)

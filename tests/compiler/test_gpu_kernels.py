@@ -199,7 +199,9 @@ def test_transposes_of_steps() -> None:
 def test_steps_of_a_driven_quadruped(on_the_ground: bool) -> None:
     legged = robot("quadruped")
     legged = legged.replace(drive=legged.drive.replace(stiffness=jnp.full(12, 30.0, "float32")))
-    states = random_states(legged, 0.3)
+    # A warp and a part of one. All of a warp go on until its last robot is done, and those of the
+    # robots before these exchange ten times as many words on the ground.
+    states = jax.tree.map(lambda x: x[24:], random_states(legged, 0.3))
     states = states.replace(root_pose=states.root_pose.at[:, 2].add(0.5))
     scene = (
         artix.Scene(legged, ground=artix.Ground.flat(dtype="float32")) if on_the_ground else legged

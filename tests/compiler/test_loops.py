@@ -295,11 +295,15 @@ def test_contact_solvers_are_loops(method):
         (equation,) = programs_in(solve, delassus[0], velocity[0])
         program = equation.params["program"]
         assert 400 in [loop.length for loop in scalars_of(program, (1, 1)).loops]
-        for name, function in functions.items():
-            found = jax.jit(jax.vmap(function))(delassus, velocity)
-            with artix.use_kernels(False):
-                expected = jax.jit(jax.vmap(lambda *x, function=function: function(*x)))(
-                    delassus, velocity
-                )
-            for one, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+
+        def everything(*arguments):
+            return {name: function(*arguments) for name, function in functions.items()}
+
+        found = jax.jit(jax.vmap(everything))(delassus, velocity)
+        with artix.use_kernels(False):
+            expected = jax.jit(jax.vmap(lambda *x: everything(*x)))(delassus, velocity)
+        for name in functions:
+            for one, wanted in zip(
+                *map(jax.tree.leaves, (found[name], expected[name])), strict=True
+            ):
                 np.testing.assert_allclose(one, wanted, rtol=1e-8, atol=1e-8, err_msg=name)

@@ -3,6 +3,7 @@ done."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from functools import partial
 
@@ -207,6 +208,14 @@ def _arguments(batch, dtype, seed=1):
     return [2 * x for x in np.random.default_rng(seed).normal(size=(2, *batch, SIZE)).astype(dtype)]
 
 
+@functools.cache
+def _by_xla(function, num_axes):
+    """The function of batches, which many tests ask for: their loops are compiled once."""
+    for _ in range(num_axes):
+        function = jax.vmap(function)
+    return jax.jit(function)
+
+
 def _assert_close(computed, expected, dtype):
     tolerance = 1e-11 if dtype == "float64" else 2e-4
     for one, wanted in zip(computed, jax.tree.leaves(expected), strict=True):
@@ -221,7 +230,7 @@ def test_scalar_programs(function):
     with jax.enable_x64(True):
         program = scalarize(_closed(function, "float64"), [1, 1], {})
         arguments = _arguments((29,), "float64")
-        expected = jax.vmap(function)(*arguments)
+        expected = _by_xla(function, 1)(*arguments)
         assert len(program.loops) == _NUM_LOOPS.get(function, 1)
         assert any(loop.has_condition for loop in program.loops)
         for each in (program, depth_first(program), fewest_live(program)):
@@ -280,9 +289,7 @@ def test_kernels(run, function, levels, dtype):
             np.broadcast_to(x if level != 1 or len(lead) == 1 else x[:, None], (*lead, SIZE))
             for x, level in zip(arguments, levels, strict=True)
         ]
-        for _ in lead:
-            function = jax.vmap(function)
-        _assert_close(computed, function(*full), dtype)
+        _assert_close(computed, _by_xla(function, len(lead))(*full), dtype)
 
 
 @pytest.mark.parametrize("size", [16, 32])
@@ -296,7 +303,7 @@ def test_narrower_vectors(size, monkeypatch):
             computed = _run_on_cpu(
                 scalarize(_closed(_nested, dtype), (1, 1), {}), arguments, (1, 1), (11,)
             )
-            _assert_close(computed, jax.vmap(_nested)(*arguments), dtype)
+            _assert_close(computed, _by_xla(_nested, 1)(*arguments), dtype)
 
 
 @pytest.mark.usefixtures("_loops_are_kept")

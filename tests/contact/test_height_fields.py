@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 from scipy.special import ellipk
 
 import artix
+from tests.support.rollouts import reported_rollout
 
 GRAVITY = 9.81
 SPACING, ORIGIN = np.array([0.15, 0.2]), np.array([-0.5, -0.7, 0.3])
@@ -408,13 +409,11 @@ def test_a_ball_rests_on_all_sides_at_once(kind: str, dtype) -> None:
     if kind == "pit":
         state = state.replace(root_pose=state.root_pose.at[1].set(0.0))
     scene = artix.Scene(robot, ground=artix.Ground((field,)))
-    rest = artix.rollout(scene, state, None, 0.002, num_steps=500)
-    last = jax.tree.map(lambda value: value[-1], rest)
+    rest, reports = reported_rollout(scene, state, None, 0.002, 500)
     close = 1e-9 if dtype == jnp.float64 else 1e-4
     assert np.max(np.abs(rest.root_velocity[100:])) < close
-    _, report = artix.step_and_report(scene, last, None, 0.002)
-    assert bool(report.is_solved)
-    force = np.asarray(report.contacts.force)
+    assert bool(reports.is_solved[-1])
+    force = np.asarray(reports.contacts.force[-1])
     np.testing.assert_allclose(np.sum(force, axis=0), [-aside, 0.0, GRAVITY], atol=20 * close)
     if kind == "groove":
         size = np.sort(np.linalg.norm(force, axis=1))[::-1]

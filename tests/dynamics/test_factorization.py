@@ -48,33 +48,51 @@ def matrix_of(paths: Paths, seed: int = 0) -> Array:
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 12))
 def test_factors_of_random_trees(seed: int, size: int) -> None:
     paths = Paths(parents(seed, size))
-    matrix, added = matrix_of(paths, seed), jnp.arange(1.0, size + 1)
-    whole = matrix + jnp.diag(added)
-    halved = factorize_dense(matrix, added)
-    for factors in (eliminate(paths, jnp.triu(matrix), added), halved):
-        upper, diagonal = factors.upper, 1 / factors.inverse_diagonal
-        np.testing.assert_allclose(upper @ jnp.diag(diagonal) @ upper.T, whole, atol=1e-12 * size)
+    matrix, added = np.asarray(matrix_of(paths, seed)), np.arange(1.0, size + 1)
+    right = np.random.default_rng(seed).normal(size=(size, 3))
+    one = np.eye(size)
+
+    @jax.jit
+    def numbers(matrix, added, right, one):
+        """Compiled as a whole: operation by operation, every tree takes seconds."""
+        return [
+            {
+                "upper": factors.upper,
+                "diagonal": 1 / factors.inverse_diagonal,
+                "solve_upper": factors.solve_upper(one),
+                "solve_upper_transposed": factors.solve_upper_transposed(one),
+                "inverse": factorization.inverse_of(factors),
+                "solve": factorization.solve(factors, right[:, 0]),
+                "solve_columns": factorization.solve_columns(factors, right),
+                "half": factorization.half_solve(factors, right.T),
+                "finished": factorization.finish_solve(
+                    factors, factorization.half_solve(factors, right.T)[0]
+                ),
+            }
+            for factors in (
+                eliminate(paths, jnp.triu(matrix), added),
+                factorize_dense(matrix, added),
+            )
+        ]
+
+    whole = matrix + np.diag(added)
+    wanted = np.linalg.solve(whole, right)
+    every = jax.tree.map(np.asarray, numbers(matrix, added, right, one))
+    for found in every:
+        upper, half = found["upper"], found["half"]
         np.testing.assert_allclose(
-            upper @ factors.solve_upper(jnp.eye(size)), np.eye(size), atol=1e-11
+            upper @ np.diag(found["diagonal"]) @ upper.T, whole, atol=1e-12 * size
         )
+        np.testing.assert_allclose(upper @ found["solve_upper"], one, atol=1e-11)
         np.testing.assert_allclose(
-            factors.solve_upper_transposed(jnp.eye(size)), np.linalg.inv(upper.T), atol=1e-11
+            found["solve_upper_transposed"], np.linalg.inv(upper.T), atol=1e-11
         )
-        np.testing.assert_allclose(
-            factorization.inverse_of(factors), np.linalg.inv(whole), atol=1e-11
-        )
-        np.testing.assert_allclose(upper, halved.upper, atol=1e-12)
-        right = jnp.asarray(np.random.default_rng(seed).normal(size=(size, 3)))
-        wanted = np.linalg.solve(whole, right)
-        np.testing.assert_allclose(
-            factorization.solve(factors, right[:, 0]), wanted[:, 0], atol=1e-12
-        )
-        np.testing.assert_allclose(factorization.solve_columns(factors, right), wanted, atol=1e-12)
-        half = factorization.half_solve(factors, right.T)
+        np.testing.assert_allclose(found["inverse"], np.linalg.inv(whole), atol=1e-11)
+        np.testing.assert_allclose(upper, every[1]["upper"], atol=1e-12)
+        np.testing.assert_allclose(found["solve"], wanted[:, 0], atol=1e-12)
+        np.testing.assert_allclose(found["solve_columns"], wanted, atol=1e-12)
         np.testing.assert_allclose(half @ half.T, right.T @ wanted, atol=1e-11)
-        np.testing.assert_allclose(
-            factorization.finish_solve(factors, half[0]), wanted[:, 0], atol=1e-12
-        )
+        np.testing.assert_allclose(found["finished"], wanted[:, 0], atol=1e-12)
 
 
 @pytest.mark.slow

@@ -277,7 +277,7 @@ def test_without_moving_up_every_episode_begins_on_any_level():
 @pytest.mark.slow
 def test_a_curriculum_goes_up_and_down():
     rough = make("quadruped_rough")
-    state = rough.reset(jax.random.key(0))
+    state, renew = jax.jit(rough.reset)(jax.random.key(0)), jax.jit(rough.renew)
 
     def moved(x, asked, level):
         where = state.articulation_state
@@ -290,7 +290,7 @@ def test_a_curriculum_goes_up_and_down():
         return state.replace(articulation_state=there, info=info)
 
     def levels(ended):
-        return int(rough.renew(jax.random.key(1), ended.replace(done=jnp.float32(1))).info["level"])
+        return int(renew(jax.random.key(1), ended.replace(done=jnp.float32(1))).info["level"])
 
     assert levels(moved(2.5, 3.0, 1)) == 2
     assert levels(moved(1.8, 3.0, 1)) == 1
@@ -300,12 +300,16 @@ def test_a_curriculum_goes_up_and_down():
     robot, ground = rough.articulation, artix.Ground((rough.tiles.field,))
     keys = jax.random.split(jax.random.key(2), 50)
     ended = state.replace(done=jnp.float32(1))
-    starts = jax.vmap(lambda key: rough.renew(key, ended).articulation_state)(keys)
     scene = artix.Scene(robot, ground=ground)
-    # Of the feet: the trunk's shape is a sensor, and a block may stand below it.
-    lowest = jax.vmap(lambda start: jnp.min(artix.ground_contacts(scene, start).contacts.gap))(
-        starts
-    )
+
+    @jax.jit
+    @jax.vmap
+    def lowest_of(key):
+        # Of the feet: the trunk's shape is a sensor, and a block may stand below it.
+        start = renew(key, ended).articulation_state
+        return jnp.min(artix.ground_contacts(scene, start).contacts.gap)
+
+    lowest = lowest_of(keys)
     # However steep it is; positions of 12 m in float32. A foot beside the edge of a step may start
     # above the edge.
     assert (lowest > 0.01 - 2e-5).all()

@@ -7,6 +7,7 @@ docstring repeats it."""
 import ast
 import dataclasses
 import doctest
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -93,6 +94,7 @@ CONCISE_ROOMS = (
 )
 
 
+@functools.cache
 def examples() -> list[doctest.DocTest]:
     finder = doctest.DocTestFinder(exclude_empty=True)
     modules = [
@@ -126,11 +128,11 @@ def parameters() -> list:
     def is_slow(name: str) -> bool:
         return name.startswith(slow) or name.rpartition(".")[2][0].isupper() or name in SLOW
 
-    marks = {
-        example.name: [pytest.mark.slow] if is_slow(example.name) else [] for example in examples()
-    }
     return [
-        pytest.param(example, id=example.name, marks=marks[example.name]) for example in examples()
+        pytest.param(
+            example, id=example.name, marks=[pytest.mark.slow] if is_slow(example.name) else []
+        )
+        for example in examples()
     ]
 
 

@@ -12,6 +12,7 @@ import pytest
 import artix
 from artix import Geometry, Scene
 from tests.simulation.test_cylinders import at, fixed
+from tests.support.rollouts import last, reported_rollout
 
 GRAVITY, DT, MASS = 9.81, 0.005, 1.0
 
@@ -67,14 +68,10 @@ TABLES = {"box": TABLE, "hull": Geometry.hull(corners((0.3, 0.3, 0.1)), friction
 def test_a_hull_stands_on_a_table(points, height, under, dtype: str) -> None:
     """On equal forces, and stays where it is."""
     scene, states = on(TABLES[under], points, dtype, (0.02, 0.01, 0.1 + height))
-    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=200))(states)
-    moved = np.abs(path["body"].root_pose[-1] - states["body"].root_pose)
+    end, report = last(reported_rollout(scene, states, None, DT, 200))
+    moved = np.abs(end["body"].root_pose - states["body"].root_pose)
     assert np.max(moved) < {"float32": 1e-7, "float64": 1e-14}[dtype]
-    assert (
-        np.max(np.abs(path["body"].root_velocity[-1])) < {"float32": 1e-6, "float64": 1e-8}[dtype]
-    )
-    end = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(scene, end, None, DT)
+    assert np.max(np.abs(end["body"].root_velocity)) < {"float32": 1e-6, "float64": 1e-8}[dtype]
     force = np.asarray(report.link_contacts.force)
     force = force[force[:, 2] > 1e-3]
     count = 3 if points is TETRAHEDRON else 4
@@ -82,23 +79,21 @@ def test_a_hull_stands_on_a_table(points, height, under, dtype: str) -> None:
     np.testing.assert_allclose(force, wanted, atol={"float32": 2e-2, "float64": 1e-9}[dtype])
 
 
-@pytest.mark.parametrize(("shift", "falls"), [(-0.005, False), (0.005, True)])
-def test_a_tetrahedron_tips_over_an_edge(shift: float, falls: bool) -> None:
+def test_a_tetrahedron_tips_over_an_edge() -> None:
     """When its centre is beyond the edge of the table, in any attitude."""
-    scene, states = on(TABLE, TETRAHEDRON, "float64", (0.3 + shift, 0.0, 0.13))
+    scene, states = on(TABLE, TETRAHEDRON, "float64", (0.3, 0.0, 0.13))
 
-    def run(angle):
+    def run(shift, angle):
         turn = jnp.stack([0 * angle, 0 * angle, jnp.sin(angle / 2), jnp.cos(angle / 2)])
-        start = jnp.concatenate([states["body"].root_pose[:3], turn])
+        start = jnp.concatenate([states["body"].root_pose[:3].at[0].add(shift), turn])
         every = states | {"body": states["body"].replace(root_pose=start)}
         path = artix.rollout(scene, every, None, DT, num_steps=100)
         return path["body"].root_pose[-1] - start
 
-    moved = jax.jit(jax.vmap(run))(jnp.linspace(0, 2 * np.pi / 3, 7))
-    if falls:
-        assert np.all(moved[:, 2] < -0.01)
-    else:
-        assert np.max(np.abs(moved)) < 1e-10
+    angles = jnp.tile(jnp.linspace(0, 2 * np.pi / 3, 7), 2)
+    moved = jax.jit(jax.vmap(run))(jnp.repeat(jnp.array([-0.005, 0.005]), 7), angles)
+    assert np.max(np.abs(moved[:7])) < 1e-10
+    assert np.all(moved[7:, 2] < -0.01)
 
 
 @pytest.mark.slow
@@ -116,12 +111,10 @@ def test_a_stack_of_three_hulls_stays(order, dtype: str) -> None:
     states = scene.neutral_state()
     for k in range(3):
         states[f"body{k}"] = at(states[f"body{k}"], (0.0, 0.0, 0.1 + (2 * k + 1) * half))
-    path = jax.jit(lambda s: artix.rollout(scene, s, None, DT, num_steps=1000))(states)
+    end, report = last(reported_rollout(scene, states, None, DT, 1000))
     for k in range(3):
-        moved = np.abs(path[f"body{k}"].root_pose[-1] - states[f"body{k}"].root_pose)
+        moved = np.abs(end[f"body{k}"].root_pose - states[f"body{k}"].root_pose)
         assert np.max(moved) < {"float32": 1e-6, "float64": 1e-12}[dtype]
-    end = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(scene, end, None, DT)
     force = np.abs(np.asarray(report.link_contacts.force)[:, 2])
     wanted = np.repeat(np.array([3, 2, 1]) * MASS * GRAVITY / 4, 4)
     if dtype == "float64":

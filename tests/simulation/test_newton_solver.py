@@ -3,8 +3,6 @@ are right."""
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +12,7 @@ import artix
 from artix import Axis, Control, Geometry, Ground, Joint, Scene, SolverOptions
 from artix.envs.tasks.quadruped_velocity import quadruped
 from artix.simulation.common.contact_memory import join_memories
+from tests.support.rollouts import reported_rollout
 
 NEWTON = SolverOptions()
 GRAVITY = 9.81
@@ -366,12 +365,9 @@ def test_a_quadruped_stands() -> None:
     start = artix.neutral_state(robot).replace(joint_position=posture)
     start = start.replace(root_pose=start.root_pose.at[2].set(task.height))
     scene = artix.Scene(robot, ground=ground)
-    run = functools.partial(artix.rollout, num_steps=600)
-    path = jax.jit(run, static_argnums=4)(scene, start, None, DT, NEWTON)
-    last = jax.tree.map(lambda x: x[-1], path)
-    _, report = artix.step_and_report(scene, last, None, DT, NEWTON)
+    path, reports = reported_rollout(scene, start, None, DT, 600, NEWTON)
     weight = GRAVITY * float(jnp.sum(robot.link_mass))
-    np.testing.assert_allclose(jnp.sum(report.contacts.force[:, 2]), weight, rtol=1e-6)
+    np.testing.assert_allclose(jnp.sum(reports.contacts.force[-1, :, 2]), weight, rtol=1e-6)
     assert np.max(np.abs(path.root_pose[-1] - path.root_pose[-100])) < 1e-8
 
 

@@ -12,6 +12,7 @@ import pytest
 import artix
 from artix import Geometry, Ground, Scene, State
 from tests.simulation.test_loop_joints import four_bar, largest_error
+from tests.support.rollouts import last, reported_rollout
 
 
 def body(
@@ -35,10 +36,6 @@ def at(robot: artix.Articulation, *position: float, velocity=(0.0,) * 6) -> Stat
     state = artix.neutral_state(robot)
     place = state.root_pose.at[:3].set(jnp.array(position, robot.dtype))
     return state.replace(root_pose=place, root_velocity=jnp.array(velocity, robot.dtype))
-
-
-def last(path):
-    return jax.tree.map(lambda x: x[-1], path)
 
 
 def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
@@ -370,13 +367,11 @@ def test_a_hand_pushes_a_cube() -> None:
         Ground.flat(friction=0.4),
         {"pusher": artix.Control(joint_force=jnp.array([2.0]))},
     )
-    ends = last(artix.rollout(scene.replace(ground=ground), states, force, 0.002, num_steps=100))
+    scene = scene.replace(ground=ground)
+    ends, report = last(reported_rollout(scene, states, force, 0.002, 100))
     acceleration = (2.0 - 0.4 * 0.2 * 9.81) / 0.7
     np.testing.assert_allclose(ends["pusher"].joint_velocity[0], 0.2 * acceleration, rtol=1e-6)
     np.testing.assert_allclose(ends["cube"].root_velocity[0], 0.2 * acceleration, rtol=1e-6)
-    _, report = artix.step_and_report(
-        scene.replace(ground=ground), ends, force, 0.002, artix.SolverOptions(contact_iterations=8)
-    )
     np.testing.assert_allclose(
         report.link_contacts.force[0], [0.5 * acceleration - 2.0, 0.0, 0.0], atol=1e-6
     )
@@ -392,8 +387,11 @@ def test_a_hand_pushes_a_cube() -> None:
 
 @pytest.mark.slow
 def test_two_quadrupeds_bump_into_each_other() -> None:
-    """In the air: what one gets the other loses, linear and angular momentum to rounding."""
+    """In the air: what one gets the other loses, linear and angular momentum to rounding. Their hips
+    and two of their knees are locked, which halves what there is to compile."""
     robot = artix.robots.load("quadruped").astype("float64").replace(gravity=jnp.zeros(3))
+    locked = [name for name in robot.topology.dof_names if "hip" in name or "right" in name]
+    robot = artix.lock_joints(robot, artix.neutral_state(robot), locked)
     feet = [
         ("one/front_left_foot", "other/rear_left_foot"),
         ("one/front_right_foot", "other/rear_right_foot"),

@@ -12,6 +12,7 @@ import pytest
 import artix
 from artix import Geometry
 from artix.math import spatial
+from tests.support.rollouts import last, reported_rollout
 
 MASSES = (2.0, 3.0)
 
@@ -143,12 +144,10 @@ def test_fingers_press_as_in_mujoco() -> None:
     """The normal force between two fingers at rest under equal torques is MuJoCo's."""
     robot, torque = gripper(), 0.03
     control = artix.Control(joint_force=jnp.array([-torque, torque]))
-    end = jax.tree.map(
-        lambda x: x[-1],
-        artix.rollout(robot, artix.neutral_state(robot), control, 2e-3, num_steps=500),
+    end, report = last(
+        reported_rollout(robot, artix.neutral_state(robot), control, 2e-3, 500),
     )
     assert np.abs(end.joint_velocity).max() < 1e-9
-    _, report = artix.step_and_report(robot, end, control, 2e-3)
     found = report.link_contacts
     model = mujoco.MjModel.from_xml_string(GRIPPER)
     data = mujoco.MjData(model)
