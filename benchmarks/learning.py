@@ -71,6 +71,14 @@ GOALS = {
         {"ppo": 30_000_000, "shac": 6_000_000},
         {"ppo": 983_040, "shac": 524_288},
     ),
+    "ant": Goal(
+        "return",
+        lambda earned, falls: earned >= 5000.0 and falls == 0,
+        "a mean return of 5,000 in 1,000 steps, and no fall",
+        1000,
+        {"ppo": 30_000_000, "shac": 6_000_000},
+        {"ppo": 983_040, "shac": 524_288},
+    ),
     "quadruped_velocity": Goal(
         "velocity_error",
         lambda error, falls: error < 0.15 and falls == 0,

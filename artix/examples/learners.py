@@ -95,6 +95,7 @@ PPO_SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(ppo.Config(num_envs=512, unroll=32), 1_500_000, {}),
     "arm_reach": Settings(_ARM, 10_000_000, {}),
     "hopper": Settings(ppo.Config(num_envs=512, unroll=32), 30_000_000, {}),
+    "ant": Settings(ppo.Config(num_envs=512, unroll=32), 30_000_000, {}),
     "quadruped_velocity": Settings(
         dataclasses.replace(_LEGGED, epochs=2),
         16_000_000,
@@ -208,6 +209,7 @@ SHAC_SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(shac.Config(), 500_000, {}),
     "arm_reach": Settings(shac.Config(critic_layers=(128, 128)), 1_000_000, {}),
     "hopper": Settings(shac.Config(half_life=2000), 5_000_000, {}),
+    "ant": Settings(shac.Config(half_life=2000), 5_000_000, {}),
     "quadruped_velocity": Settings(_WALKER, 1_000_000, _COMMANDED, always={"gait_frequency": 2.5}),
     # In episodes of 2 s nobody walks far enough to move up.
     "quadruped_rough": Settings(

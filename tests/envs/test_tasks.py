@@ -19,6 +19,7 @@ SIZES = {
     "cart_pole": (5, 1),
     "arm_reach": (43, 7),
     "hopper": (11, 3),
+    "ant": (37, 8),
     "quadruped_velocity": ({"privileged_state": 121, "state": 50}, 12),
     "quadruped_rough": ({"privileged_state": 154, "state": 83}, 12),
     "quadruped_get_up": ({"privileged_state": 107, "state": 42}, 12),
@@ -49,6 +50,7 @@ def test_all_tasks_are_known():
         ("arm_reach", {"action_scale": np.inf}, "finite"),
         ("hopper", {"torque": np.inf}, "finite"),
         ("hopper", {"effort": np.nan}, "finite"),
+        ("ant", {"torque": np.inf}, "finite"),
         ("arm_reach", {"spread": 3.0}, "from 0 to 1"),
         ("quadruped_get_up", {"chance_of_fall": 3.0}, "from 0 to 1"),
         ("quadruped_get_up", {"action_scale": np.nan}, "finite"),
@@ -125,7 +127,7 @@ def test_random_episodes(name):
     assert np.all(np.sum(done, axis=0) >= 2)
     assert np.std(reward) > 0
     weighted = sum(np.asarray(value) for key, value in metrics.items() if key.startswith("reward/"))
-    if name not in ("cart_pole", "hopper"):  # products, and sums that are no integrals over time
+    if name not in ("cart_pole", "hopper", "ant"):  # products, and sums that are no integrals over time
         is_free = name in ("arm_reach", "humanoid_stand", "humanoid_dance")
         clipped = np.maximum(weighted * environment.dt, -np.inf if is_free else 0)
         np.testing.assert_allclose(reward, clipped, atol=1e-5)

@@ -287,7 +287,7 @@ def test_methods_and_settings():
         learners.method_of(1)
     with pytest.raises(
         ValueError,
-        match="SHAC has settings for cart_pole, arm_reach, hopper, quadruped_velocity, "
+        match="SHAC has settings for cart_pole, arm_reach, hopper, ant, quadruped_velocity, "
         "quadruped_rough only",
     ):
         learners.settings("humanoid_velocity", "shac")

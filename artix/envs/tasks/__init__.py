@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from artix.envs.environment import Environment
+from artix.envs.tasks.ant import Ant
 from artix.envs.tasks.arm_reach import ArmReach
 from artix.envs.tasks.cart_pole import CartPole
 from artix.envs.tasks.hopper import Hopper
@@ -22,6 +23,7 @@ _TASKS: dict[str, Callable[..., Environment]] = {
     "cart_pole": CartPole,
     "arm_reach": ArmReach,
     "hopper": Hopper,
+    "ant": Ant,
     "quadruped_velocity": QuadrupedVelocity,
     "quadruped_rough": QuadrupedRough,
     "quadruped_get_up": QuadrupedGetUp,

@@ -195,15 +195,20 @@ def _add(
     middle: Sequence[float] = (0, 0, 0, 0, 0, 0, 1),
 ) -> int:
     """Adds a solid capsule along z of the pose of its middle; returns the link's number."""
+    mass, moments = capsule_inertia(DENSITY, radius, half_length)
+    link = builder.add_link(parent, joint, mass=mass, com_pose=middle, inertia=moments, name=name)
+    builder.add_geometry(link, artix.Geometry.capsule(radius, half_length, pose=middle))
+    return link
+
+
+def capsule_inertia(
+    density: float, radius: float, half_length: float
+) -> tuple[float, tuple[float, float, float]]:
+    """Mass [kg] and principal moments of inertia [kg m^2] of a solid capsule along z."""
     length = 2 * half_length
-    cylinder = DENSITY * math.pi * radius**2 * length
-    ends = DENSITY * math.pi * radius**3 * 4 / 3
+    cylinder = density * math.pi * radius**2 * length
+    ends = density * math.pi * radius**3 * 4 / 3
     along = cylinder * radius**2 / 2 + ends * 2 / 5 * radius**2
     across = cylinder * (length**2 / 12 + radius**2 / 4)
     across += ends * (length**2 / 4 + 3 / 8 * length * radius + 2 / 5 * radius**2)
-    moments = (across, across, along)
-    link = builder.add_link(
-        parent, joint, mass=cylinder + ends, com_pose=middle, inertia=moments, name=name
-    )
-    builder.add_geometry(link, artix.Geometry.capsule(radius, half_length, pose=middle))
-    return link
+    return cylinder + ends, (across, across, along)

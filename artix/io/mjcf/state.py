@@ -110,9 +110,15 @@ class MujocoCoordinates:
         topology: Topology, names: MjcfNames, model: mujoco.MjModel
     ) -> tuple[int, int] | None:
         """Addresses in qpos and qvel of the root's free joint, if it has one."""
-        if topology.fixed_base or topology.link_names[0] not in names.bodies:
+        root = topology.link_names[0]
+        if topology.fixed_base:
             return None
-        for joint in joints_of(model, names.bodies.index(topology.link_names[0])):
+        if root not in names.bodies:
+            raise ValueError(
+                f"the model has no body called {root!r}, the root of the articulation; pass the "
+                "model that the articulation is from"
+            )
+        for joint in joints_of(model, names.bodies.index(root)):
             if model.jnt_type[joint] == FREE:
                 return int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
         return None
