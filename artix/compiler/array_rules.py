@@ -254,7 +254,8 @@ def _reduction(equation: Any, combine: Binary) -> Rule:
 
 def _cumulative(equation: Any, combine: Binary) -> Rule:
     shape, dtype, _ = result_of(equation)
-    kind, axis = operand_kind(equation), equation.params["axis"]
+    kind = operand_kind(equation)
+    axis = equation.params["axis"]
     numbers = np.moveaxis(entry_numbers([shape])[0], axis, -1)
     order = (numbers[..., ::-1] if equation.params["reverse"] else numbers).reshape(-1, shape[axis])
 
@@ -269,7 +270,8 @@ def _cumulative(equation: Any, combine: Binary) -> Rule:
 
 def _dot_general(equation: Any) -> Rule:
     shape, dtype, _ = result_of(equation)
-    kind, shapes = kind_of(dtype), shapes_of(equation)
+    kind = kind_of(dtype)
+    shapes = shapes_of(equation)
     if kind < Kind.FLOAT32 or {variable.aval.dtype for variable in equation.invars} != {dtype}:
         raise UnsupportedOperation(f"dot_general of {dtype}")
 
@@ -454,7 +456,8 @@ def _sums_by_mask(
     builder: ScalarBuilder, kind: int, rows: np.ndarray, mask: np.ndarray
 ) -> np.ndarray:
     """Sums over the sets of a mask [entries, sets] of each row of entries, [rows, sets]."""
-    plan, length = plan_of_sums(mask), len(rows)
+    plan = plan_of_sums(mask)
+    length = len(rows)
     values = dict(enumerate(rows.T.tolist()))
     values[-1] = [ZERO[kind]] * length
     for a, b, sums in plan.stages:

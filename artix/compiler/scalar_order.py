@@ -69,7 +69,8 @@ def live(program: ScalarProgram) -> int:
     """
     operands = np.where((program.operations <= Op.CARRIED)[:, None], -1, program.operands) >> 1
     numbers = np.broadcast_to(np.arange(len(operands))[:, None], operands.shape)
-    last, used = np.arange(len(operands)), operands >= 0
+    last = np.arange(len(operands))
+    used = operands >= 0
     np.maximum.at(last, operands[used], numbers[used])
     first = np.flatnonzero(program.operations != Op.CONSTANT)
     begins = np.bincount(first, minlength=last.max(initial=0) + 2)
@@ -147,7 +148,8 @@ def _roots(program: ScalarProgram, operands: np.ndarray, is_leaf: np.ndarray) ->
     groups.pop(0, None)
     if not groups or len(groups) * len(roots) > _MAX_TABLE:
         return roots
-    size, counts = -(-len(roots) // 8), np.array(list(groups.values()), np.float32)
+    size = -(-len(roots) // 8)
+    counts = np.array(list(groups.values()), np.float32)
     packed = b"".join(bits.to_bytes(size, "little") for bits in groups)
     needs = np.unpackbits(
         np.frombuffer(packed, np.uint8).reshape(-1, size),
@@ -155,7 +157,9 @@ def _roots(program: ScalarProgram, operands: np.ndarray, is_leaf: np.ndarray) ->
         bitorder="little",
         count=len(roots),
     ).astype(bool)
-    missing, is_left, ordered = counts @ needs, np.ones(len(groups), bool), list[int]()
+    missing = counts @ needs
+    is_left = np.ones(len(groups), bool)
+    ordered = list[int]()
     needed_for = np.ascontiguousarray(needs.T)
     while len(ordered) < len(roots):
         place = int(missing.argmin())

@@ -449,7 +449,8 @@ def _levels(
     carried: dict[int, list[int]],
 ) -> np.ndarray:
     """The level of each scalar that is needed; all that a loop carries has one level."""
-    count, operations = len(built.numbers), built.operations
+    count = len(built.numbers)
+    operations = built.operations
     is_input, is_load = operations == _INPUT, operations == _LOAD
     # Tables are the same for all.
     of_arrays = np.array([*of_arguments, *(0 for _ in builder.tables), 0])
@@ -457,7 +458,8 @@ def _levels(
     has_array = (is_input | is_load) & (arrays >= 0)
     least = np.zeros(count + 1, np.int64)
     least[:-1][has_array] = of_arrays[arrays[has_array]]
-    rows, of_loops = built.sources, dict.fromkeys(carried, 0)
+    rows = built.sources
+    of_loops = dict.fromkeys(carried, 0)
     entries = np.flatnonzero(operations == _CARRIED)
     loops = built.operands[entries, 0]
     rows_of = {loop: entries[loops == loop] for loop in carried}

@@ -79,7 +79,9 @@ def sign(x: Array) -> Array:
 
 def first_of_largest(values: Array) -> Array:
     """A mask [m] of the largest of values [m], the first of equal ones."""
-    largest, minima, taken = values == jnp.max(values), [], jnp.zeros((), bool)
+    largest = values == jnp.max(values)
+    minima = []
+    taken = jnp.zeros((), bool)
     for k in range(len(values)):
         minima.append(largest[k] & ~taken)
         taken = taken | largest[k]
@@ -242,7 +244,8 @@ def two_of(meeting: Meeting, places: Array, length: Array) -> Meeting:
     """Selects two of three points, which are at these places along the segment. The last one only
     counts if it is nearer than both others, and replaces that beside it.
     """
-    gap, tolerance = meeting.gap, rounding_of(length)
+    gap = meeting.gap
+    tolerance = rounding_of(length)
     nearer = gap[2] + tolerance < jnp.minimum(gap[0], gap[1])
     beside = jnp.abs(places[2] - places[0]) < jnp.abs(places[2] - places[1])
     replaced = jnp.stack([nearer & beside, nearer & ~beside])

@@ -74,7 +74,8 @@ def cylinder_and_hull(cylinder: Core, hull: Core, faces: HullFaces) -> Meeting:
     have large gaps.
     """
     assert hull.points is not None
-    one, points = in_frame(cylinder, hull), hull.points
+    one = in_frame(cylinder, hull)
+    points = hull.points
     known, known_points = without_derivatives((one, points))
     extent = jnp.sum(jnp.max(jnp.abs(points), axis=0))
     far = without_derivatives(

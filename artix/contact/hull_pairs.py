@@ -399,7 +399,8 @@ def _between_edges(a: Core, b: Core, which: Array, along: Array) -> tuple[Array,
         _innermost(box, part, way * normal) for box, part, way in ((a, of_a, -1), (b, of_b, 1))
     )
     # The nearest points of the lines along the two edges.
-    apart, mixed = inner_a - inner_b, jnp.sum(edge_a * edge_b)
+    apart = inner_a - inner_b
+    mixed = jnp.sum(edge_a * edge_b)
     beside = jnp.where(square > _PARALLEL, square, 1)
     s = (mixed * jnp.sum(edge_b * apart) - jnp.sum(edge_a * apart)) / beside
     t = (jnp.sum(edge_b * apart) - mixed * jnp.sum(edge_a * apart)) / beside

@@ -128,7 +128,8 @@ def geometry_pair_distances(
     if not pairs:
         none = jnp.zeros((0, 3), scene.dtype)
         return PairDistances(none[:, 0], none, none)
-    members, count = scene.articulations, len(scene.geometries)
+    members = scene.articulations
+    count = len(scene.geometries)
     kins = [kinematics(*each) for each in zip(members, states, strict=True)]
     reference = kins[0].reference
     cores = cores_of_members(members, kins, np.array(pairs))
@@ -209,7 +210,8 @@ def _poses(
 
 def _fixed_core(shape: Geometry, pose: Array, reference: Array) -> Core:
     """The core of a shape with this pose in the world."""
-    size, dtype = [*shape.size, 0.0, 0.0], pose.dtype
+    size = [*shape.size, 0.0, 0.0]
+    dtype = pose.dtype
     is_box = shape.type in (GeometryType.BOX, GeometryType.ELLIPSOID)
     half = size[:3] if is_box else [0.0, 0.0, size[1]]
     points = None if shape.points is None else jnp.asarray(shape.points, dtype)

@@ -236,7 +236,9 @@ def evaluated(
     """The end of a control step that began at ``start``. If a value is not finite, the robot stays
     at ``start``.
     """
-    environment, dtype, moved = task.environment, inputs.action.dtype, inputs.moved
+    environment = task.environment
+    dtype = inputs.action.dtype
+    moved = inputs.moved
     physics_is_finite = _are_finite((moved.before, moved.state, moved.contacts))
     before, state = chosen(physics_is_finite, (moved.before, moved.state), (start, start))
     transition = transition_of(

@@ -252,7 +252,8 @@ class Environment:
           those of the last step either way.
         """
         start, key = self._started(key, state)
-        info, contacts = state.info, state.info["contact_memory"]
+        info = state.info
+        contacts = state.info["contact_memory"]
         ended = Start(
             state.articulation_state, contacts, self._memory(info), info["randomized"], ()
         )
@@ -466,10 +467,8 @@ class Environment:
         control: artix.Control,
     ) -> tuple[artix.State, Any]:
         """One physics step."""
-        scene, start = (
-            artix.Scene(articulation, ground=ground),
-            state.replace(contact_memory=contacts),
-        )
+        scene = artix.Scene(articulation, ground=ground)
+        start = state.replace(contact_memory=contacts)
         end = artix.step(scene, start, control, self.physics_dt, self.solver_options)
         return end.replace(contact_memory=None), end.contact_memory
 

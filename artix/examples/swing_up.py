@@ -182,5 +182,6 @@ def shoot(cost, starts: Array, iterations: int, learning_rate: float) -> Shootin
 
 def solve(task: SwingUp, *, starts: int = 8, iterations: int = 600, seed: int = 0) -> Shooting:
     """Solves the swing-up; see :func:`shoot`."""
-    key, dtype = jax.random.key(seed), task.pendulum.dtype
+    key = jax.random.key(seed)
+    dtype = task.pendulum.dtype
     return shoot(task.cost, jax.random.normal(key, (starts, task.knots, 2), dtype), iterations, 0.1)

@@ -113,7 +113,8 @@ class Distances(struct.PyTreeNode):
         """
         if not self.pairs:
             raise ValueError("distances.pairs: give at least one pair of names of shapes")
-        dtype, shape = articulation.dtype, (len(self.pairs),)
+        dtype = articulation.dtype
+        shape = (len(self.pairs),)
         for name, pose in (self.obstacle_poses or {}).items():
             check_finite(f"distances.obstacle_poses[{name!r}]", pose)
             check_quaternion(f"distances.obstacle_poses[{name!r}]", pose)
@@ -153,7 +154,8 @@ class Goals(struct.PyTreeNode):
         rows = [task.weighted(articulation, state) for task in self.tasks]
         if self.distances is not None:
             room, slope = self.distances.room_and_jacobian(articulation, state)
-            cost, is_near = self.distances.cost, room < 0
+            cost = self.distances.cost
+            is_near = room < 0
             missing = jnp.where(is_near, room, jnp.zeros_like(room))
             slope = jnp.where(is_near[:, None], slope, jnp.zeros_like(slope))
             rows.append((cost * missing, cost * slope))

@@ -126,7 +126,8 @@ def _backward(
 def _with_start(problem: LinearQuadratic, start: FreeStart) -> LinearQuadratic:
     """The same problem in ``(dx, s)``, where s is the first deviation, which stays as it is."""
     count, n = problem.gap.shape
-    m, dtype = problem.control_matrix.shape[-1], problem.gap.dtype
+    m = problem.control_matrix.shape[-1]
+    dtype = problem.gap.dtype
     kept = np.r_[:n, 2 * n : 2 * n + m]
     after = (0, n)
     final = jnp.block([[problem.final_hessian, start.cross], [start.cross.T, start.hessian]])

@@ -225,7 +225,9 @@ def problem_cotangent(
     Returns:
       Like ``values``.
     """
-    problem, states, controls = problem_of(values), solution.states, solution.controls
+    problem = problem_of(values)
+    states = solution.states
+    controls = solution.controls
     dynamics = problem.dynamics
     ndx = dynamics.num_deviations
     quadratic = approximate(problem, states, controls)
@@ -278,10 +280,8 @@ def problem_cotangent(
 
     def lagrangian(values: Any, change: tuple[Array, Array], multipliers: Array) -> Array:
         task = problem_of(values)
-        moved, applied = (
-            jax.vmap(dynamics.integrate)(states, change[0]),
-            _at_bounds(task, controls) + change[1],
-        )
+        moved = jax.vmap(dynamics.integrate)(states, change[0])
+        applied = _at_bounds(task, controls) + change[1]
         ends = jax.vmap(task.dynamics)(moved[:-1], applied, jnp.arange(len(applied)))
         gaps = jax.vmap(dynamics.difference)(states[1:], ends) - change[0][1:]
         cost = total_cost(task, moved, applied) + ends_cost(task, moved[0], moved[-1])

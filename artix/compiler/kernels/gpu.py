@@ -160,7 +160,8 @@ class GpuModule:
 
     def _load(self, level: int) -> str:
         """The phase that loads rows of arguments of one level, or all for 0, into shared memory."""
-        code, layout = self._phase(f"artix_load_{level}"), self._layout
+        code = self._phase(f"artix_load_{level}")
+        layout = self._layout
         for argument, staged in layout.staged_arguments.items():
             if level and 1 + layout.mapped[argument].items != level:
                 continue
@@ -173,7 +174,8 @@ class GpuModule:
 
     def _write(self) -> str:
         """The phase that writes rows of results from shared memory."""
-        code, layout = self._phase("artix_write"), self._layout
+        code = self._phase("artix_write")
+        layout = self._layout
         for result, staged in layout.staged_results.items():
             size = BYTES[layout.result_kinds[result]]
             block = self._row_block(
@@ -189,7 +191,8 @@ class GpuModule:
         item (2).
         """
         code = self._phase(f"artix_compute_{level}")
-        rows, thread = self._rows_of_block(code), code.value("%thread", "i64")
+        rows = self._rows_of_block(code)
+        thread = code.value("%thread", "i64")
         # Threads past the end repeat the last row.
         row = (
             thread
@@ -209,7 +212,8 @@ class GpuModule:
 
     def _rows_of_thread(self, code: Code, row: Value) -> tuple[list[str], list[str]]:
         """The addresses of a thread's row of each argument and of each result."""
-        layout, shared = self._layout, code.value("%shared", "ptr")
+        layout = self._layout
+        shared = code.value("%shared", "ptr")
         number = code.value("%first", "i64") + row
 
         def pointer(array: str, staged: object, columns: int, mapped: Mapped, kind: Kind) -> str:
@@ -343,7 +347,8 @@ class Thread:
         """Appends the instructions."""
         if self._level != 1:
             self._find_targets()
-        program, levels = self._layout.program, self._layout.program.levels_of_loops
+        program = self._layout.program
+        levels = self._layout.program.levels_of_loops
         numbers: list[list[int]] = [[] for _ in program.nests]
         for number, stage in enumerate(program.stages.tolist()):
             numbers[stage].append(number)
@@ -362,7 +367,9 @@ class Thread:
 
     def _compute(self, numbers: Sequence[int]) -> None:
         """Computes scalars, and writes those that are results or needed for the items."""
-        instructions, lists, kept = self._instructions, self._lists, self._layout.kept
+        instructions = self._instructions
+        lists = self._lists
+        kept = self._layout.kept
         for number in numbers:
             if self._is_computed(number):
                 if lists.operations[number] > Op.CONSTANT:
@@ -377,7 +384,8 @@ class Thread:
         """A loop of the program, whose body is what is computed in the context: at least once if
         its end is known.
         """
-        code, instructions = self._code, self._instructions
+        code = self._code
+        instructions = self._instructions
         loop = self._layout.program.loops[number]
         before, body, last, end = (f"{name}_{number}" for name in ("before", "body", "last", "end"))
         starts = [instructions.operand(reference) for reference in loop.starts.tolist()]
@@ -445,7 +453,8 @@ class Thread:
 
     def _kept_where_done(self, number: int, kinds: Sequence[str], ends: Sequence[str]) -> list[str]:
         """What an iteration carries on: of robots that are done, what they carry already."""
-        going, code = _carried(number, 0), self._code
+        going = _carried(number, 0)
+        code = self._code
         rest = [
             code.instruction(f"select i1 {going}, {kind} {each}, {kind} {_carried(number, entry)}")
             for entry, (kind, each) in enumerate(zip(kinds, ends, strict=True))
@@ -488,11 +497,13 @@ class Thread:
         """The number of a lane, or the scalar of another lane of the same robot, which is at the
         same instruction.
         """
-        code, lanes = self._code, self._layout.lanes
+        code = self._code
+        lanes = self._layout.lanes
         if op is Op.LANE:
             thread = code.instruction("trunc i64 %thread to i32")
             return code.instruction(f"and i32 {thread}, {lanes - 1}")
-        name, place = self._instructions.operand(operands[0]), -2 - operands[1]
+        name = self._instructions.operand(operands[0])
+        place = -2 - operands[1]
         if kind == Kind.BOOL:
             moved = self._moved(code.instruction(f"zext i1 {name} to i32"), "i32", op, place)
             return code.instruction(f"icmp ne i32 {moved}, 0")
@@ -507,7 +518,8 @@ class Thread:
 
     def _moved(self, name: str, scalar: str, op: Op, place: int) -> str:
         """A word of another lane."""
-        code, lanes = self._code, self._layout.lanes
+        code = self._code
+        lanes = self._layout.lanes
         if self._is_host:
             word = name if scalar == "i32" else code.instruction(f"bitcast float {name} to i32")
             word = self._asked(word, f"{int(op is Op.SHUFFLE)}, i32 {place}")
@@ -534,11 +546,14 @@ class Thread:
 
     def _fetch(self, code: Code, number: int) -> str:
         """Loads an input or a scalar that all items share, or names what a loop carries."""
-        kind, lists = Kind(self._lists.kinds[number]), self._lists
+        kind = Kind(self._lists.kinds[number])
+        lists = self._lists
         if lists.operations[number] == Op.CARRIED and self._is_computed(number):
             loop, entry, is_after = lists.operands[number]
             return self._after[loop, entry] if is_after else _carried(loop, entry)
-        scalar, size, invariant = "i8" if kind == Kind.BOOL else SCALARS[kind], BYTES[kind], ""
+        scalar = "i8" if kind == Kind.BOOL else SCALARS[kind]
+        size = BYTES[kind]
+        invariant = ""
         if lists.operations[number] == Op.INPUT:
             argument, entry, _ = lists.operands[number]
             address = f"{self._arguments[argument]}, i64 {entry * size}"

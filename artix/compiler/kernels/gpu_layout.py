@@ -111,7 +111,8 @@ class Layout:
             candidates.append(
                 (BYTES[self.result_kinds[result]], True, result, _columns(references))
             )
-        staged, offset = {False: self.staged_arguments, True: self.staged_results}, 0
+        staged = {False: self.staged_arguments, True: self.staged_results}
+        offset = 0
         for size, is_result, number, columns in sorted(
             candidates, key=lambda row: row[0] * (max(row[3], default=0))
         ):

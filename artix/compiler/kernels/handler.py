@@ -149,10 +149,12 @@ def _handler(
     code.label("done")
     code.lines.append("  ret ptr null")
     code.label("execute")
-    api, num_lists = frame.offset(_API).load("ptr"), 0 if are_joined is None else 1 + len(programs)
+    api = frame.offset(_API).load("ptr")
+    num_lists = 0 if are_joined is None else 1 + len(programs)
     listed, arguments = _Buffers(frame, _ARGUMENTS), _Buffers(frame, _ARGUMENTS, num_lists)
     results = _Buffers(frame, _RESULTS)
-    joined, has_items = are_joined is not False, programs[0].has_items
+    joined = are_joined is not False
+    has_items = programs[0].has_items
     all_arguments = [argument for program in programs for argument in program.arguments]
     all_results = [
         result for program in programs[: 1 if joined else None] for result in program.results
@@ -186,7 +188,9 @@ def _handler(
     total = functools.reduce(operator.add, counts)
     items = dims.offset(8).load("i64") if has_items else code.integer(1)
     shared = code.call("malloc", [code.integer(programs[-1].state.size)], "ptr")
-    differs, first_argument, first_result = code.value("false", "i1"), 0, 0
+    differs = code.value("false", "i1")
+    first_argument = 0
+    first_result = 0
     for number, (program, batch) in enumerate(zip(programs, counts, strict=True)):
         shared.offset(program.state.batch).store(batch)
         if num_lists:
@@ -209,7 +213,8 @@ def _handler(
         code.integer(math.ceil(each.costs[0])) + items * math.ceil(each.costs[1])
         for each in programs
     ]
-    blocks, block_time = (total + (width - 1)) / width, times[0]
+    blocks = (total + (width - 1)) / width
+    block_time = times[0]
     if num_lists:
         blocks = listed.dims(0).load("i64")
         time = functools.reduce(
@@ -278,7 +283,8 @@ def _store_arguments(
     differs = code.value("false", "i1")
     for index, (shape, kind, level, has_all_rows) in enumerate(program.arguments):
         batch = batches[has_all_rows]
-        buffer, words = arguments.buffer(index), shared.offset(program.state.argument(index))
+        buffer = arguments.buffer(index)
+        words = shared.offset(program.state.argument(index))
         size = math.prod(shape) * BYTES[kind]
         dims = buffer.offset(_DIMS).load("ptr")
         words.store(buffer.offset(_DATA).load("ptr"), align=8)
@@ -381,7 +387,8 @@ def worker(width: int, memory: int, declarations: dict[str, str]) -> str:
         head, end, before = code.new_label(), code.new_label(), code.block
         code.jump(head)
         code.label(head)
-        chunk, phi_line = code.value(code.fresh(), "i64"), len(code.lines)
+        chunk = code.value(code.fresh(), "i64")
+        phi_line = len(code.lines)
         code.lines.append("")
         start = chunk * size
         remaining = blocks - start

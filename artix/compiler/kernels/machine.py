@@ -164,7 +164,8 @@ def compile_groups(groups: Iterable[Iterable[str | bytes]]) -> Iterator[list[byt
     them wait, since modules take much memory.
     """
     require()
-    count, compiler = os.cpu_count() or 1, _Compiler()
+    count = os.cpu_count() or 1
+    compiler = _Compiler()
     pending = deque[list[Future[bytes]]]()
     with LOCK:
         try:

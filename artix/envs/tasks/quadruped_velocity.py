@@ -234,7 +234,8 @@ class QuadrupedRough(QuadrupedVelocity):
         walked; or on a random one.
         """
         key, level_key = random_numbers.split(key)
-        levels, level = self.tiles.centers.shape[0], ended.info["level"]
+        levels = self.tiles.centers.shape[0]
+        level = ended.info["level"]
         if not self.moves_up:
             return self._begin_on(key, self._random_level(level_key, levels), ended)
         way = ended.articulation_state.root_pose[:2] - ended.info["start"]
@@ -247,7 +248,8 @@ class QuadrupedRough(QuadrupedVelocity):
 
     def outcome(self, transition: Transition) -> Outcome:
         """As on level ground, plus the distance that the commands asked for."""
-        result, memory = super().outcome(transition), transition.memory
+        result = super().outcome(transition)
+        memory = transition.memory
         speed = jnp.sqrt(jnp.sum(memory["command"][:2] ** 2) + 1e-12)
         metrics = result.metrics | {"level": memory["level"].astype(speed.dtype)}
         return result._replace(

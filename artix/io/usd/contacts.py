@@ -204,7 +204,8 @@ def surface_of(
     scene: UsdScene, collider: UsdPrim, name: str, friction: Any, restitution: Any
 ) -> Surface:
     """The surface of a collider with these coefficients."""
-    prim, rules = physics_material(scene, collider), (0, 0)
+    prim = physics_material(scene, collider)
+    rules = (0, 0)
     if prim is not None:
         names = tuple(COMBINATIONS_OF_SHAPES)
         rules = tuple(  # type: ignore[assignment]
