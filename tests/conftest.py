@@ -27,6 +27,10 @@ os.environ.setdefault(
 # Kernels likewise; tests of kernels ask for the default.
 os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
 
+# Small matrices on two threads, of which one waits by spinning, take NumPy and SciPy three times the
+# processor time, and the other worker of the suite its core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # What a test compiles does not depend on what earlier runs have compiled; tests of kernels on disk
 # name folders of their own.
 os.environ["ARTIX_CACHE"] = "0"
