@@ -27,6 +27,10 @@ os.environ.setdefault(
 # Kernels likewise; tests of kernels ask for the default.
 os.environ.setdefault("ARTIX_KERNEL_LEVEL", "0")
 
+# Small matrices on two threads, of which one waits by spinning, take NumPy and SciPy three times the
+# processor time, and the other worker of the suite its core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # What a test compiles does not depend on what earlier runs have compiled; tests of kernels on disk
 # name folders of their own.
 os.environ["ARTIX_CACHE"] = "0"
@@ -48,14 +52,19 @@ def _share_mlir_contexts() -> None:
     """JAX makes one of MLIR's contexts for each program that it lowers. Most of the suite's programs
     are single operations, of which that takes a quarter of the time (4 of 16 ms; JAX 0.10).
 
-    What a context has seen it keeps, such as constants, so it is not shared for ever.
+    What a context has seen it keeps, such as constants, so it is not shared for ever. A program that
+    JAX lowers while it lowers another one has a context of its own, or its operations would be
+    inserted there.
     """
     from jax._src.interpreters import mlir
+    from jax._src.lib.mlir import ir
 
     make, most_programs = mlir.make_ir_context, 200
 
     def shared() -> Any:
         nonlocal context, count
+        if ir.Context.current is not None:
+            return make()
         count += 1
         if context is None or count % most_programs == 0:
             context = make()

@@ -3,6 +3,7 @@ forms at every order."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,6 +103,12 @@ TRANSFORMATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@functools.cache
+def transformed_closed_form(name: str) -> np.ndarray:
+    """What four tests expect."""
+    return np.asarray(jax.jit(TRANSFORMATIONS[name](exact))(jnp.array([0.3, 2.0, 5.0], "float64")))
+
+
 @pytest.mark.parametrize("function", [cube_root, carried_root])
 @pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("name", TRANSFORMATIONS)
@@ -109,7 +116,7 @@ def test_derivatives_are_those_of_a_closed_form(name: str, kernels: bool, functi
     transform, x = TRANSFORMATIONS[name], jnp.array([0.3, 2.0, 5.0], "float64")
     with artix.use_kernels(kernels):
         result = transform(function)(x)
-    np.testing.assert_allclose(result, transform(exact)(x), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(result, transformed_closed_form(name), rtol=1e-12, atol=1e-14)
 
 
 def _primitives(jaxpr: Any) -> set[str]:

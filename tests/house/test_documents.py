@@ -141,9 +141,11 @@ def test_the_examples_of_the_page_on_evaluation_run():
         ("sim_to_real", ["(32, 18)", "(43,)", "{'privileged_state': 154, 'state': 83}"]),
     ],
 )
-def test_the_examples_about_environments_run(page, shown):
-    """In a process without this one's x64 and strict promotion."""
-    assert printed_by_code_of(f"docs/{page}.md") == shown
+def test_the_examples_about_environments_run(page, shown, capsys):
+    """With users' 32-bit types."""
+    with users_types():
+        run_code_of(f"docs/{page}.md")
+    assert capsys.readouterr().out.splitlines() == shown
 
 
 @pytest.mark.slow
