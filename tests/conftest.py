@@ -48,35 +48,6 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-def _share_mlir_contexts() -> None:
-    """JAX makes one of MLIR's contexts for each program that it lowers. Most of the suite's programs
-    are single operations, of which that takes a quarter of the time (4 of 16 ms; JAX 0.10).
-
-    What a context has seen it keeps, such as constants, so it is not shared for ever. A program that
-    JAX lowers while it lowers another one has a context of its own, or its operations would be
-    inserted there.
-    """
-    from jax._src.interpreters import mlir
-    from jax._src.lib.mlir import ir
-
-    make, most_programs = mlir.make_ir_context, 200
-
-    def shared() -> Any:
-        nonlocal context, count
-        if ir.Context.current is not None:
-            return make()
-        count += 1
-        if context is None or count % most_programs == 0:
-            context = make()
-        return context
-
-    context, count = None, 0
-    mlir.make_ir_context = shared
-
-
-_share_mlir_contexts()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--seeds-from``, which finds tests that hold only for the seeds they name."""
     help_ = "add this to every seed of NumPy and JAX; examples of hypothesis are then random"
