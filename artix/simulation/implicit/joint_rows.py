@@ -88,8 +88,9 @@ def approach_speed(gap: Array, exists: Array, dt: Array, time_constant: Array) -
     It is negative beyond the bound: what lies beyond it over ``time_constant``, both times in s.
     """
     distance = jnp.where(exists, gap, 0)
-    inside = jnp.maximum(distance / time_constant, -_MAX_RETURN_SPEED)
-    return jnp.where(exists, jnp.where(distance < 0, inside, distance / dt), jnp.inf)
+    # Two divisions for all bounds, not for each of them: a quadruped has 24.
+    inside = jnp.maximum(distance * (1 / time_constant), -_MAX_RETURN_SPEED)
+    return jnp.where(exists, jnp.where(distance < 0, inside, distance * (1 / dt)), jnp.inf)
 
 
 def return_time(dt: Array) -> Array:

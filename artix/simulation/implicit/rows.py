@@ -18,11 +18,10 @@ from artix.simulation.implicit.resolvents import (
     BoundRow,
     ContactRow,
     VelocityBounds,
-    bound_changes,
-    dof_changes,
     drive_impulse,
+    linear_bounds,
     linear_contacts,
-    linearized,
+    linear_dofs,
     tangential_length,
 )
 
@@ -266,8 +265,7 @@ class StepRows(NamedTuple):
             springs = self.own_rates(self.apart(impulses, center))
             at = jax.tree.map(lambda rate, spring: rate + share * spring, at, springs)
         row, bounds, contacts = self.dofs, impulses.distances, impulses.contacts
-        errors, steep = dof_changes(row, self.sweep, impulses.dofs, at.dofs, budget)
-        parts = [linearized(*one, row.response, share) for one in zip(errors, steep, strict=True)]
+        errors, parts = linear_dofs(row, self.sweep, impulses.dofs, at.dofs, budget, share)
         missing = Impulses(errors, bounds, contacts)
         change = missing._replace(dofs=BoundImpulses(*(part.change for part in parts)))
         slope = Slopes(
@@ -276,8 +274,7 @@ class StepRows(NamedTuple):
             jnp.zeros_like(contacts, shape=(0, 3, 3)),
         )
         if self.bounds is not None:
-            error, held = bound_changes(self.bounds, bounds, at.distances)
-            part = linearized(error, held, self.bounds.response, share)
+            error, part = linear_bounds(self.bounds, bounds, at.distances, share)
             missing = missing._replace(distances=error)
             change = change._replace(distances=part.change)
             slope = slope._replace(bounds=part.slope)
