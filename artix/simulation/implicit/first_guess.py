@@ -9,7 +9,8 @@ from them than the sets: see :func:`artix.simulation.implicit.solver.solve_syste
 Sweeps carry coordinates of the change of velocity, in which a row reads and writes only entries
 between its link and the root, see :class:`artix.simulation.implicit.system.Response`.
 
-Jean, *The non-smooth contact dynamics method*, 1999.
+Jean, *The non-smooth contact dynamics method*, 1999; Cryer, *The solution of a quadratic
+programming problem using systematic overrelaxation*, 1971.
 """
 
 from __future__ import annotations
@@ -39,7 +40,20 @@ Array = jax.Array
 _Tree = TypeVar("_Tree")
 
 #: Sweeps with contacts, and over the rows of DOFs alone. More find few further changes of sets.
-_SWEEPS, _DOF_SWEEPS = 8, 2
+_SWEEPS, _DOF_SWEEPS = 4, 2
+
+#: Changes of velocities [m/s or rad/s] below which a sweep is the last one, as at rest.
+_SETTLED = 1e-4
+
+#: By how much dry friction of DOFs is over-relaxed. Where a foot sticks, a joint of its leg yields
+#: to friction far less than by itself, which sweeps see too slowly: with 1, five of them leave the
+#: slowest of 16 walking quadrupeds 1.9 Newton steps, with this 1.6. It must be below 2.
+_OVER_RELAXED = 1.9
+
+#: How often a sweep solves for the normal impulse and the friction of a contact, one after the
+#: other. A foot that a leg presses down as it slides needs some: with one of each, one sweep more
+#: leaves the slowest of 16 walking quadrupeds 2.1 instead of 1.7 Newton steps.
+_TURNS = 3
 
 
 class _Reach(NamedTuple):
@@ -96,7 +110,8 @@ def first_guess(
     most = _DOF_SWEEPS if rows.contacts is None else _SWEEPS
 
     def sweep(state: tuple[Array, Impulses, Array]) -> tuple[Array, Impulses, Array]:
-        change, (on_dofs, distances, on_contacts), done = state
+        before, (on_dofs, distances, on_contacts), done = state
+        change = before
         for group, reach, (row, largest, rate) in zip(groups, reaches, parts, strict=True):
             old = _entries(on_dofs, group)
             new = _on_dofs(row, rows.sweep, old, reach.rate(rate, change), largest)
@@ -108,7 +123,9 @@ def first_guess(
             change, on_contacts = _on_contacts(
                 response, rows.contacts, rates.contacts, on_contacts, change
             )
-        return change, Impulses(on_dofs, distances, on_contacts), done + 1
+        is_settled = jnp.max(jnp.abs(change - before)) < _SETTLED
+        done = jnp.where(is_settled, most, done + 1)
+        return change, Impulses(on_dofs, distances, on_contacts), done
 
     begin = response.effect((push + rows.force(start))[None])[0]
     done = jnp.where(is_solved, jnp.int32(most), jnp.int32(0))
@@ -127,9 +144,11 @@ def _on_dofs(
     """The impulses of drives, friction and limits, one after the other, for velocities [n]."""
     drive = drive_impulse(row, rate - row.response * old.drive, sweep)
     rate = rate + row.response * (drive - old.drive)
-    friction = jnp.clip(old.friction - rate / row.response, -budget, budget)
-    free = rate + row.response * (friction - old.friction - old.limit)
-    limit = (jnp.clip(free, row.lower_velocity, row.upper_velocity) - free) / row.response
+    free = rate - row.response * (old.friction + old.limit)
+    friction = old.friction - _OVER_RELAXED * (free / row.response + old.friction)
+    friction = jnp.clip(friction, -budget, budget)
+    rubbed = free + row.response * friction
+    limit = (jnp.clip(rubbed, row.lower_velocity, row.upper_velocity) - rubbed) / row.response
     return BoundImpulses(drive, friction, limit)
 
 
@@ -154,8 +173,13 @@ def _on_contacts(
 def _on_contact(
     axes: _Reach, row: ContactRow, start: Array, old: Array, change: Array
 ) -> tuple[Array, Array]:
-    """The normal impulse of a contact, then its friction."""
-    normal = resolve_normal(row, old[2], axes.part(2).rate(start[2], change))
-    change = axes.part(slice(2, 3)).moved(change, (normal - old[2])[None])
-    friction = resolve_friction(row, old[:2], axes.part(slice(2)).rate(start[:2], change), normal)
-    return axes.part(slice(2)).moved(change, friction - old[:2]), jnp.append(friction, normal)
+    """The impulse of a contact: normal and friction in turns, without what is beyond it."""
+    rate, block = axes.rate(start, change), matmul(axes.reading, axes.effect.T)
+    impulse = old
+    for _ in range(_TURNS):
+        normal = resolve_normal(row, impulse[2], rate[2])
+        rate = rate + block[:, 2] * (normal - impulse[2])
+        friction = resolve_friction(row, impulse[:2], rate[:2], normal)
+        rate = rate + matmul(block[:, :2], friction - impulse[:2])
+        impulse = jnp.append(friction, normal)
+    return axes.moved(change, impulse - old), impulse

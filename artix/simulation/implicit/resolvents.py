@@ -113,10 +113,12 @@ class Linear(NamedTuple):
     """Decrease of the impulse per velocity."""
 
 
-def linearized(change: Array, slope: Array, response: Array, share: Array | float) -> Linear:
-    """The linear function of scalar rows, from the change to their own resolvent and its slope."""
-    factor = 1 / (1 - (1 - share) * slope * response)
-    return Linear(factor * change, factor * slope)
+def held(change: Array, is_held: Array, inverse: Array, share: Array | float) -> Linear:
+    """The linear function of scalar rows of which each is either held or open, from the change to
+    their own resolvent and the inverses of their responses.
+    """
+    factor = jnp.where(is_held, 1 / share, 1)
+    return Linear(factor * change, jnp.where(is_held, inverse / share, 0))
 
 
 @shared
@@ -124,22 +126,32 @@ def drive_impulse(row: BoundRow, velocity: Array, sweep: Sweep) -> Array:
     """The drive's impulse within its bounds, or what they take away; ``velocity`` is that without
     this impulse.
     """
-    inside = row.in_matrix * row.gain
-    unlimited = row.push - row.gain * velocity
-    wanted = unlimited / (1 + (row.gain - inside) * row.response)
+    inside, wanted = row.in_matrix * row.gain, _unlimited_impulse(row, velocity)
     there = velocity + (1 - row.in_matrix) * row.response * wanted
+    unlimited = row.push - row.gain * velocity
     force = within_envelope(row.drive, within_limit(row.drive, wanted, sweep), wanted, there, sweep)
     # A drive in the matrix responds to the change of velocity, so less than the whole impulse is
     # lost.
     return (force - row.in_matrix * unlimited) / (1 - inside * row.response)
 
 
+def _unlimited_impulse(row: BoundRow, velocity: Array) -> Array:
+    """The whole impulse of the drive without its limit."""
+    outside = (1 - row.in_matrix) * row.gain
+    return (row.push - row.gain * velocity) / (1 + outside * row.response)
+
+
 @shared
-def dof_changes(
-    row: BoundRow, sweep: Sweep, center: BoundImpulses, rates: BoundImpulses, budget: Array
-) -> tuple[BoundImpulses, BoundImpulses]:
+def linear_dofs(
+    row: BoundRow,
+    sweep: Sweep,
+    center: BoundImpulses,
+    rates: BoundImpulses,
+    budget: Array,
+    share: Array | float,
+) -> tuple[BoundImpulses, tuple[Linear, Linear, Linear]]:
     """The changes from impulses to the resolvents of drives, friction and limits, [n] each, with
-    the DOFs' own responses, and the slopes of these.
+    the DOFs' own responses, and linear functions.
 
     Changes are free of cancellation, which rows that hold would magnify.
 
@@ -149,15 +161,10 @@ def dof_changes(
       center: the impulses.
       rates: the velocities at which each of the laws is, [n].
       budget: the largest impulses of friction, [n].
+      share: the response of the rows' springs as a share of their own.
     """
     response, inverse = row.response, 1 / row.response
-    free = response / (1 - row.in_matrix * row.gain * response)
-    alone = row._replace(drive=row.drive._replace(response=free))
-
-    def pull(rate: Array) -> Array:
-        return drive_impulse(alone, rate - response * center.drive, sweep)
-
-    drive, rise = jax.jvp(pull, (rates.drive,), (jnp.ones_like(rates.drive),))
+    drive, drives = _linear_drives(row, sweep, center.drive, rates.drive, share)
     stopping = center.friction - rates.friction * inverse
     sticks = jnp.abs(stopping) < budget
     sliding = jnp.clip(stopping, -budget, budget) - center.friction
@@ -165,16 +172,43 @@ def dof_changes(
     limit, beyond = _bounded(
         row.lower_velocity, row.upper_velocity, response, center.limit, rates.limit
     )
-    slopes = BoundImpulses(-rise, jnp.where(sticks, inverse, 0), jnp.where(beyond, inverse, 0))
-    return BoundImpulses(drive - center.drive, friction, limit), slopes
+    held_by_friction = held(friction, sticks, inverse, share)
+    held_by_limit = held(limit, beyond, inverse, share)
+    return BoundImpulses(drive, friction, limit), (drives, held_by_friction, held_by_limit)
 
 
-def bound_changes(row: VelocityBounds, center: Array, rate: Array) -> tuple[Array, Array]:
+def _linear_drives(
+    row: BoundRow, sweep: Sweep, center: Array, rate: Array, share: Array | float
+) -> tuple[Array, Linear]:
+    """The same for drives. One without an envelope is linear within its limit, with what is outside
+    the matrix, and takes what is in the matrix away beyond it.
+    """
+    response, inside = row.response, row.in_matrix * row.gain
+    left_over = 1 - inside * response
+    alone = row._replace(drive=row.drive._replace(response=response / left_over))
+
+    def pull(rate: Array) -> Array:
+        return drive_impulse(alone, rate - response * center, sweep)
+
+    if row.drive.envelope is not None:
+        impulse, rise = jax.jvp(pull, (rate,), (jnp.ones_like(rate),))
+        factor = 1 / (1 + (1 - share) * rise * response)
+        return impulse - center, Linear(factor * (impulse - center), -factor * rise)
+    change, outside = pull(rate) - center, (1 - row.in_matrix) * row.gain
+    wanted = _unlimited_impulse(alone, rate - response * center)
+    is_within = within_limit(row.drive, wanted, sweep) == wanted
+    factor = jnp.where(is_within, 1 + outside * response, left_over)
+    return change, Linear(factor * change, jnp.where(is_within, outside, -inside))
+
+
+def linear_bounds(
+    row: VelocityBounds, center: Array, rate: Array, share: Array | float
+) -> tuple[Array, Linear]:
     """The same for bounds of velocities, of which equal ones always hold."""
     change, beyond = _bounded(row.lower, row.upper, row.response, center, rate)
     always = row.lower == row.upper
     change = jnp.where(always, (row.lower - rate) / row.response, change)
-    return change, jnp.where(beyond | always, 1 / row.response, 0)
+    return change, held(change, beyond | always, 1 / row.response, share)
 
 
 def _bounded(
@@ -204,7 +238,7 @@ def linear_contacts(
     push = rigid * center[:, 2] - (rate[:, 2] + row.approach) / row.normal
     pull = center[:, :2] - rate[:, :2] / row.tangential[:, None]
     pressed, rise = _pressed(row, push, 1 / row.normal)
-    factor = 1 / (1 - (1 - share) * rise * rigid)
+    factor = _yielding(row, rise, rigid, share)
     # Free of cancellation, which rows that hold would magnify.
     missing = -(rate[:, 2] + row.approach + row.softness * center[:, 2]) / row.normal
     missing = jnp.where((push > 0) & (row.smoothing is None), missing, pressed - center[:, 2])
@@ -215,8 +249,8 @@ def linear_contacts(
     pushes = pressed > 0
     slides = pushes & (length > reach)
     sticks = pushes & ~slides & (reach > 0)
-    safe = jnp.where(slides, length, 1)
-    direction, part = pull / safe[:, None], jnp.where(slides, reach / safe, 0)
+    inverse = 1 / jnp.where(slides, length, 1)
+    direction, part = pull * inverse[:, None], jnp.where(slides, reach * inverse, 0)
     within = jnp.where(sticks, 1, part)
     still = -rate[:, :2] / row.tangential[:, None]
     slip = jnp.where(sticks[:, None], still, pull * within[:, None] - center[:, :2])
@@ -235,6 +269,14 @@ def linear_contacts(
         yields,
     )
     return wrong, Linear(jnp.concatenate([friction, outward[:, None]], axis=1), slope)
+
+
+def _yielding(row: ContactRow, rise: Array, rigid: Array, share: Array | float) -> Array:
+    """The factor ``1 / (1 - S w)`` of normal laws."""
+    if row.smoothing is not None:
+        return 1 / (1 - (1 - share) * rise * rigid)
+    softness = 1 - rigid
+    return jnp.where(rise > 0, 1 / (softness + share * rigid), 1)
 
 
 def resolve_normal(row: ContactRow, center: Array, rate: Array) -> Array:

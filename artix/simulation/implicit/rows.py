@@ -18,11 +18,10 @@ from artix.simulation.implicit.resolvents import (
     BoundRow,
     ContactRow,
     VelocityBounds,
-    bound_changes,
-    dof_changes,
     drive_impulse,
+    linear_bounds,
     linear_contacts,
-    linearized,
+    linear_dofs,
     tangential_length,
 )
 
@@ -87,10 +86,19 @@ class Slopes(NamedTuple):
 
     def changes(self, rates: Rates) -> Impulses:
         """The changes of all impulses for changes of the velocities."""
+        return self.answers(
+            Impulses(BoundImpulses(*[rates.dofs] * 3), rates.bounds, rates.contacts)
+        )
+
+    def answers(self, rates: Impulses) -> Impulses:
+        """The same for changes of the velocities at which each of the laws is."""
+        contacts = rates.contacts
         return Impulses(
-            BoundImpulses(*(-slope * rates.dofs for slope in self.dofs)),
-            -self.bounds * rates.bounds,
-            -times(self.contacts, rates.contacts) if rates.contacts.size else rates.contacts,
+            BoundImpulses(
+                *(-slope * rate for slope, rate in zip(self.dofs, rates.dofs, strict=True))
+            ),
+            -self.bounds * rates.distances,
+            -times(self.contacts, contacts) if contacts.size else contacts,
         )
 
 
@@ -266,8 +274,7 @@ class StepRows(NamedTuple):
             springs = self.own_rates(self.apart(impulses, center))
             at = jax.tree.map(lambda rate, spring: rate + share * spring, at, springs)
         row, bounds, contacts = self.dofs, impulses.distances, impulses.contacts
-        errors, steep = dof_changes(row, self.sweep, impulses.dofs, at.dofs, budget)
-        parts = [linearized(*one, row.response, share) for one in zip(errors, steep, strict=True)]
+        errors, parts = linear_dofs(row, self.sweep, impulses.dofs, at.dofs, budget, share)
         missing = Impulses(errors, bounds, contacts)
         change = missing._replace(dofs=BoundImpulses(*(part.change for part in parts)))
         slope = Slopes(
@@ -276,8 +283,7 @@ class StepRows(NamedTuple):
             jnp.zeros_like(contacts, shape=(0, 3, 3)),
         )
         if self.bounds is not None:
-            error, held = bound_changes(self.bounds, bounds, at.distances)
-            part = linearized(error, held, self.bounds.response, share)
+            error, part = linear_bounds(self.bounds, bounds, at.distances, share)
             missing = missing._replace(distances=error)
             change = change._replace(distances=part.change)
             slope = slope._replace(bounds=part.slope)
@@ -316,15 +322,15 @@ class StepRows(NamedTuple):
             parts.append(contacts.reshape(-1))
         return jnp.concatenate(parts)
 
-    def admissible(self, impulses: Impulses, rates: Rates, budget: Array) -> Impulses:
-        """The impulses cut to what drives and friction can give at these velocities; contacts do
-        not pull.
+    def admissible(self, impulses: Impulses, rates: Array, budget: Array) -> Impulses:
+        """The impulses cut to what drives and friction can give at these velocities of the DOFs,
+        [n]; contacts do not pull. Those of drives with limits contain what is in the matrix.
         """
         drive, friction, limit = impulses.dofs
         row = self.dofs.drive._replace(response=jnp.zeros_like(drive))
-        drive = within_envelope(
-            row, within_limit(row, drive, self.sweep), drive, rates.dofs, self.sweep
-        )
+        gain, pushed = self.limited_drives()
+        drive = drive + pushed - gain * rates
+        drive = within_envelope(row, within_limit(row, drive, self.sweep), drive, rates, self.sweep)
         dofs = BoundImpulses(drive, jnp.clip(friction, -budget, budget), limit)
         contacts = impulses.contacts
         if self.contacts is not None:
@@ -334,6 +340,14 @@ class StepRows(NamedTuple):
             factor = jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
             contacts = jnp.concatenate([contacts[:, :2] * factor[:, None], normal[:, None]], axis=1)
         return Impulses(dofs, impulses.distances, contacts)
+
+    def limited_drives(self) -> tuple[Array, Array]:
+        """The parts of drives with limits that are in the matrix: decreases of their impulses per
+        velocity, and impulses at zero velocity, [n] each.
+        """
+        row = self.dofs
+        inside = jnp.where(jnp.isfinite(row.drive.drive.max_force), row.in_matrix, 0)
+        return inside * row.gain, inside * row.push
 
     def driving(self, impulses: Impulses) -> Impulses:
         """The impulses of the drives alone, which may add energy."""
