@@ -127,7 +127,11 @@ def test_random_episodes(name):
     assert np.all(np.sum(done, axis=0) >= 2)
     assert np.std(reward) > 0
     weighted = sum(np.asarray(value) for key, value in metrics.items() if key.startswith("reward/"))
-    if name not in ("cart_pole", "hopper", "ant"):  # products, and sums that are no integrals over time
+    if name not in (
+        "cart_pole",
+        "hopper",
+        "ant",
+    ):  # products, and sums that are no integrals over time
         is_free = name in ("arm_reach", "humanoid_stand", "humanoid_dance")
         clipped = np.maximum(weighted * environment.dt, -np.inf if is_free else 0)
         np.testing.assert_allclose(reward, clipped, atol=1e-5)

@@ -166,6 +166,31 @@ def test_virtual_work_keeps_energy() -> None:
     assert 1.7 < (ends[0] - start) / (ends[1] - start) < 2.3
 
 
+@pytest.mark.parametrize("law", ["physx", "virtual_work"])
+def test_many_tendons_are_one_that_is_as_stiff(law: str) -> None:
+    """More tendons than joints, by the sum, and one, by Woodbury's formula."""
+
+    def pulled(count: int) -> artix.Articulation:
+        def couple(builder: ArticulationBuilder) -> None:
+            joints = [
+                TendonJoint(dof="hinge_0", coefficient=1.0, recip_coefficient=1.0),
+                TendonJoint(dof="hinge_1", coefficient=-0.5, recip_coefficient=-0.7, parent=0),
+            ]
+            shares = {"stiffness": 900.0 / count, "damping": 6.0 / count}
+            for k in range(count):
+                builder.add_fixed_tendon(FixedTendon(name=f"cord_{k}", joints=joints, **shares))
+
+        return pendulum(2, couple=couple)
+
+    options = SolverOptions(tendon_law=law)
+    one, five = (
+        rollout(robot, at(robot, jnp.array([0.4, -0.3])), None, 0.01, options, num_steps=50)
+        for robot in map(pulled, (1, 5))
+    )
+    np.testing.assert_allclose(five.joint_position, one.joint_position, atol=1e-10)
+    assert np.ptp(np.asarray(one.joint_position[:, 0])) > 0.1
+
+
 # --- bounds -------------------------------------------------------------------------------------
 
 

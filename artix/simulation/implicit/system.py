@@ -316,9 +316,12 @@ def implicit_system(
         product = at_start.mass_product._replace(added=diagonal)
         response = Response(*split_inverse(topology, product))
     else:
-        inverse = inverse_with(at_start, diagonal)
-        for group in acting.springs:
-            inverse = _with_springs(inverse, group, acting.dt)
+        if sum(len(group.stiffness) for group in acting.springs) > topology.nv:
+            inverse = inverse_of_unsymmetric(matrix + jnp.diag(diagonal))
+        else:
+            inverse = inverse_with(at_start, diagonal)
+            for group in acting.springs:
+                inverse = _with_springs(inverse, group, acting.dt)
         response = Response(None, inverse)
         hard = hard_rows(articulation, state, at_start, loops, inverse, acting.dt)
     start = response.effect(missing_impulse(articulation, state, acting, None)[None])[0]
@@ -332,8 +335,8 @@ def _gains(group: Springs, dt: Array) -> Array:
 
 
 def _with_springs(inverse: Array, group: Springs, dt: Array) -> Array:
-    """The inverse [nv, nv] of a matrix to which springs are added, by Woodbury's formula: there are
-    fewer springs than DOFs, whose matrices would be inverted densely.
+    """The inverse [nv, nv] of a matrix to which springs are added, by Woodbury's formula: where they
+    are fewer than DOFs, it takes fewer operations than inverting the sum.
     """
     effect = matmul(inverse, group.force.T)
     gains = _gains(group, dt)
