@@ -335,8 +335,8 @@ def _gains(group: Springs, dt: Array) -> Array:
 
 
 def _with_springs(inverse: Array, group: Springs, dt: Array) -> Array:
-    """The inverse [nv, nv] of a matrix to which springs are added, by Woodbury's formula: where they
-    are fewer than DOFs, it takes fewer operations than inverting the sum.
+    """The inverse [nv, nv] of a matrix to which springs are added, by Woodbury's formula: of fewer
+    springs than DOFs it takes fewer operations than that of the sum.
     """
     effect = matmul(inverse, group.force.T)
     gains = _gains(group, dt)
