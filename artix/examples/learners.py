@@ -209,7 +209,7 @@ SHAC_SETTINGS: dict[str, Settings] = {
     "cart_pole": Settings(shac.Config(), 500_000, {}),
     "arm_reach": Settings(shac.Config(critic_layers=(128, 128)), 1_000_000, {}),
     "hopper": Settings(shac.Config(half_life=2000), 5_000_000, {}),
-    "ant": Settings(shac.Config(half_life=2000), 5_000_000, {}),
+    "ant": Settings(shac.Config(half_life=2000, action_step=0.3, noise=0.3), 5_000_000, {}),
     "quadruped_velocity": Settings(_WALKER, 1_000_000, _COMMANDED, always={"gait_frequency": 2.5}),
     # In episodes of 2 s nobody walks far enough to move up.
     "quadruped_rough": Settings(

@@ -28,6 +28,8 @@ HEIGHT, LOWEST = 0.75, 0.27
 DENSITY, ARMATURE, DAMPING = 1000.0, 0.05, 1.0
 #: Largest torque of each motor [N m].
 TORQUE = 200.0
+#: Stiffness [N m/rad] and damping [N m s/rad] of the springs at the joints' limits.
+LIMIT_STIFFNESS, LIMIT_DAMPING = 1000.0, 10.0
 FRICTION = 0.75
 
 #: Radii of torso and legs, and how far a hip is from the torso's middle along x and y, a knee from
@@ -39,8 +41,10 @@ HIP, KNEE, FOOT = 0.2, 0.2, 0.4
 LEGS = {"front_left": (1, 1), "back_left": (-1, 1), "back_right": (-1, -1), "front_right": (1, -1)}
 _BENT = (1, -1, -1, 1)
 
+#: Friction fades below this speed [m/s], as DFlex's: 3,000 N s/m for a quarter of the weight.
+SLIP = 0.1
 #: Running takes one or two Newton steps; one robot that tumbles holds up all others of its vector.
-SOLVER_OPTIONS = artix.SolverOptions(max_newton_steps=8)
+SOLVER_OPTIONS = artix.SolverOptions(max_newton_steps=8, smooth_friction=SLIP)
 
 
 class Ant(Environment):
@@ -58,8 +62,8 @@ class Ant(Environment):
     where ``upright`` and ``heading`` are the cosines of the angles between these axes and the
     world's. The episode ends when the torso is below 0.27 m.
 
-    What differs from DFlex: contact is rigid, and only the torso's ball and the lower legs touch
-    the ground.
+    Joints have springs at their limits, and friction fades at low speed, as in DFlex. What differs
+    is that contact is rigid, and that only the torso's ball and the lower legs touch the ground.
 
     Args:
       torque: torque for an action of 1 [N m].
@@ -125,8 +129,14 @@ class Ant(Environment):
         memory: dict[str, Array],
         action: Array,
     ) -> tuple[artix.Control, dict[str, Array]]:
-        """The torques of the joints."""
-        return artix.Control(joint_force=self.torque * action), memory
+        """The torques of the joints, and those of the springs at their limits."""
+        position, velocity = state.joint_position, state.joint_velocity
+        lower, upper = jnp.asarray(limits(), position.dtype)
+        below, above = jnp.maximum(lower - position, 0), jnp.maximum(position - upper, 0)
+        damped = jnp.where(below > 0, jnp.minimum(velocity, 0), 0)
+        damped += jnp.where(above > 0, jnp.maximum(velocity, 0), 0)
+        spring = LIMIT_STIFFNESS * (below - above) - LIMIT_DAMPING * damped
+        return artix.Control(joint_force=self.torque * action + spring), memory
 
     def outcome(self, transition: Transition) -> Outcome:
         """The sum of speed, attitude and height."""
@@ -158,12 +168,19 @@ class Ant(Environment):
         )
 
 
+def limits() -> np.ndarray:
+    """The lower and upper limits of the joints [2, 8] [rad], as in Gymnasium: hips turn by 40
+    degrees to both sides, knees bend by 30 to 100 degrees, which are negative angles of two legs.
+    """
+    knees = [sorted((sign * 30, sign * 100)) for sign in _BENT]
+    return np.radians([[-40.0, 40.0]] * 4 + knees).T
+
+
 def ant(dtype: Any = None) -> artix.Articulation:
     """The robot: a ball with a capsule towards each of four hips, and legs of two capsules.
 
-    At position zero the legs are horizontal. Hips turn about z by up to 40 degrees to both sides,
-    knees about the horizontal across their leg, from 30 to 100 degrees downwards, which are
-    negative angles of two legs, as in Gymnasium.
+    At position zero the legs are horizontal. Hips turn about z, knees about the horizontal across
+    their leg. Without :func:`limits`, which the task has as springs.
     """
     builder = artix.ArticulationBuilder(name="ant")
     ball = DENSITY * 4 / 3 * math.pi * TORSO**3
@@ -180,24 +197,21 @@ def ant(dtype: Any = None) -> artix.Articulation:
         "max_force": TORQUE,
         "wrapped": False,
     }
-    for (name, (x, y)), sign in zip(LEGS.items(), _BENT, strict=True):
+    for name, (x, y) in LEGS.items():
         hip = artix.Joint.revolute(
             artix.Axis.SWING2,
             name=f"{name}_hip",
             parent_pose=(HIP * x, HIP * y, 0, 0, 0, 0, 1),
-            limits=[(-math.radians(40), math.radians(40))],
             **motor,
         )
         leg = _add_capsule(builder, torso, hip, f"{name}_leg", _middle(x, y, KNEE), KNEE)
         # The y axis of both frames is (-1, 1, 0) or (1, 1, 0).
         turn = _about_z(math.copysign(math.pi / 4, x * y))
-        bend = sorted((sign * math.radians(30), sign * math.radians(100)))
         knee = artix.Joint.revolute(
             artix.Axis.SWING1,
             name=f"{name}_knee",
             parent_pose=(KNEE * x, KNEE * y, 0, *turn),
             child_pose=(0, 0, 0, *turn),
-            limits=[tuple(bend)],
             **motor,
         )
         foot = _middle(x, y, FOOT)
