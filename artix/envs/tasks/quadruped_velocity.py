@@ -50,7 +50,7 @@ FEET = ("front_left_foot", "front_right_foot", "rear_left_foot", "rear_right_foo
 #: the foot's radius.
 HEIGHT = 0.42 * float(np.cos(0.9)) + 0.02
 
-#: Walking takes two Newton steps, and the slowest of 16 robots three. One that tumbles can need
+#: Walking takes one Newton step, and the slowest of 16 robots two. One that tumbles can need
 #: many, for which all robots of its vector wait.
 SOLVER_OPTIONS = artix.SolverOptions(max_newton_steps=8)
 

@@ -97,7 +97,7 @@ class SolverOptions:
         active sets converges, 1e-9 elsewhere. Rounding of large velocities and impulses is added to
         it.
       max_newton_steps: with ``"implicit"``, the largest number of Newton steps. One suffices at
-        rest, two to five where legs move, and few steps need more than 60. What is not solved after
+        rest and mostly where legs move, and few steps need more than 60. What is not solved after
         as many keeps its best impulses, which add no energy, and reports tell.
 
     Raises:

@@ -52,7 +52,9 @@ from artix.simulation.implicit.system import (
     Acting,
     ImplicitSystem,
     SlowStep,
+    drive_impulses,
     implicit_system,
+    is_unlimited,
     joint_gains,
     joint_impulse,
     spring_impulse,
@@ -145,7 +147,12 @@ def _share(
     articulation: Articulation, state: State, motion: Array, acting: Acting, system: ImplicitSystem
 ) -> Array:
     base = articulation.topology.num_base_dofs
-    damped = joint_gains(articulation, state, acting) * system.response.diagonal[base:]
+    response = system.response.diagonal[base:]
+    damped = joint_gains(articulation, state, acting) * response
+    # A drive at its limit does not damp: without all that have limits.
+    drives = acting.in_matrix * drive_impulses(articulation, state, acting).gain * response
+    limited = jnp.where(is_unlimited(articulation), 0, drives)
+    damped = (damped - limited) / (1 - limited)
     slow = smallest(_SLOW_UNDAMPED**2 + damped, _SLOW_DAMPED**2)
     ratio = _angle(motion, acting.dt) ** 2 / slow
     if base:

@@ -1,8 +1,9 @@
 """The rows of joints in the implicit solver: actuator limits, dry friction, position and velocity
 limits of DOFs, and the bounds of loop joints' distances.
 
-Springs and dampers are already in the linear system. What remains are inequalities, and drives that
-have limits. A bound of a position lets the velocity reach it within the step, but not pass it.
+Springs and dampers are already in the linear system. What remains are inequalities, and what limits
+take away from drives. A bound of a position lets the velocity reach it within the step, but not
+pass it.
 """
 
 from __future__ import annotations
@@ -125,9 +126,6 @@ def distance_rows(articulation: Articulation, loops: LoopClosures, dt: Array) ->
     )
 
 
-def is_unlimited(articulation: Articulation) -> Array:
-    """1 for DOFs whose drives have neither a limit nor an envelope, 0 for the others, [n]."""
-    limited = jnp.isfinite(articulation.drive.max_force) | jnp.isfinite(
-        articulation.envelope.max_effort
-    )
-    return 1 - limited.astype(articulation.dtype)
+def has_dry_friction(articulation: Articulation) -> bool:
+    """Whether any DOF may have dry friction."""
+    return not {"friction.static", "friction.dynamic"} <= {*articulation.absent}

@@ -29,7 +29,7 @@ from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import Control
 from artix.simulation.common.drives import Sweep, has_envelopes
 from artix.simulation.common.options import SolverOptions
-from artix.simulation.implicit.joint_rows import bound_rows
+from artix.simulation.implicit.joint_rows import bound_rows, has_dry_friction
 from artix.simulation.implicit.many_rows import (
     Layout,
     ManyTouches,
@@ -42,7 +42,13 @@ from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
 from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
 from artix.simulation.implicit.solver import StepSystem, solve_system
 from artix.simulation.implicit.step import bounded_end, prepared
-from artix.simulation.implicit.system import Acting, Prepared, Response, missing_impulse
+from artix.simulation.implicit.system import (
+    Acting,
+    Prepared,
+    Response,
+    has_limited_drives,
+    missing_impulse,
+)
 
 Array = jax.Array
 
@@ -165,7 +171,7 @@ def _solve(
     """Solves a step, with the matrices of the bodies' linear systems, the rows of the mass matrices
     that belong to floating roots, and the inverses of the former.
     """
-    layout = inputs.touches.layout
+    layout, robots = inputs.touches.layout, inputs.articulations
     rows = _step_rows(options, responses, inputs)
     velocity = _start_velocity(inputs)
     missing = _missing(inputs, None)
@@ -181,6 +187,8 @@ def _solve(
         factorize=lambda matrix, is_symmetric: lu_by_library(matrix, is_symmetric).solve,
         first_share=_FIRST_SHARE,
         memory=_MEMORY,
+        has_friction=not options.smooth_friction and any(map(has_dry_friction, robots)),
+        limits_drives=any(map(has_limited_drives, robots)),
     )
     start = rows.driven(rows.rates(velocity))
     if remembered is not None:

@@ -86,10 +86,19 @@ class Slopes(NamedTuple):
 
     def changes(self, rates: Rates) -> Impulses:
         """The changes of all impulses for changes of the velocities."""
+        return self.answers(
+            Impulses(BoundImpulses(*[rates.dofs] * 3), rates.bounds, rates.contacts)
+        )
+
+    def answers(self, rates: Impulses) -> Impulses:
+        """The same for changes of the velocities at which each of the laws is."""
+        contacts = rates.contacts
         return Impulses(
-            BoundImpulses(*(-slope * rates.dofs for slope in self.dofs)),
-            -self.bounds * rates.bounds,
-            -times(self.contacts, rates.contacts) if rates.contacts.size else rates.contacts,
+            BoundImpulses(
+                *(-slope * rate for slope, rate in zip(self.dofs, rates.dofs, strict=True))
+            ),
+            -self.bounds * rates.distances,
+            -times(self.contacts, contacts) if contacts.size else contacts,
         )
 
 
@@ -313,15 +322,15 @@ class StepRows(NamedTuple):
             parts.append(contacts.reshape(-1))
         return jnp.concatenate(parts)
 
-    def admissible(self, impulses: Impulses, rates: Rates, budget: Array) -> Impulses:
-        """The impulses cut to what drives and friction can give at these velocities; contacts do
-        not pull.
+    def admissible(self, impulses: Impulses, rates: Array, budget: Array) -> Impulses:
+        """The impulses cut to what drives and friction can give at these velocities of the DOFs,
+        [n]; contacts do not pull. Those of drives with limits contain what is in the matrix.
         """
         drive, friction, limit = impulses.dofs
         row = self.dofs.drive._replace(response=jnp.zeros_like(drive))
-        drive = within_envelope(
-            row, within_limit(row, drive, self.sweep), drive, rates.dofs, self.sweep
-        )
+        gain, pushed = self.limited_drives()
+        drive = drive + pushed - gain * rates
+        drive = within_envelope(row, within_limit(row, drive, self.sweep), drive, rates, self.sweep)
         dofs = BoundImpulses(drive, jnp.clip(friction, -budget, budget), limit)
         contacts = impulses.contacts
         if self.contacts is not None:
@@ -331,6 +340,14 @@ class StepRows(NamedTuple):
             factor = jnp.where(length > reach, reach / jnp.where(length > reach, length, 1), 1)
             contacts = jnp.concatenate([contacts[:, :2] * factor[:, None], normal[:, None]], axis=1)
         return Impulses(dofs, impulses.distances, contacts)
+
+    def limited_drives(self) -> tuple[Array, Array]:
+        """The parts of drives with limits that are in the matrix: decreases of their impulses per
+        velocity, and impulses at zero velocity, [n] each.
+        """
+        row = self.dofs
+        inside = jnp.where(jnp.isfinite(row.drive.drive.max_force), row.in_matrix, 0)
+        return inside * row.gain, inside * row.push
 
     def driving(self, impulses: Impulses) -> Impulses:
         """The impulses of the drives alone, which may add energy."""

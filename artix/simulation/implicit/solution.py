@@ -29,7 +29,11 @@ from artix.simulation.common.drives import Sweep
 from artix.simulation.common.options import SolverOptions
 from artix.simulation.implicit.contact_motions import Touches, contact_reaches
 from artix.simulation.implicit.contact_rows import Touching, contact_impulse, contact_rows
-from artix.simulation.implicit.joint_rows import all_bound_rows, distance_rows
+from artix.simulation.implicit.joint_rows import (
+    all_bound_rows,
+    distance_rows,
+    has_dry_friction,
+)
 from artix.simulation.implicit.nearest_first import Solution, solve_nearest_first
 from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
@@ -42,6 +46,7 @@ from artix.simulation.implicit.system import (
     dof_places,
     elimination_order,
     elimination_products,
+    has_limited_drives,
     in_columns,
     loose_groups,
     missing_impulse,
@@ -243,7 +248,8 @@ def _step_system(
 ) -> StepSystem:
     """The equations of a step."""
     members = list(zip(inputs.articulations, inputs.states, strict=True))
-    trees = [articulation.topology for articulation, _ in members]
+    robots = inputs.articulations
+    trees = [articulation.topology for articulation in robots]
     rows = _step_rows(options, responses, inputs)
     missing = [
         missing_impulse(*member, acting, None)
@@ -263,6 +269,8 @@ def _step_system(
         order=elimination_order(trees),
         groups=loose_groups(trees) if is_spread else None,
         factorize=None if num_products <= _MAX_PRODUCTS else lambda matrix, _: lu_solver(matrix),
+        has_friction=not options.smooth_friction and any(map(has_dry_friction, robots)),
+        limits_drives=any(map(has_limited_drives, robots)),
     )
 
 

@@ -30,10 +30,15 @@ from artix.simulation.common.step_start import (
 )
 from artix.simulation.implicit.contact_rows import Touching
 from artix.simulation.implicit.fast_motion import with_bounded_energy, with_centered_forces
-from artix.simulation.implicit.joint_rows import is_unlimited
 from artix.simulation.implicit.rows import RowImpulses
 from artix.simulation.implicit.solution import AllBounded, Bounded, row_impulses, solved_bounds
-from artix.simulation.implicit.system import Acting, Prepared, drive_inertia, implicit_system
+from artix.simulation.implicit.system import (
+    Acting,
+    Prepared,
+    drive_inertia,
+    implicit_system,
+    share_in_matrix,
+)
 
 Array = jax.Array
 
@@ -91,11 +96,13 @@ def prepared(
         wrench=load - taken + brake,
         springs=springs,
         drive_inertia=drive_inertia(articulation, at_start),
-        in_matrix=is_unlimited(articulation),  # Drives with limits are rows.
+        in_matrix=jnp.ones_like(articulation.armature),
         dt=dt,
         fast_impulse=jnp.zeros_like(velocity),
         smooth_friction=options.smooth_friction,
     )
+    share = share_in_matrix(articulation, state, at_start, acting)
+    acting = acting.replace(in_matrix=share)
     loops = loop_closures(articulation, state) if has_loop_joints(tree) else None
     acting, slow, system = with_centered_forces(articulation, state, acting, loops)
     if system.hard is not None:  # Hard relations are inputs of the solution, with derivatives.

@@ -25,7 +25,7 @@ from artix.dynamics.inverse import rigid_body_forces
 from artix.kinematics.configuration import generalized_velocity
 from artix.math import spatial, struct
 from artix.math.arrays import identity, joined, matmul
-from artix.math.tangents import add
+from artix.math.tangents import add, without_derivatives
 from artix.model.articulation import Articulation, State
 from artix.model.topology import Topology
 from artix.simulation.common.control import Commands, position_error
@@ -54,8 +54,8 @@ class Acting(struct.PyTreeNode):
     drive_inertia: Array
     """Inertias that scale the efforts of acceleration drives; 1 for force drives, [n]."""
     in_matrix: Array
-    """1 for drives without limits, which are in the linear system; 0 for the others, which are
-    rows, [n]."""
+    """The share of each drive that is in the linear system, [n]; rows have the rest, and what
+    limits take away."""
     dt: Array
     """Length of the step [s]."""
     fast_impulse: Array
@@ -188,6 +188,11 @@ class Prepared(NamedTuple):
     """With Coriolis forces at the middle of the step, if the motion is fast."""
 
 
+#: Up to how many times the inertia of its joint a drive that has a limit is in the linear system.
+#: More of it would be rounded where the limit takes it away.
+_STIFFEST = 8.0
+
+
 class DriveImpulses(NamedTuple):
     """Drives as impulses that are linear in the velocity at the end of the step, [n] each."""
 
@@ -208,6 +213,37 @@ def drive_impulses(articulation: Articulation, state: State, acting: Acting) -> 
         * (drive.stiffness * error + drive.damping * commands.target_velocity)
     )
     return DriveImpulses(gain, push)
+
+
+def share_in_matrix(
+    articulation: Articulation, state: State, at_start: StepStart, acting: Acting
+) -> Array:
+    """The share of each drive that is in the linear system, [n]: all of it without limits, and up
+    to some stiffness with a limit; none with an envelope, which depends on the velocity.
+
+    Drives that are rows are solved one after the other with what else moves their joints: of 16
+    walking quadrupeds the slowest then takes 2.6 instead of 2.0 Newton steps after five sweeps.
+    Solutions do not depend on this share, so it has no derivative.
+    """
+    base = articulation.topology.num_base_dofs
+    gain = drive_impulses(articulation, state, acting).gain
+    inertia = jnp.diagonal(at_start.mass_matrix)[base:] + articulation.armature
+    share = jnp.minimum(_STIFFEST * inertia / jnp.maximum(gain, _STIFFEST * inertia), 1)
+    share = jnp.where(jnp.isfinite(articulation.envelope.max_effort), 0, share)
+    return without_derivatives(jnp.where(is_unlimited(articulation), 1, share))
+
+
+def is_unlimited(articulation: Articulation) -> Array:
+    """Whether DOFs have drives with neither a limit nor an envelope, [n]."""
+    has_limit = jnp.isfinite(articulation.drive.max_force)
+    return ~(has_limit | jnp.isfinite(articulation.envelope.max_effort))
+
+
+def has_limited_drives(articulation: Articulation) -> bool:
+    """Whether any drive that has a limit is in the linear system."""
+    absent = {*articulation.absent}
+    has_gains = not {"drive.stiffness", "drive.damping"} <= absent
+    return has_gains and "drive.max_force" not in absent
 
 
 def joint_gains(articulation: Articulation, state: State, acting: Acting) -> Array:
