@@ -126,13 +126,13 @@ def improve(
     """Descends along the gradient by 2 % a step, at most to ``most`` from the robot's own lengths.
 
     A footfall more or less changes the cost of a walk, so its gradient at one design says little
-    about the next ones. This is the mean over eight designs nearby, at all :data:`SPEEDS`, of the
+    about the next ones. This is the mean over 24 designs nearby, at all :data:`SPEEDS`, of the
     cost and of the squared error of the speed at its :data:`PRICE`.
 
     Returns:
       The designs [steps, 2], and the mean costs nearby [steps].
     """
-    around = 0.02 * jax.random.normal(jax.random.key(2), (8, 2), lengths.dtype)
+    around = 0.02 * jax.random.normal(jax.random.key(2), (24, 2), lengths.dtype)
 
     def mean(lengths: Array) -> tuple[Array, Array]:
         def one(shift: Array, speed: Array) -> tuple[Array, Array]:
