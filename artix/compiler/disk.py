@@ -64,7 +64,7 @@ def folder_of_programs(machine: str) -> Path | None:
         _forget_oldest(folder)
     except OSError:
         return None
-    return folder
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def _user_cache() -> Path:
