@@ -204,7 +204,7 @@ def ant(dtype: Any = None) -> artix.Articulation:
             parent_pose=(HIP * x, HIP * y, 0, 0, 0, 0, 1),
             **motor,
         )
-        leg = _add_capsule(builder, torso, hip, f"{name}_leg", _middle(x, y, KNEE), KNEE)
+        leg = _add_capsule(builder, torso, hip, f"{name}_leg", _middle(x, y, KNEE), KNEE, True)
         # The y axis of both frames is (-1, 1, 0) or (1, 1, 0).
         turn = _about_z(math.copysign(math.pi / 4, x * y))
         knee = artix.Joint.revolute(
@@ -214,9 +214,7 @@ def ant(dtype: Any = None) -> artix.Articulation:
             child_pose=(0, 0, 0, *turn),
             **motor,
         )
-        foot = _middle(x, y, FOOT)
-        shin = _add_capsule(builder, leg, knee, f"{name}_foot", foot, FOOT)
-        builder.add_geometry(shin, artix.Geometry.capsule(LEG, FOOT / math.sqrt(2), pose=foot))
+        _add_capsule(builder, leg, knee, f"{name}_foot", _middle(x, y, FOOT), FOOT)
     return builder.build(dtype)
 
 
@@ -227,10 +225,17 @@ def _add_capsule(
     name: str,
     middle: np.ndarray,
     length: float,
+    sensor: bool = False,
 ) -> int:
-    """Adds a link that is a solid capsule along z of its middle; returns its number."""
-    mass, moments = capsule_inertia(DENSITY, LEG, length / math.sqrt(2))
-    return builder.add_link(parent, joint, mass=mass, com_pose=middle, inertia=moments, name=name)
+    """Adds a link that is a solid capsule along z of its middle; returns its number. A sensor
+    touches nothing.
+    """
+    half_length = length / math.sqrt(2)
+    mass, moments = capsule_inertia(DENSITY, LEG, half_length)
+    link = builder.add_link(parent, joint, mass=mass, com_pose=middle, inertia=moments, name=name)
+    capsule = artix.Geometry.capsule(LEG, half_length, pose=middle, sensor=sensor)
+    builder.add_geometry(link, capsule)
+    return link
 
 
 def _middle(x: int, y: int, length: float) -> np.ndarray:
