@@ -78,10 +78,7 @@ def test_what_a_budget_leaves_out_is_counted(caplog) -> None:
         num_steps=3,
         with_report=True,
     )
-    assert (
-        "8 points of 2 pairs of shapes may touch; max_link_contacts=5 keeps the nearest"
-        in caplog.text
-    )
+    assert "8 points of 2 pairs of shapes may touch; the nearest 5 are contacts" in caplog.text
     assert report.omitted.shape == (3,)
     assert report.omitted[0] == 3  # of eight corners that touch at the start
 
