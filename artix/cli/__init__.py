@@ -81,15 +81,15 @@ def _keep_compiled_programs() -> None:
     """
     import jax
 
-    from artix.compiler.disk import cache_folder, folder_of_programs
+    from artix.compiler.disk import folder_of_programs
     from artix.compiler.kernels import available, machine_key
 
     config: Any = jax.config  # JAX declares its options from 0.12 on.
     if config.jax_compilation_cache_dir or available() is not None:
         return
-    kernels, programs = cache_folder(), folder_of_programs(machine_key())
+    programs = folder_of_programs(machine_key())
     if programs is not None:
-        os.environ["ARTIX_CACHE"] = str(kernels)  # They stay where they are.
+        os.environ["ARTIX_CACHE"] = str(programs.parent)  # Kernels stay where they are.
         config.update("jax_compilation_cache_dir", str(programs))
         config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 

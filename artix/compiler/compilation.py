@@ -79,22 +79,13 @@ def only_moves_data(program: Program, scalars: ScalarProgram) -> bool:
     return sum(1 for _ in itertools.islice(_equations(program), _MOST_MOVES + 1)) <= _MOST_MOVES
 
 
-def _equations(program: Program) -> Iterator[Any]:
-    """The operations of a program and of what it calls, each of these once."""
-    while program.transposes is not None:  # has the same ones, and is not traced yet.
-        program = program.transposes[0]
-    stack, seen = [program.jaxpr.jaxpr], set[int]()
-    while stack:
-        jaxpr = stack.pop()
-        if id(jaxpr) not in seen:
-            seen.add(id(jaxpr))
-            for equation in jaxpr.eqns:
-                yield equation
-                stack += jaxprs_in_params(equation.params)
-
-
 def has_parts(program: Program) -> bool:
     """Whether programs are operations of this one, so that XLA evaluates it, and kernels those."""
+    return any(each.primitive.name == "artix_program" for each in _equations(program))
+
+
+def _equations(program: Program) -> Iterator[Any]:
+    """The operations of a program and of what it calls, each of these once."""
     while program.transposes is not None:  # has the same ones, and is not traced yet.
         program = program.transposes[0]
     stack, seen, plain = [program.jaxpr.jaxpr], set[int](), set[Any]()
@@ -104,15 +95,13 @@ def has_parts(program: Program) -> bool:
             continue
         seen.add(id(jaxpr))
         for equation in jaxpr.eqns:
+            yield equation
             if equation.primitive in plain:
                 continue
-            if equation.primitive.name == "artix_program":
-                return True
             inner = [*jaxprs_in_params(equation.params)]
             stack += inner
             if not inner:  # Most operations are of a few dozen kinds, none of which calls any.
                 plain.add(equation.primitive)
-    return False
 
 
 class RowProgram(NamedTuple):
