@@ -10,6 +10,7 @@ from scipy.spatial.transform import Rotation
 import artix
 from artix import envs
 from artix.envs.tasks.ant import ARMATURE, SLIP, ant, limits
+from tests.support.episodes import assert_gradients_are_differences, random_episodes
 
 
 def leg(name: str, x: int, y: int, bend: str) -> str:
@@ -87,15 +88,7 @@ def environment():
 @pytest.fixture(scope="module")
 def episodes(environment):
     """64 robots, first and after each of 120 control steps under random torques."""
-    first = jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(0), 64))
-
-    def advance(state, key):
-        action = jnp.clip(jax.random.normal(key, (64, 8), jnp.float64), -1, 1)
-        after = jax.vmap(environment.step)(state, action)
-        return after, (after, action)
-
-    keys = jax.random.split(jax.random.key(1), 120)
-    return first, *jax.jit(lambda state: jax.lax.scan(advance, state, keys)[1])(first)
+    return random_episodes(environment, 64, 120, 1.0)
 
 
 def test_it_starts_within_its_limits_and_above_the_ground(environment, episodes):
@@ -150,15 +143,4 @@ def test_its_gradients_are_differences(episodes):
     states, actions = jax.tree.map(
         lambda x: x[rows, :16].reshape(-1, *x.shape[2:]), (after, 0.9 * action)
     )
-
-    def outcome(action, before):
-        end = solved.step(before, action)
-        return end.reward + jnp.sum(jnp.sin(end.obs))
-
-    slope, change = jax.jit(jax.vmap(jax.grad(outcome)))(actions, states), 1e-6
-    ways = np.random.default_rng(0).normal(size=actions.shape)
-    outcomes = jax.jit(jax.vmap(outcome))
-    differences = (
-        outcomes(actions + change * ways, states) - outcomes(actions - change * ways, states)
-    ) / (2 * change)
-    np.testing.assert_allclose(np.sum(slope * ways, axis=1), differences, rtol=1e-6, atol=1e-6)
+    assert_gradients_are_differences(solved, states, actions)

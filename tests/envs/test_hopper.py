@@ -9,6 +9,7 @@ import pytest
 import artix
 from artix import envs
 from artix.envs.tasks.hopper import ARMATURE, hopper
+from tests.support.episodes import assert_gradients_are_differences, random_episodes
 
 #: Gymnasium's hopper with the foot of DFlex's: DOFs, bodies and shapes.
 MJCF = """
@@ -65,15 +66,7 @@ def environment():
 @pytest.fixture(scope="module")
 def episodes(environment):
     """128 robots, first and after each of 100 control steps under random torques."""
-    first = jax.jit(jax.vmap(environment.reset))(jax.random.split(jax.random.key(0), 128))
-
-    def advance(state, key):
-        action = jnp.clip(0.4 * jax.random.normal(key, (128, 3), jnp.float64), -1, 1)
-        after = jax.vmap(environment.step)(state, action)
-        return after, (after, action)
-
-    keys = jax.random.split(jax.random.key(1), 100)
-    return first, *jax.jit(lambda state: jax.lax.scan(advance, state, keys)[1])(first)
+    return random_episodes(environment, 128, 100, 0.4)
 
 
 def test_it_starts_within_its_limits_and_above_the_ground(environment, episodes):
@@ -113,15 +106,4 @@ def test_its_gradients_are_differences(environment, episodes):
     states, actions = jax.tree.map(
         lambda x: x[rows, :32].reshape(-1, *x.shape[2:]), (after, 0.9 * action)
     )
-
-    def outcome(action, before):
-        end = solved.step(before, action)
-        return end.reward + jnp.sum(jnp.sin(end.obs))
-
-    slope, change = jax.jit(jax.vmap(jax.grad(outcome)))(actions, states), 1e-6
-    ways = np.random.default_rng(0).normal(size=actions.shape)
-    outcomes = jax.jit(jax.vmap(outcome))
-    differences = (
-        outcomes(actions + change * ways, states) - outcomes(actions - change * ways, states)
-    ) / (2 * change)
-    np.testing.assert_allclose(np.sum(slope * ways, axis=1), differences, rtol=1e-6, atol=1e-6)
+    assert_gradients_are_differences(solved, states, actions)

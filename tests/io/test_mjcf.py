@@ -143,6 +143,14 @@ def test_coordinates_work_in_batches_and_refuse_another_model():
         artix.MujocoCoordinates(robot, "robot.xml")
 
 
+def test_coordinates_refuse_a_model_without_the_root():
+    """Whose floating root would stay at the origin."""
+    xml = """<mujoco><worldbody><body name="{}"><freejoint/><geom size="1"/></body></worldbody></mujoco>"""
+    robot = artix.load_mjcf(xml.format("ball"))
+    with pytest.raises(ValueError, match="no body called 'ball', the root of the articulation"):
+        artix.MujocoCoordinates(robot, mujoco.MjModel.from_xml_string(xml.format("other")))
+
+
 def test_coordinates_refuse_wrong_shapes_and_zero_quaternions():
     model = mujoco.MjModel.from_xml_string(mjcf(free()))
     robot = artix.load_mjcf(mjcf(free()))

@@ -297,6 +297,14 @@ def test_states(arm, function, field: str) -> None:
         ),
         ("found Fleet; use fleet.evaluate", lambda a, s: artix.mass_matrix(artix.Fleet([a]), s)),
         (
+            "found tuple; artix.load_world returns a scene and its states$",
+            lambda a, s: artix.neutral_state((a, s)),
+        ),
+        (
+            "found str; load it with artix.load or artix.robots.load$",
+            lambda a, s: artix.random_state("arm7", jax.random.key(0)),
+        ),
+        (
             "found Scene; take one robot of it",
             lambda a, s: artix.mass_matrix(artix.Scene({"arm": a}), s),
         ),
