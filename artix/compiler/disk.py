@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import logging
+import operator
 import os
 import pickle
 import stat
 import sys
 import tempfile
+import types
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -201,24 +204,66 @@ def signature_of(results: Any, kept: tuple[jax.ShapeDtypeStruct, ...]) -> Signat
     return Signature(types, structure, kept)
 
 
+#: Packages whose classes and functions are what they were if these and Python have their versions.
+_PACKAGES = frozenset({"artix", "jax", "jaxlib", "ml_dtypes", "numpy", *sys.stdlib_module_names})
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses classes and functions that a pickle would only name, since users change theirs."""
+
+    def reducer_override(self, value: Any) -> Any:
+        for named in (value, type(value)):
+            if isinstance(named, type | types.FunctionType) and not _is_of_packages(named):
+                raise pickle.PicklingError(f"{named!r} may be another one in another process")
+        return NotImplemented
+
+
+def _is_of_packages(named: Any) -> bool:
+    # Functions and classes defined by ``exec`` may have no module.
+    module = named.__module__ or ""
+    return module.partition(".")[0] in _PACKAGES
+
+
+def _pickled(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
 def program_key(function: Callable[..., Any], structure: Any, rest: Sequence[Any]) -> bytes | None:
     """A digest of a function of artix, the structure of its arguments and everything else that is
     static in a call.
 
-    It is ``None`` for functions outside artix and for static arguments that cannot be pickled.
+    It is ``None`` if other processes may mean something else by the name of the function, of a
+    class of its arguments, or of a function among them: all that users write. It is ``None`` for
+    static arguments that cannot be pickled, too.
     """
-    if not (function.__module__ or "").startswith(
-        "artix."
-    ):  # Functions defined by ``exec`` have no module.
+    if not _is_named(function):
         return None
     content = hashlib.sha256(source_digest())
     content.update(f"{jax.__version__} {function.__module__}.{function.__qualname__}".encode())
     try:
         _add_structure(content, structure)
-        content.update(pickle.dumps([portable(item) for item in rest]))
+        content.update(_pickled([portable(item) for item in rest]))
     except (pickle.PicklingError, TypeError, AttributeError):
         return None
     return content.digest()
+
+
+def _is_named(function: Callable[..., Any]) -> bool:
+    """Whether a function is what a module of artix calls so, and not a function of a user that
+    :func:`functools.wraps` or :func:`jax.vmap` have given its name.
+    """
+    module = getattr(function, "__module__", None) or ""
+    if not module.startswith("artix."):
+        return False
+    try:
+        named = operator.attrgetter(function.__qualname__)(sys.modules[module])
+    except (AttributeError, KeyError):  # A function within a function.
+        return False
+    while named is not function and hasattr(named, "__wrapped__"):
+        named = named.__wrapped__
+    return named is function
 
 
 def _add_structure(content: Any, structure: Any) -> None:
@@ -227,8 +272,7 @@ def _add_structure(content: Any, structure: Any) -> None:
         content.update(b"leaf;" if structure.num_leaves else b"none;")
         return
     kind, static = node
-    content.update(f"{kind.__module__}.{kind.__qualname__}:".encode())
-    content.update(pickle.dumps(portable(static)))
+    content.update(_pickled((kind, portable(static))))
     for child in structure.children():
         _add_structure(content, child)
     content.update(b";")

@@ -126,8 +126,8 @@ def quantity(function: _Function) -> _Function:
             return function(*args, **kwargs)
         return jax.tree.unflatten(call.structure, evaluate(call.program, call.operands))
 
-    setattr(wrapper, _INNER, function)
-    return cast(_Function, wrapper)
+    setattr(wrapper, _INNER, (wrapper, function))
+    return one_operation(cast(_Function, wrapper))
 
 
 def subprogram(function: _Function) -> _Function:
@@ -169,21 +169,30 @@ def _parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
-#: The attribute under which a decorated function keeps the original.
+# Functions that decorate one of these or transform it (:func:`functools.wraps`, :func:`jax.vmap`)
+# get its attributes and compute something else, so each attribute names the function it is about.
+
+#: The attribute of a decorated function, with the original.
 _INNER = "function_of_quantity"
 #: The attribute that marks functions as one operation.
 _IS_ONE = "is_one_operation"
 
 
+def _without_decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The original of a :func:`quantity`; other functions as they are."""
+    decorated, original = getattr(function, _INNER, (None, None))
+    return function if original is None or decorated is not function else original
+
+
 def one_operation(function: _Function) -> _Function:
     """Marks a function that checks its arguments, then returns the results of one quantity."""
-    setattr(function, _IS_ONE, True)
+    setattr(function, _IS_ONE, function)
     return function
 
 
 def is_one_operation(function: Callable[..., Any]) -> bool:
     """Whether a function is a :func:`quantity` or marked as :func:`one_operation`."""
-    return hasattr(function, _INNER) or hasattr(function, _IS_ONE)
+    return getattr(function, _IS_ONE, None) is function
 
 
 class Call(NamedTuple):
@@ -211,7 +220,7 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
     Raises:
       TypeError: an array has 64 bits where JAX's x64 mode is off, or is a random key.
     """
-    function = getattr(function, _INNER, function)
+    function = _without_decorator(function)
     leaves, structure = jax.tree.flatten((args, kwargs))
     flags = [is_array(leaf) for leaf in leaves]
     arrays = list(itertools.compress(leaves, flags))

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.compiler import quantity
+from artix.compiler.quantity import one_operation, quantity
 from artix.contact.candidates import (
     Candidates,
     Shapes,
@@ -95,6 +95,7 @@ class GroundContacts(struct.PyTreeNode):
         return jnp.arange(len(self.source.geometries), dtype=self.number.dtype)
 
 
+@one_operation
 @accepts_ground
 @quantity
 def ground_contacts(scene: Articulation | Scene, state: Any) -> Any:
@@ -143,6 +144,7 @@ def ground_contacts(scene: Articulation | Scene, state: Any) -> Any:
     }
 
 
+@one_operation
 @accepts_ground
 @quantity
 def geometry_distances(scene: Articulation | Scene, state: Any) -> Any:

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.compiler import quantity
-from artix.compiler.quantity import subprogram
+from artix.compiler.quantity import one_operation, quantity, subprogram
 from artix.contact.candidates import cores_of, cores_of_members, shapes_of
 from artix.contact.cores import Core, Meeting
 from artix.contact.materials import COMBINATIONS, Softness
@@ -71,6 +70,7 @@ class LinkContacts(struct.PyTreeNode):
     choice: Choice
 
 
+@one_operation
 @accepts_articulation
 @quantity
 def link_contacts(

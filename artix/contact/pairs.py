@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.compiler import quantity
+from artix.compiler.quantity import one_operation, quantity
 from artix.contact.candidates import cores_of_members
 from artix.contact.cores import (
     Core,
@@ -68,6 +68,7 @@ class PairDistances(struct.PyTreeNode):
     point: Array
 
 
+@one_operation
 @accepts_articulation
 @quantity
 def geometry_pair_distances(

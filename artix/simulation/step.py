@@ -51,8 +51,8 @@ S = TypeVar("S", State, States)
 """The state of one robot, or states by name."""
 
 
-@accepts_ground
 @one_operation
+@accepts_ground
 def step(
     scene: Articulation | Scene,
     state: S,
@@ -149,8 +149,8 @@ def step_and_report(
 ) -> tuple[States, SceneReport]: ...
 
 
-@accepts_ground
 @one_operation
+@accepts_ground
 def step_and_report(
     scene: Articulation | Scene,
     state: Any,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ import pytest
 import artix
 from artix.compiler import disk
 from artix.compiler.compilation import cpu_kernel
-from artix.compiler.disk import KernelFiles, cache_folder, folder_of_programs
+from artix.compiler.disk import KernelFiles, cache_folder, folder_of_programs, program_key
 from tests.support.programs import programs_in
 
 PROGRAM = """
@@ -62,6 +64,28 @@ reward = jax.jit(lambda action: jnp.sum(jax.vmap(task.step)(state, action).rewar
 print(float(reward(jnp.ones((3, 1)))), float(jax.grad(reward)(jnp.ones((3, 1))).sum()))
 """
 
+#: A problem whose cost is edited between two runs of a script.
+EDITED = """
+import functools, sys
+import jax, jax.numpy as jnp
+import artix
+from artix import optimal_control
+
+def effort(scale, knot):
+    return scale * {factor} * knot.control
+
+def arrive(knot):
+    return knot.state.joint_position - 0.1
+
+pendulum = artix.robots.load("double_pendulum")
+dynamics = optimal_control.discrete_dynamics(pendulum, 0.1)
+effort = functools.partial(effort, 1.0)
+problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort, final_equality=arrive)
+solve = jax.jit(lambda controls: optimal_control.solve_constrained(problem, controls))
+end = solve(jnp.zeros((5, 2)))
+print(float(end.solution.cost), 0.5 * float(jnp.sum(({factor} * end.solution.controls) ** 2)))
+"""
+
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelFiles:
@@ -101,6 +125,57 @@ def test_functions_of_users_are_known_by_what_they_compute(tmp_path: Path) -> No
     once, twice = ([float(number) for number in one.split()] for one in found[1:])
     np.testing.assert_allclose(twice, 2 * np.array(once), rtol=1e-6)
     assert min(map(abs, once)) > 0
+
+
+@pytest.mark.slow
+def test_a_function_that_was_edited_is_compiled_again(tmp_path: Path) -> None:
+    """Residuals and constraints reach functions of artix as arguments, by name only."""
+    for factor in (0.1, 2.0):
+        printed = subprocess.run(
+            [sys.executable, "-c", EDITED.replace("{factor}", str(factor))],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"ARTIX_CACHE": str(tmp_path)},
+        ).stdout
+        cost, effort = map(float, printed.split())
+        assert cost == pytest.approx(effort, rel=0.02)  # With what is left of the constraint.
+
+
+def _double(robot: Any, state: Any) -> Any:
+    return 2 * artix.mass_matrix(robot, state)
+
+
+class _Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+class _Cost:
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def test_what_a_user_may_edit_has_no_key() -> None:
+    def key(*rest: Any, function: Any = artix.mass_matrix.__wrapped__, arguments: Any = 1.0) -> Any:
+        return program_key(function, jax.tree.structure(arguments), rest)
+
+    assert key() is not None
+    assert key((1, "a", np.float32, functools.partial(artix.bias_force, 1))) is not None
+    assert key() != key(function=artix.bias_force.__wrapped__) is not None
+    for mine in (_double, _Cost, _Cost(), functools.partial(_double, 1), {"a": (_double,)}):
+        assert key(mine) is None
+    without_module = {}
+    exec("def effort(x): return x", without_module)
+    assert key(functools.partial(without_module["effort"], 1)) is None
+    assert key(arguments=_Pair(1.0, 2.0)) is None
+    for mine in (
+        _double,
+        functools.wraps(artix.mass_matrix)(_double),
+        functools.wraps(artix.mass_matrix.__wrapped__)(_double),
+        jax.vmap(artix.mass_matrix, (None, 0)),
+    ):
+        assert key(function=mine) is None
 
 
 def test_equal_programs_have_one_kernel_and_others_their_own() -> None:

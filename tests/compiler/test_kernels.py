@@ -842,6 +842,16 @@ def test_sines_of_huge_angles_are_bounded(dtype):
     assert (np.abs(got - want) <= angles * np.finfo(dtype).eps).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cube_roots_of_the_largest_numbers(dtype):
+    builder = Builder()
+    (x,) = builder.argument((1,), dtype, 1).tolist()
+    builder.result([builder.add(Op.CBRT, KINDS[dtype], x)])
+    numbers = np.finfo(dtype).max * np.linspace(-1, 1, 1000, dtype=dtype)[:, None]
+    got = np.asarray(caller(builder.program())([numbers], len(numbers))[0])
+    np.testing.assert_allclose(got, np.cbrt(numbers), rtol=4 * np.finfo(dtype).eps)
+
+
 def test_results_in_jitted_and_differentiated_programs_follow_inputs():
     builder = Builder()
     x = builder.argument((), "float32", 1)

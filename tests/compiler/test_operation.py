@@ -397,6 +397,37 @@ def test_static_arguments_are_told_apart() -> None:
     assert [float(signed(x + 2, sign)[0]) for sign in (0.0, -0.0)] == [2, -2]
 
 
+def test_functions_made_from_a_quantity_are_not_taken_for_it() -> None:
+    """Decorators and transformations give them its name and attributes."""
+    robot = artix.robots.load("double_pendulum")
+    states = jax.vmap(lambda key: artix.random_state(robot, key))(
+        jax.random.split(jax.random.key(0), 3)
+    )
+    matrices = jax.vmap(lambda state: artix.mass_matrix(robot, state))(states)
+
+    @functools.wraps(artix.mass_matrix)
+    def doubled(robot: Any, state: Any) -> jax.Array:
+        return 2 * artix.mass_matrix(robot, state)
+
+    first = jax.tree.map(lambda x: x[0], states)
+    batched = jax.vmap(artix.mass_matrix, (None, 0))
+    agree(quantity(doubled)(robot, first), 2 * matrices[0])
+    agree(quantity(batched)(robot, states), matrices)
+    fleet = artix.Fleet([robot] * 3)
+    agree(fleet.evaluate(doubled, states), 2 * matrices)
+    blocks = artix.fleet.vmap_in_blocks(artix.mass_matrix)
+    agree(quantity(blocks)(fleet.articulation, states), matrices)
+
+    @functools.wraps(artix.step)
+    def stepped_twice(robot: Any, state: Any, control: Any, dt: Any) -> Any:
+        return artix.step(robot, artix.step(robot, state, control, dt), control, dt)
+
+    fleet = artix.Fleet([robot, robot.replace(link_mass=2 * robot.link_mass)] * 2)
+    states = fleet.random_state(jax.random.key(1))
+    ends = fleet.evaluate(stepped_twice, states, None, 0.01)
+    agree(ends, fleet.evaluate(lambda *all: stepped_twice(*all), states, None, 0.01))
+
+
 def test_refusals_are_said_as_they_are() -> None:
     robot = random_tree(3, 3, fixed_base=False)
     state = state_at(random_states(robot, 1), 0)

@@ -319,9 +319,10 @@ def cube_root(x: Value) -> Value:
     """The cube root."""
     form = FORMATS[x.scalar]
     absolute = magnitude(x)
-    # Differences of the cubes of larger ones are normal numbers
+    # Differences of the cubes of others are normal numbers, and three times the cubes are finite.
     is_tiny = absolute < 2.0 ** (27 - form.bias)
-    scaled = is_tiny.where(absolute * 2.0**54, absolute)
+    is_huge = absolute > 2.0 ** (form.bias - 2)
+    scaled = is_tiny.where(absolute * 2.0**54, is_huge.where(absolute * 2.0**-54, absolute))
     # A third of the exponent, computed as a float; with the leading bits of the mantissa it is a
     # good initial guess.
     number = bits(scaled) >> (form.mantissa - 8)
@@ -335,7 +336,7 @@ def cube_root(x: Value) -> Value:
     for _ in range(2 if x.scalar == "float" else 3):  # Halley's rule
         cube = root * root * root
         root = root - root * ((cube - scaled) / (cube + cube + scaled))
-    root = is_tiny.where(root * 2.0**-18, root)
+    root = is_tiny.where(root * 2.0**-18, is_huge.where(root * 2.0**18, root))
     is_regular = (absolute < math.inf) & absolute.differs(0.0)
     return is_regular.where(root.intrinsic("copysign", x), x)
 
