@@ -38,7 +38,7 @@ def gather_numbers(
         dropped=(*numbers.collapsed_slice_dims, *numbers.operand_batching_dims),
         sizes=parameters["slice_sizes"],
         window_axes=numbers.offset_dims,
-        clip=clips(parameters["mode"]),
+        clip=not fills(parameters["mode"]),
     )
 
 
@@ -160,8 +160,17 @@ def _sizes_of_updates(shape: Sequence[int], updates: Sequence[int], numbers: Any
 
 
 def clips(mode: Any) -> bool:
-    """Whether windows are clamped to lie within their array."""
+    """Whether the windows that a scatter changes are clamped to lie within their array. Otherwise
+    those outside are not changed, as XLA has it even where indices are promised to be within.
+    """
     return "CLIP" in str(mode).upper()
+
+
+def fills(mode: Any) -> bool:
+    """Whether a gather has a value for windows outside the array. Otherwise they are clamped, as
+    XLA has it even where indices are promised to be within: what ``x[indices]`` promises.
+    """
+    return "FILL" in str(mode).upper()
 
 
 def _entries_of_windows(

@@ -16,7 +16,13 @@ from jax.lax import RoundingMethod
 
 from artix.compiler import scalar_functions as functions
 from artix.compiler.array_entries import MOVEMENTS, Getter, entry_numbers, getters
-from artix.compiler.indexing import dynamic_slice, dynamic_update_slice, gather, scatter
+from artix.compiler.indexing import (
+    check_index,
+    dynamic_slice,
+    dynamic_update_slice,
+    gather,
+    scatter,
+)
 from artix.compiler.known_arrays import CUMULATIVE, REDUCTIONS, SCATTERS, dot_operands
 from artix.compiler.scalar_builder import (
     ONE,
@@ -28,7 +34,17 @@ from artix.compiler.scalar_builder import (
     result_of,
     shapes_of,
 )
-from artix.compiler.scalar_functions import BINARY, UNARY, Binary, Unary, extremum, select
+from artix.compiler.scalar_functions import (
+    BINARY,
+    UNARY,
+    Binary,
+    Unary,
+    compare,
+    extremum,
+    logical,
+    negation,
+    select,
+)
 from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
 
 
@@ -252,6 +268,43 @@ def _reduction(equation: Any, combine: Binary) -> Rule:
     return apply
 
 
+def _place_of_extremum(equation: Any, operation: Op) -> Rule:
+    """The index of the first entry that no other is above, or below; that of the first NaN."""
+    shape, dtype, size = result_of(equation)
+    (operand,) = shapes_of(equation)
+    kind, (axis,) = operand_kind(equation), equation.params["axes"]
+    check_index(dtype)
+    columns = np.moveaxis(entry_numbers([operand])[0], axis, -1).reshape(size, -1).T.tolist()
+
+    def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
+        entries = builder.references(arguments[0], kind)
+
+        def replaces(x: int, best: int) -> int:
+            pair = (best, x) if operation == Op.MIN else (x, best)
+            is_better = negation(builder, compare(builder, kind, Op.LE, *pair))
+            if kind < Kind.FLOAT32:
+                return is_better
+            # NaN is neither less nor equal.
+            return logical(builder, Op.AND, is_better, compare(builder, kind, Op.EQ, best, best))
+
+        first, *others = ([entries[number] for number in column] for column in columns)
+        best, places = first, [ZERO[Kind.INT32]] * size
+        for position, candidates in enumerate(others, 1):
+            flags = list(map(replaces, candidates, best))
+            here = builder.constant(position, int(Kind.INT32))
+            places = [
+                select(builder, int(Kind.INT32), flag, here, place)
+                for flag, place in zip(flags, places, strict=True)
+            ]
+            best = [
+                select(builder, kind, *choice)
+                for choice in zip(flags, candidates, best, strict=True)
+            ]
+        return [builder.as_value(places, shape, dtype)]
+
+    return apply
+
+
 def _cumulative(equation: Any, combine: Binary) -> Rule:
     shape, dtype, _ = result_of(equation)
     kind = operand_kind(equation)
@@ -300,6 +353,8 @@ _RULES: Mapping[str, Callable[[Any], Rule]] = {
     "dynamic_slice": dynamic_slice,
     "dynamic_update_slice": dynamic_update_slice,
     "dot_general": _dot_general,
+    "argmax": partial(_place_of_extremum, operation=Op.MAX),
+    "argmin": partial(_place_of_extremum, operation=Op.MIN),
     **{name: partial(_reduction, combine=BINARY[combine]) for name, combine in REDUCTIONS.items()},
     **{name: partial(_cumulative, combine=BINARY[combine]) for name, combine in CUMULATIVE.items()},
     **{

@@ -21,6 +21,7 @@ from artix.compiler.array_entries import (
     clips,
     dynamic_slice_numbers,
     fill_value,
+    fills,
     gather_numbers,
     gather_windows,
     getter,
@@ -172,7 +173,7 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
         np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind
     )
     starts, is_inside = window_starts(
-        builder, indices, windows, equation.params["mode"], source.first
+        builder, indices, windows, not fills(equation.params["mode"]), source.first
     )
     rows, offsets = windows.rows.ravel(), windows.offsets.ravel()
     loaded = [0] * len(rows)
@@ -185,7 +186,7 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
 
 
 def window_starts(
-    builder: ScalarBuilder, indices: Sequence[int], windows: Windows, mode: Any, first: int = 0
+    builder: ScalarBuilder, indices: Sequence[int], windows: Windows, clip: bool, first: int = 0
 ) -> tuple[list[int], list[int]]:
     """The first entry of each window at unknown indices, and whether the window lies within the
     array.
@@ -194,7 +195,7 @@ def window_starts(
       builder: builds scalars.
       indices: the indices, coordinates last.
       windows: the windows, with as many coordinates as strides.
-      mode: how to treat windows outside the array.
+      clip: whether windows are clamped to lie within the array; none is outside then.
       first: flat index of the array's own first entry.
     """
     width, starts, is_inside = len(windows.axes), [], []
@@ -203,12 +204,9 @@ def window_starts(
         for index, stride, last in zip(
             indices[row * width :], windows.strides, windows.last, strict=False
         ):
-            if clips(mode):
-                index = _clip(builder, index, last)
-            elif "FILL" in str(mode).upper():
+            if not clip:
                 inside = logical(builder, Op.AND, inside, _is_within(builder, index, last))
-                index = _clip(builder, index, last)
-            start = _advance(builder, start, index, stride)
+            start = _advance(builder, start, _clip(builder, index, last), stride)
         starts.append(start)
         is_inside.append(inside)
     return starts, is_inside
@@ -269,6 +267,9 @@ def check_index(dtype: Any) -> None:
 
 
 def _clip(builder: ScalarBuilder, index: int, last: int) -> int:
+    least, most = bounds(builder, index)
+    if least >= 0 and most <= last:  # Such as where the index is that of a smallest entry.
+        return index
     at_least_zero = extremum(builder, _INDEX, Op.MAX, index, ZERO[_INDEX])
     return extremum(builder, _INDEX, Op.MIN, at_least_zero, builder.constant(last, _INDEX))
 
@@ -343,11 +344,14 @@ def _scatter_at_unknown(
 ) -> None:
     """Changes entries at unknown indices."""
     operand, indices_shape, changes = shapes_of(equation)
-    kind, mode = kind_of(result_of(equation)[1]), equation.params["mode"]
+    kind = kind_of(result_of(equation)[1])
     check_index(equation.invars[1].aval.dtype)
     windows = scatter_windows(operand, indices_shape, changes, equation.params)
     starts, is_inside = window_starts(
-        builder, builder.references(indices, int(Kind.INT32)), windows, mode
+        builder,
+        builder.references(indices, int(Kind.INT32)),
+        windows,
+        clips(equation.params["mode"]),
     )
     possible, nowhere = (
         starts_along(windows.strides, windows.last),

@@ -42,19 +42,42 @@ def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) 
     return builder.make(kind, operation, a, b)
 
 
+#: How many operations :func:`bounds` looks at: choices among the entries of an array are that many.
+_MOST_SEEN = 256
+
+
 def bounds(builder: ScalarBuilder, x: int) -> tuple[float, float]:
     """The smallest and the largest value that an integer may have, as far as constants bound it."""
+    return _bounds(builder, x, {})
+
+
+def _bounds(
+    builder: ScalarBuilder, x: int, seen: dict[int, tuple[float, float]]
+) -> tuple[float, float]:
     if x >= CONSTANTS:
         return builder.value(x), builder.value(x)
+    if x in seen:
+        return seen[x]
+    seen[x] = least, most = -math.inf, math.inf
     operation, *operands = builder.operations[x >> 1]
-    if operation in (Op.MIN, Op.MAX):
+    if len(seen) >= _MOST_SEEN or operation not in _BOUNDED:
+        return least, most
+    (a, b), (c, d) = (_bounds(builder, y, seen) for y in operands[-2:])
+    if operation == Op.SELECT:
+        least, most = min(a, c), max(b, d)
+    elif operation == Op.ADD:
+        least, most = a + c, b + d
+    elif operation == Op.MUL:
+        if a > -math.inf and b < math.inf and c == d:
+            least, most = sorted((a * c, b * c))
+    else:
         choose = min if operation == Op.MIN else max
-        (a, b), (c, d) = (bounds(builder, y) for y in operands)
-        return choose(a, c), choose(b, d)
-    if operation == Op.ADD and operands[1] >= CONSTANTS:
-        (a, b), c = bounds(builder, operands[0]), builder.value(operands[1])
-        return a + c, b + c
-    return -math.inf, math.inf
+        least, most = choose(a, c), choose(b, d)
+    seen[x] = least, most
+    return least, most
+
+
+_BOUNDED = (Op.SELECT, Op.ADD, Op.MUL, Op.MIN, Op.MAX)
 
 
 _COMPARISONS = {
@@ -445,6 +468,12 @@ def _one_minus_squares(builder: ScalarBuilder, kind: int, operands: Iterable[int
     return BINARY["mul"](builder, kind, sums, differences)
 
 
+def _logistic(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
+    exponentials = function_of("exp", builder, kind, builder.negate(kind, operands))
+    ones = [ONE[kind]] * len(exponentials)
+    return builder.divide(kind, ones, builder.add(kind, ones, exponentials))
+
+
 def _binary_logarithms(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
     logarithms = function_of("log", builder, kind, operands)
     return builder.divide(kind, logarithms, [builder.constant(math.log(2), kind)] * len(logarithms))
@@ -456,6 +485,7 @@ UNARY: dict[str, Unary] = {
     "not": _negations,
     "square": _squares,
     "one_minus_square": _one_minus_squares,  # Since JAX 0.11, of ``tanh`` and ``asin``.
+    "logistic": _logistic,
     "log2": _binary_logarithms,  # Since JAX 0.11.
     "is_finite": is_finite,
 }

@@ -157,7 +157,8 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     ),
     "bool to float": lambda x: (x > 0).astype(x.dtype),
     "reciprocal": lambda x: 1 / (x + 9),
-    "logistic": jax.nn.softplus,
+    "softplus": jax.nn.softplus,
+    "logistic": jax.nn.sigmoid,
     "derivative of tanh": lambda x: jax.jvp(jnp.tanh, (x,), (x,)),
 }
 
@@ -292,6 +293,12 @@ _ARRAYS: dict[str, Callable[[Any], Any]] = {
     "reduce_prod": lambda x: jnp.prod(x, 1),
     "reduce_and": lambda x: jnp.all(x > -1, 0),
     "reduce_or": lambda x: jnp.any(x > 1, 0),
+    "argmin": lambda x: lax.argmin(x, 1, jnp.int32),
+    "argmax": lambda x: lax.argmax(jnp.floor(x), 0, jnp.int32),
+    "argmax of integers": lambda x: lax.argmax(x.astype(jnp.int32), 1, jnp.int32),
+    "argmin of bools": lambda x: lax.argmin(x > 0, 1, jnp.int32),
+    "argmin with NaN": lambda x: lax.argmin(jnp.log(x).reshape(-1), 0, jnp.int32),
+    "argmax with NaN": lambda x: lax.argmax(jnp.log(x)[:, ::-1].reshape(-1), 0, jnp.int32),
     "cumsum": lambda x: lax.cumsum(x, 1),
     "reverse cumsum": lambda x: lax.cumsum(x, 0, reverse=True),
     "cumprod": lambda x: lax.cumprod(x, 1),
@@ -346,6 +353,10 @@ _LOADS: dict[str, Callable[[Any, Any], Any]] = {
     "gather clip": _gather("clip"),
     "gather fill": _gather("fill", fill_value=7),
     "gather nan": _gather("fill"),
+    # What an index without a mode means: a promise, which XLA does not rely on.
+    "gather promised": _gather("promise_in_bounds"),
+    "gather by default": lambda x, i: x[i[:, 0] - 4, i[:, 1]],
+    "gather rows by default": lambda x, i: x[i[:, 0] - 4],
     "gather rows": lambda x, i: jnp.take(x, i[:, 1], axis=1, mode="clip"),
     "gather windows": lambda x, i: jax.vmap(lambda k: lax.dynamic_slice(x, (k[0], k[1]), (1, 2)))(
         i
@@ -402,6 +413,7 @@ _SELECTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "scatter": _change("set", "drop"),
     "scatter clip": _change("set", "clip"),
     "scatter add": _change("add", "drop"),
+    "scatter promised": _change("add", "promise_in_bounds"),
     "scatter multiply": _change("multiply", "clip"),
     "scatter rows": lambda x, i: jnp.cos(x).at[:, jnp.clip(i[:, 1], 0, 2)].max(x),
     "scatter of negative indices": lambda x, i: x.at[:, jnp.clip(i[:, 1], -3, 2)].add(x),
@@ -409,6 +421,9 @@ _SELECTIONS: dict[str, Callable[[Any, Any], Any]] = {
         lambda y: jnp.sum(
             jnp.sin(y).at[i[:, 0], i[:, 1]].get(mode="clip", wrap_negative_indices=False) ** 2
         )
+    )(x),
+    "transposed gather by default": lambda x, i: jax.grad(
+        lambda y: jnp.sum(jnp.sin(y)[i[:, 0], i[:, 1]] ** 2)
     )(x),
     "transposed scatter": lambda x, i: jax.grad(
         lambda y: jnp.sum(_change("add", "drop")(y, i) ** 3)
@@ -433,6 +448,16 @@ def test_bounds_of_an_index_leave_few_selections() -> None:
     )
     assert few["SELECT"] == 2
     assert few["SIN"] == 3
+
+
+def test_choices_among_indices_need_no_clamp() -> None:
+    """Also times a stride."""
+    counts = _counts(
+        lambda x, y: jnp.concatenate([jnp.sin(y), y])[lax.argmin(x, 0, jnp.int32)],
+        np.ones(10),
+        np.ones((5, 3)),
+    )
+    assert not {"LOAD", "MIN", "MAX"} & {*counts}
 
 
 def test_common_bits_of_integers() -> None:
