@@ -170,9 +170,10 @@ def _function_by_kind(
             _common([call.structure for call, *_ in calls])
         programs, large = _row_programs(kinds, calls, axes_of_kinds, meanings if joined else None)
         operands, all_structure = jax.tree.flatten((parameters, arguments))
+        num_operands = len(operands)  # JAX keeps the next function, so it must not keep arrays.
 
         def otherwise(*values: Array) -> list[Array]:
-            parameters, arguments = jax.tree.unflatten(all_structure, values[: len(operands)])
+            parameters, arguments = jax.tree.unflatten(all_structure, values[:num_operands])
             return jax.tree.leaves(gathered(parameters, *arguments))
 
         results = iter(evaluate_rows(RowPrograms(programs, otherwise, joined), [*operands, *large]))

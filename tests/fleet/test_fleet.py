@@ -676,6 +676,13 @@ def height_and_names(articulation, state):
     return height + len(articulation.topology.dof_names) * jnp.sum(state.joint_position**2)
 
 
+def test_nothing_that_is_traced_is_kept(fleet) -> None:
+    state = fleet.random_state(jax.random.key(0))
+    with jax.checking_leaks():
+        fleet.evaluate(lambda *robot: artix.mass_matrix(*robot), state)
+        fleet.evaluate_kinds(lambda *robot: artix.kinetic_energy(*robot), state)
+
+
 def test_members_that_leave_are_not_kept() -> None:
     cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
     fleet = artix.Fleet([cart, cart, pendulum])
