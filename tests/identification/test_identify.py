@@ -74,6 +74,33 @@ def test_without_noise_the_torques_of_any_motion_are_predicted() -> None:
     assert robot.dtype == PENDULUM.dtype
 
 
+@pytest.mark.parametrize(
+    "unknown",
+    [{"armature": False}, {"friction": ("coulomb",)}, {"friction": ("viscous",)}, {"friction": ()}],
+    ids=str,
+)
+def test_armatures_and_friction_that_are_known_count(unknown) -> None:
+    coulomb = jnp.asarray(TERMS["coulomb"], PENDULUM.dtype)
+    friction = PENDULUM.friction.replace(
+        viscous=jnp.asarray(TERMS["viscous"], PENDULUM.dtype), static=coulomb, dynamic=coulomb
+    )
+    armature = jnp.asarray(TERMS["armature"], PENDULUM.dtype)
+    true = PENDULUM.replace(friction=friction, armature=armature)
+    torque = driven(true, motion_of(0), TERMS)
+    result = identify(heavier(true), dataclasses.replace(motion_of(0), torque=torque), **unknown)
+    robot = result.robot
+    assert result.converged and (result.residual < 1e-4 * np.abs(torque).max()).all()
+    identified = {
+        "armature": np.asarray(robot.armature),
+        "viscous": np.asarray(robot.friction.viscous),
+        "coulomb": np.asarray(robot.friction.dynamic),
+    }
+    expected = driven(true, motion_of(1), TERMS)
+    np.testing.assert_allclose(
+        driven(robot, motion_of(1), identified), expected, atol=1e-4 * np.abs(expected).max()
+    )
+
+
 @pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_recordings() -> None:
     torque = driven(PENDULUM, motion_of(0), TERMS)
