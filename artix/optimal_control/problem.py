@@ -298,6 +298,13 @@ def _knot(articulation: artix.Articulation, x: Array, *seen: Any) -> Knot:
     return knot._replace(actuator_state=motors) if len(motors) else knot
 
 
+def bounds_meet(problem: Problem) -> Array:
+    """Whether no lower bound is above its upper one, which is refused only where both are known."""
+    if problem.control_lower is None or problem.control_upper is None:
+        return jnp.ones((), bool)
+    return jnp.all(problem.control_lower <= problem.control_upper)
+
+
 def vector(function: Callable[..., Array], *knots: Knot) -> Array:
     """The value of a user's function of knots.
 
