@@ -226,7 +226,7 @@ def _servos(
             else:
                 target_velocity[dofs, actuator] = effort / drive.damping
             read.add(actuator)
-    of_servos = [target[:, :-1].any(axis=1), target_velocity[:, :-1].any(axis=1)]
+    of_servos = [np.asarray(each[:, :-1].any(axis=1)) for each in (target, target_velocity)]
     return Servos(target, target_velocity, *of_servos), read
 
 
