@@ -466,7 +466,10 @@ def _warn_of_couplings(articulation: artix.Articulation) -> None:
     tree = articulation.topology
     kinds = {
         "mimic joints": [tree.dof_names[follower] for follower, _ in tree.mimic_dofs],
-        "tendons": [one.name for one in (*tree.fixed_tendons, *tree.spatial_tendons)],
+        "tendons": [
+            *(one.name for one in tree.fixed_tendons),
+            *(one.name for one in tree.spatial_tendons),
+        ],
         "loop joints": [one.name for one in tree.loop_joints],
     }
     found = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
