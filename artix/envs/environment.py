@@ -613,3 +613,11 @@ def autoreset(environment: Environment) -> Environment:
     """
     check_environment(environment)
     return environment if isinstance(environment, _Autoreset) else _Autoreset(environment)
+
+
+def without_autoreset(environment: Environment) -> Environment:
+    """The environment that :func:`autoreset` was given, for those who reset it themselves: with
+    automatic resets, the last observation of an episode would be the first of the next.
+    """
+    check_environment(environment)
+    return environment.unwrapped if isinstance(environment, _Autoreset) else environment
