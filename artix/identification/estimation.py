@@ -86,10 +86,8 @@ class Model:
     def names(self, robot: Articulation) -> tuple[str, ...]:
         """Names of the parameters p."""
         inertias = [f"{link}.{name}" for link in self.links for name in INERTIAL]
-        return (
-            *inertias,
-            *(f"{joint}.{term}" for term in self.terms for joint in robot.topology.dof_names),
-        )
+        joints = robot.topology.dof_names
+        return *inertias, *(f"{joint}.{term}" for term in self.terms for joint in joints)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +116,8 @@ class Evidence:
         residual = np.abs(self.triangles[:, -1, -1])
         size = np.linalg.norm(self.triangles[:, :, -1], axis=1)
         # No sensor of torque is more exact. Without noise, the equations would be stiff beside the
-        # guess.
-        residual = np.maximum(residual, 1e-4 * size + np.finfo(float).tiny)
+        # guess. Joints without a motor have no torque.
+        residual = np.maximum(residual, 1e-4 * np.where(size > 0, size, size.max()))
         return residual / np.sqrt(np.maximum(self.counts - unknowns, 1))
 
     def residual(self, parameters: np.ndarray, gains: np.ndarray) -> np.ndarray:
@@ -186,8 +184,8 @@ def _known_terms(robot: Articulation, model: Model, log: Log) -> np.ndarray:
 
 def _joint_terms(robot: Articulation) -> dict[str, np.ndarray]:
     """The robot's own :data:`JOINT_TERMS`, [n] each."""
-    friction = robot.friction
-    terms = robot.armature, friction.viscous, friction.dynamic, friction.static - friction.dynamic
+    of = robot.friction
+    terms = robot.armature, of.viscous, of.dynamic, of.static - of.dynamic
     return {name: np.asarray(each, float) for name, each in zip(JOINT_TERMS, terms, strict=True)}
 
 
@@ -499,6 +497,8 @@ def _estimate(
 ) -> Identification:
     unknowns = _Unknowns(robot, model, measured == "current", guess_deviation)
     noise = evidence.noise
+    if not noise.all():
+        raise ValueError(f"{measured}: all samples are zero; check the recording")
     weighted = evidence.triangles / noise[:, None, None]
     if measured == "torque":  # All joints together.
         weighted = np.asarray(np.linalg.qr(np.concatenate(list(weighted)), mode="r"))[np.newaxis]
