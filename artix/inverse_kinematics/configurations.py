@@ -51,7 +51,8 @@ class Solution(NamedTuple):
       position_error: largest distance by which a task is missed [m], [].
       rotation_error: largest angle by which a task is missed [rad], [].
       room: the smallest of ``d - minimum`` of all distances [m], [], ``inf`` without any.
-      solved: whether errors are within the tolerances and distances are kept, [] of bool.
+      solved: whether errors are within the tolerances, and distances and joint limits are kept, []
+        of bool.
 
     The errors of a target out of reach say by how much it is missed.
 
@@ -381,6 +382,7 @@ def _best(
         (lengths <= position_tolerance)
         & (angles <= rotation_tolerance)
         & (rooms >= -position_tolerance)
+        & jax.vmap(lambda state: _is_within_limits(articulation, state.joint_position))(states)
     )
     # Which seed has the smallest error among those that reach the target is decided by rounding.
     order = jnp.where(jnp.any(solved), jnp.where(solved, away, jnp.inf), costs)
@@ -389,6 +391,13 @@ def _best(
     return Solution(
         _optimal(robot, wanted, state), lengths[best], angles[best], rooms[best], solved[best]
     )
+
+
+def _is_within_limits(articulation: Articulation, position: Array) -> Array:
+    """Whether joints are within their limits, as always unless no position satisfies all."""
+    slack = 1e-5 * (1 + jnp.abs(position))
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    return jnp.all((position >= lower - slack) & (position <= upper + slack))
 
 
 @artix.quantity

@@ -135,6 +135,21 @@ def test_limits_of_followers_hold_those_that_they_follow(arm):
     assert 1.0 - 1e-9 <= found.state.joint_position[3] <= 1.2 + 1e-9
 
 
+def test_limits_that_cannot_hold_are_not_solved(arm):
+    """The last joint would have to be where the elbow cannot put it; or no position is allowed."""
+    goal = artix.frame_pose(arm, bent(arm), "tool")
+    anything = ik.FrameTask("tool", goal, position_cost=0.0, orientation_cost=0.0)
+    assert ik.solve(arm, [anything], seeds(arm)).solved
+    apart = arm.replace(
+        joint_lower_limit=arm.joint_lower_limit.at[6].set(1.0),
+        joint_upper_limit=arm.joint_upper_limit.at[6].set(1.1),
+    )
+    crossed = arm.replace(joint_lower_limit=arm.joint_upper_limit + 0.5)
+    for robot in (apart, crossed):
+        solution = jax.jit(lambda robot: ik.solve(robot, [anything], seeds(arm)))(robot)
+        assert not solution.solved
+
+
 def test_loop_joints_are_said_not_to_be_kept():
     robot = artix.robots.load("arm7")
     builder = artix.builder_from_articulation(robot)
