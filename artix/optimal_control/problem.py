@@ -72,9 +72,11 @@ class Problem(struct.PyTreeNode):
     state.
 
     Residuals are plain functions of a :class:`Knot`. Pass them numbers through ``references`` and
-    ``parameters``, whose arrays can be batched, and by which solutions can be differentiated. The
-    problem is a pytree whose functions are static: define them once, at the top level of a module,
-    so that their compiled programs are reused.
+    ``parameters``, whose arrays can be batched, and by which solutions can be differentiated.
+    Numbers that they read elsewhere, such as globals and attributes of ``self``, are compiled at
+    the first call and stay, as under ``jax.jit``. The problem is a pytree whose functions are
+    static: define them once, at the top level of a module, so that their compiled programs are
+    reused.
 
     Attributes:
       dynamics: the dynamics.
