@@ -167,7 +167,9 @@ def attach_articulation(
     shapes = np.argsort([shape.link for shape in topology.geometries], kind="stable").astype(int)
     arrays["geometry"] = arrays["geometry"].select(topology.geometries, shapes)
     topology = dataclasses.replace(
-        topology, geometries=tuple(topology.geometries[k] for k in shapes)
+        topology,
+        geometries=tuple(topology.geometries[k] for k in shapes),
+        drawn_shapes=_drawn_together((parent, above), (child, below)),
     )
     lacking = {*parent.absent}.intersection(bridge.absent, child.absent)
     return without(parent.replace(topology=topology, **arrays), lacking)
@@ -292,6 +294,7 @@ def _prefix(topology: Topology, prefix: str) -> Topology:
         loop_joints=renamed(topology.loop_joints),
         geometries=renamed(topology.geometries),
         geometry_pairs=tuple((prefix + a, prefix + b) for a, b in topology.geometry_pairs),
+        drawn_shapes=tuple((prefix + link, shape) for link, shape in topology.drawn_shapes),
     )
 
 
@@ -411,6 +414,16 @@ def _renumber(topology: Topology, links: np.ndarray, dofs: np.ndarray) -> dict[s
         ),
         "geometry_pairs": topology.geometry_pairs,
     }
+
+
+def _drawn_together(
+    *parts: tuple[Articulation, Topology],
+) -> tuple[tuple[str, Geometry], ...]:
+    """What is drawn of all parts, where it is not the shapes of the whole."""
+    if not any(topology.drawn_shapes for _, topology in parts):
+        return ()
+    every = [topology.drawn_shapes or _shapes(robot, topology) for robot, topology in parts]
+    return tuple(one for shapes in every for one in shapes)
 
 
 def _join_arrays(name: str, parts: Sequence[Articulation], order: np.ndarray | None) -> Any:

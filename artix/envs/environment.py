@@ -4,6 +4,7 @@ functions; and automatic resets, by which a new episode begins when one ends.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -35,6 +36,8 @@ from artix.model.checks import check_count
 
 Array = jax.Array
 
+#: What an episode without contacts depends on.
+_OF_SCENE = ("articulation", "ground", "solver_options")
 #: Entries of ``info`` that belong to the environment; all others are the task's memory.
 _OWN = ("truncation", "steps", "key", "randomized", "contact_memory", "final_obs")
 
@@ -46,6 +49,9 @@ class Environment:
     :meth:`observe`. It may also define :meth:`draw`, :meth:`prepare`, :meth:`disturb`,
     :meth:`remember`, :meth:`begin_again` and :attr:`mirror`. Outcome and observation are evaluated
     as one kernel (:func:`artix.quantity`), and the physics as another.
+
+    Its attributes may be set until the first :meth:`reset` or :meth:`step`, which compile them into
+    kernels; set those of a ``copy.copy`` afterwards.
 
     Attributes:
       name: name of the task.
@@ -116,13 +122,7 @@ class Environment:
         self.action_size = action_size
         self.solver_options = solver_options
         self.randomization = tuple(randomization)
-        self._static = Task(self)
-        # Episodes begin with an empty memory. Every robot draws a new start in every control step,
-        # whether it needs one or not, so all control steps would take two physics steps more. Those
-        # of the first control step find the impulses.
-        self._no_contacts = (
-            None if ground is None else _empty_memory(articulation, ground, solver_options)
-        )
+        self._no_contacts  # noqa: B018, refuses what the physics refuses
         check_changes(
             articulation, [change for change in randomization if not _is_of_ground(change)]
         )
@@ -131,6 +131,44 @@ class Environment:
             [_of_tree(change) for change in randomization if _is_of_ground(change)],
             "ground.",
         )
+
+    # What programs are compiled from.
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_static" in vars(self) and not name.startswith("_"):
+            raise AttributeError(
+                f"{self.name}: {name!r} cannot change after the first reset or step, as it is "
+                "compiled; set it on a copy, copy.copy(environment), or before"
+            )
+        super().__setattr__(name, value)
+        kind: Any = type(self)
+        for each in _cached(kind):
+            if each != "_no_contacts" or name in _OF_SCENE:
+                vars(self).pop(each, None)
+
+    def __copy__(self) -> Environment:
+        """An environment with the same attributes, which may be set."""
+        copied = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name != "_static"}
+        vars(copied).update(kept)
+        return copied
+
+    @functools.cached_property
+    def _static(self) -> Task:
+        """The environment as a static argument, once it is used."""
+        return Task(self)
+
+    @functools.cached_property
+    def _no_contacts(self) -> Any:
+        """The contact memory with which episodes begin, which is empty.
+
+        Every robot draws a new start in every control step, whether it needs one or not, so all
+        control steps would take two physics steps more. Those of the first control step find the
+        impulses.
+        """
+        if self.ground is None:
+            return None
+        return _empty_memory(self.articulation, self.ground, self.solver_options)
 
     # Defined by tasks.
 
@@ -473,6 +511,17 @@ class Environment:
         return end.replace(contact_memory=None), end.contact_memory
 
 
+@functools.cache
+def _cached(kind: type) -> tuple[str, ...]:
+    """Names of what environments of a class compute from their attributes and keep."""
+    return tuple(
+        name
+        for base in kind.__mro__
+        for name, value in vars(base).items()
+        if isinstance(value, functools.cached_property)
+    )
+
+
 def _empty_memory(
     articulation: artix.Articulation, ground: artix.Ground | None, options: Any
 ) -> Any:
@@ -498,7 +547,13 @@ def _of_tree(change: Change) -> Change:
 
 class _Autoreset(Environment):
     def __init__(self, environment: Environment) -> None:
-        self.unwrapped = environment
+        vars(self)["unwrapped"] = environment
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.unwrapped, name, value)
+
+    def __copy__(self) -> Environment:
+        return _Autoreset(copy.copy(self.unwrapped))
 
     def __getattribute__(self, name: str) -> Any:
         """All else is the given environment's, which has what the base class only declares."""
@@ -558,3 +613,11 @@ def autoreset(environment: Environment) -> Environment:
     """
     check_environment(environment)
     return environment if isinstance(environment, _Autoreset) else _Autoreset(environment)
+
+
+def without_autoreset(environment: Environment) -> Environment:
+    """The environment that :func:`autoreset` was given, for those who reset it themselves: with
+    automatic resets, the last observation of an episode would be the first of the next.
+    """
+    check_environment(environment)
+    return environment.unwrapped if isinstance(environment, _Autoreset) else environment

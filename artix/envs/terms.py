@@ -7,7 +7,15 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+def read_only(terms: Mapping[str, _Value]) -> Mapping[str, _Value]:
+    """Terms that cannot be changed in place, which the kernels of a task would not notice."""
+    return MappingProxyType(dict(terms))
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:

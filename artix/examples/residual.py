@@ -14,6 +14,7 @@ Reinforcement Learning for Robot Control* (ICRA 2019, arXiv 1812.03201).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -232,8 +233,13 @@ class Residual(Environment):
                 f"the base policy needs {expected} places among the {size} observations of "
                 f"{environment.name}; found {known}"
             )
-        self.unwrapped = environment
-        self.base = base
+        vars(self).update(unwrapped=environment, base=base)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.unwrapped, name, value)
+
+    def __copy__(self) -> Residual:
+        return Residual(copy.copy(self.unwrapped), self.base)
 
     def __getattribute__(self, name: str) -> Any:
         """All else is the given environment's, which has what the base class only declares."""

@@ -55,6 +55,7 @@ from artix import (
 )
 from artix.identification.log import Log
 
+Array = jax.Array
 #: Samples whose equations are in memory at once.
 _CHUNK = 2048
 
@@ -85,10 +86,8 @@ class Model:
     def names(self, robot: Articulation) -> tuple[str, ...]:
         """Names of the parameters p."""
         inertias = [f"{link}.{name}" for link in self.links for name in INERTIAL]
-        return (
-            *inertias,
-            *(f"{joint}.{term}" for term in self.terms for joint in robot.topology.dof_names),
-        )
+        joints = robot.topology.dof_names
+        return *inertias, *(f"{joint}.{term}" for term in self.terms for joint in joints)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,8 +116,8 @@ class Evidence:
         residual = np.abs(self.triangles[:, -1, -1])
         size = np.linalg.norm(self.triangles[:, :, -1], axis=1)
         # No sensor of torque is more exact. Without noise, the equations would be stiff beside the
-        # guess.
-        residual = np.maximum(residual, 1e-4 * size + np.finfo(float).tiny)
+        # guess. Joints without a motor have no torque.
+        residual = np.maximum(residual, 1e-4 * np.where(size > 0, size, size.max()))
         return residual / np.sqrt(np.maximum(self.counts - unknowns, 1))
 
     def residual(self, parameters: np.ndarray, gains: np.ndarray) -> np.ndarray:
@@ -133,27 +132,25 @@ def gather(robot: Articulation, log: Log, model: Model, measured: str) -> Eviden
     """The evidence of a log, in double precision.
 
     Args:
-      robot: the robot; inertias of links that are not unknown are taken for true.
+      robot: the robot; those of its numbers that are not unknown are taken for true.
       log: the log, with velocities and accelerations.
       model: the unknowns.
       measured: the column with the torques, or another one that is proportional to them.
     """
-    position = log.position
-    velocity = log.need("velocity")
-    acceleration = log.need("acceleration")
+    motion = log.position, log.need("velocity"), log.need("acceleration")
     torque = log.need(measured)
-    num_dofs, num_unknowns = position.shape[1], len(model.names(robot))
+    num_dofs, num_unknowns = torque.shape[1], len(model.names(robot))
     triangles = np.zeros((num_dofs, num_unknowns + 2, num_unknowns + 2))
     counts = np.zeros(num_dofs, int)
     regressor = _Regressor(robot, model.links)
-    terms = _terms(model, log)
+    terms, others = _terms(model, log), _known_terms(robot, model, log)
     for start in range(0, len(log), _CHUNK):
         part = slice(start, start + _CHUNK)
-        unknown, known = regressor(position[part], velocity[part], acceleration[part])
+        unknown, known = regressor(*(each[part] for each in motion))
         for joint in range(num_dofs):
             columns = np.zeros((len(unknown), len(model.terms), num_dofs))
             columns[:, :, joint] = terms[part, :, joint]
-            last = np.stack([known[:, joint], torque[part, joint]], axis=1)
+            last = np.stack([known[:, joint] + others[part, joint], torque[part, joint]], axis=1)
             rows = [unknown[:, joint], columns.reshape(len(unknown), -1), last]
             stacked = np.concatenate([triangles[joint], np.concatenate(rows, axis=1)])
             triangles[joint] = np.linalg.qr(stacked, mode="r")
@@ -175,6 +172,21 @@ def _terms(model: Model, log: Log) -> np.ndarray:
     }
     chosen = [columns[term] for term in model.terms]
     return np.stack(chosen, axis=1) if chosen else np.zeros((len(log), 0, velocity.shape[1]))
+
+
+def _known_terms(robot: Articulation, model: Model, log: Log) -> np.ndarray:
+    """The torques of armatures and friction that are not unknown, shape [N, n]."""
+    names = tuple(term for term in JOINT_TERMS[:3] if term not in model.terms)
+    values = np.array([_joint_terms(robot)[name] for name in names])
+    columns = _terms(Model((), names, None), log)
+    return np.sum(columns * values.reshape(columns.shape[1:]), axis=1)
+
+
+def _joint_terms(robot: Articulation) -> dict[str, np.ndarray]:
+    """The robot's own :data:`JOINT_TERMS`, [n] each."""
+    of = robot.friction
+    terms = robot.armature, of.viscous, of.dynamic, of.static - of.dynamic
+    return {name: np.asarray(each, float) for name, each in zip(JOINT_TERMS, terms, strict=True)}
 
 
 class _Regressor:
@@ -209,9 +221,6 @@ class _Regressor:
         with jax.enable_x64(True):
             unknown, known = self._split(*filled)
         return np.asarray(unknown)[:count], np.asarray(known)[:count]
-
-
-Array = jax.Array
 
 
 # --- the estimate -------------------------------------------------------------------------------
@@ -300,8 +309,8 @@ def identify(
       logs: recordings with velocities and accelerations, see :meth:`Log.filtered`.
       links: names of the links whose inertias are unknown; those that move and have mass when
         ``None``.
-      friction: which of ``"viscous"`` and ``"coulomb"`` every joint has.
-      armature: whether the joints' armatures are unknown.
+      friction: which of ``"viscous"`` and ``"coulomb"`` are unknown; others are the robot's own.
+      armature: whether the joints' armatures are unknown; else they are the robot's own.
       stribeck_speed: speed over which static friction falls to Coulomb friction,
         ``exp(-(speed / stribeck_speed)^2)`` [rad/s or m/s]; ``None`` if they are equal.
       guess_deviation: how far off the guessed inertias may be: standard deviation of the logarithms
@@ -488,6 +497,8 @@ def _estimate(
 ) -> Identification:
     unknowns = _Unknowns(robot, model, measured == "current", guess_deviation)
     noise = evidence.noise
+    if not noise.all():
+        raise ValueError(f"{measured}: all samples are zero; check the recording")
     weighted = evidence.triangles / noise[:, None, None]
     if measured == "torque":  # All joints together.
         weighted = np.asarray(np.linalg.qr(np.concatenate(list(weighted)), mode="r"))[np.newaxis]
@@ -579,14 +590,7 @@ class _Unknowns:
             self._exact = robot.astype("float64")
             theta = np.asarray(log_cholesky_from_articulation(self._exact, model.links))
         self._theta = theta
-        friction = robot.friction
-        guesses = {
-            "armature": robot.armature,
-            "viscous": friction.viscous,
-            "coulomb": friction.dynamic,
-            "stribeck": friction.static - friction.dynamic,
-        }
-        terms = [np.asarray(guesses[term], float) for term in model.terms]
+        terms = [_joint_terms(robot)[term] for term in model.terms]
         constants = np.zeros(self._num_dofs if has_currents else 0)
         start = np.concatenate([theta.ravel(), *terms, constants])
         self.lower = np.full(len(start), -np.inf)
@@ -621,9 +625,8 @@ class _Unknowns:
     def from_guess(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Differences from the guess, in its standard deviations, and their derivative."""
         size = self._theta.size
-        return (x[:size] - self._theta.ravel()) / self._deviation, np.eye(
-            size, len(x)
-        ) / self._deviation[:, None]
+        slope = np.eye(size, len(x)) / self._deviation[:, None]
+        return (x[:size] - self._theta.ravel()) / self._deviation, slope
 
     def robot_of(self, x: np.ndarray) -> Articulation:
         """The robot with these parameters, in its own dtype."""

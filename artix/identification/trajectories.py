@@ -53,7 +53,8 @@ def exciting_trajectory(
       The motion, with velocities and accelerations.
 
     Raises:
-      ValueError: a number is not positive, or the robot cannot have a :class:`Log`.
+      ValueError: a number is not positive, ``margin`` is not less than a half, or the robot cannot
+        have a :class:`Log`.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -61,9 +62,13 @@ def exciting_trajectory(
       >>> print(motion.position.shape, bool((abs(motion.velocity) <= 2.0 + 1e-9).all()))
       (1000, 7) True
     """
-    for name, value in (("duration", duration), ("harmonics", harmonics), ("period", period)):
+    numbers = {"duration": duration, "harmonics": harmonics, "period": period}
+    numbers |= {"max_speed": max_speed, "max_acceleration": max_acceleration}
+    for name, value in numbers.items():
         if not 0 < value < math.inf:
             raise ValueError(f"{name}: expected a positive number; found {value!r}")
+    if not 0 <= margin < 0.5:
+        raise ValueError(f"margin: expected a share from 0 to less than 0.5; found {margin!r}")
     series = _Series(robot, duration, harmonics, max_speed, max_acceleration, margin)
     count = robot.topology.num_dofs
     start = (

@@ -12,6 +12,12 @@ import numpy as np
 
 import artix
 from artix import Articulation, State
+from artix.inverse_kinematics.followers import (
+    is_independent,
+    moved_with_followers,
+    placed,
+    warn_of_loops,
+)
 from artix.inverse_kinematics.goals import Distances, Goals
 from artix.inverse_kinematics.tasks import Task, checked_tasks, numbers
 from artix.kinematics.configuration import move
@@ -45,7 +51,8 @@ class Solution(NamedTuple):
       position_error: largest distance by which a task is missed [m], [].
       rotation_error: largest angle by which a task is missed [rad], [].
       room: the smallest of ``d - minimum`` of all distances [m], [], ``inf`` without any.
-      solved: whether errors are within the tolerances and distances are kept, [] of bool.
+      solved: whether errors are within the tolerances, and distances and joint limits are kept, []
+        of bool.
 
     The errors of a target out of reach say by how much it is missed.
 
@@ -89,6 +96,8 @@ def solve(
     Hanafusa, *Inverse kinematic solutions with singularity robustness for robot manipulator
     control*, 1986; Marquardt 1963. Use ``jax.vmap`` over targets, :func:`follow` along a path.
 
+    Joints that follow others (mimic joints) are where these put them, within their own limits.
+
     *Derivatives*, in both modes, are implicit: the configuration is differentiated with respect to
     targets, costs and the numbers of the articulation, through the equation it solves rather than
     through the iterations. Where tasks leave joints to spare, they move by the least displacement.
@@ -127,7 +136,7 @@ def solve(
 
     Warns:
       UserWarning: known seeds lie outside the joint limits; they start from the nearest position
-        within.
+        within. Or the articulation has loop joints, which are not kept closed.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -285,6 +294,7 @@ def _check_options(
     rotation_tolerance: float,
 ) -> None:
     check_type("articulation", articulation, Articulation)
+    warn_of_loops(articulation)
     check_count("iterations", iterations)
     for name, tolerance in (
         ("position_tolerance", position_tolerance),
@@ -341,6 +351,7 @@ def _best(
     def from_seed(seed: State) -> tuple[State, Array]:
         position, rest = jnp.clip(seed.joint_position, lower, upper), jnp.zeros_like
         start = State(seed.root_pose, rest(seed.root_velocity), position, rest(seed.joint_velocity))
+        start = placed(articulation, start)
 
         def body(carry, _):
             state, damping, cost = carry
@@ -371,6 +382,7 @@ def _best(
         (lengths <= position_tolerance)
         & (angles <= rotation_tolerance)
         & (rooms >= -position_tolerance)
+        & jax.vmap(lambda state: _is_within_limits(articulation, state.joint_position))(states)
     )
     # Which seed has the smallest error among those that reach the target is decided by rounding.
     order = jnp.where(jnp.any(solved), jnp.where(solved, away, jnp.inf), costs)
@@ -379,6 +391,13 @@ def _best(
     return Solution(
         _optimal(robot, wanted, state), lengths[best], angles[best], rooms[best], solved[best]
     )
+
+
+def _is_within_limits(articulation: Articulation, position: Array) -> Array:
+    """Whether joints are within their limits, as always unless no position satisfies all."""
+    slack = 1e-5 * (1 + jnp.abs(position))
+    lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
+    return jnp.all((position >= lower - slack) & (position <= upper + slack))
 
 
 @artix.quantity
@@ -422,12 +441,13 @@ def _trial(articulation: Articulation, goals: Goals, state: State, damping: Arra
     out = ((position <= lower) & (gradient[base:] > 0)) | (
         (position >= upper) & (gradient[base:] < 0)
     )
-    free = jnp.concatenate([jnp.ones(base, bool), ~out])
+    free = jnp.concatenate([jnp.ones(base, bool), ~out & is_independent(articulation)])
     slope = jnp.where(free[None], slope, jnp.zeros_like(slope))
     gradient = jnp.where(free, gradient, jnp.zeros_like(gradient))
     matrix = matmul(slope.T, slope) + damping * jnp.eye(len(free), dtype=articulation.dtype)
     moved = move(articulation, state, -lu_factorize(matrix).solve(gradient))
-    return moved.replace(joint_position=jnp.clip(moved.joint_position, lower, upper))
+    position = jnp.clip(moved.joint_position, lower, upper)
+    return placed(articulation, moved.replace(joint_position=position))
 
 
 # --- derivatives --------------------------------------------------------------------------------
@@ -462,7 +482,8 @@ def _optimal_change(primals: Any, tangents: Any) -> tuple[State, State]:
     gradient = zero if gradient is None else gradient
     position, (lower, upper) = state.joint_position, goals.limits(articulation)
     base = jnp.ones(articulation.topology.num_base_dofs, bool)
-    free = jnp.concatenate([base, (position > lower) & (position < upper)])
+    inside = (position > lower) & (position < upper)
+    free = jnp.concatenate([base, inside & is_independent(articulation)])
     curvature = _curvature(articulation, goals, state)
     curvature = jnp.where(free[:, None] & free[None], curvature, jnp.zeros_like(curvature))
     values, vectors = jnp.linalg.eigh(0.5 * (curvature + curvature.T))
@@ -470,6 +491,7 @@ def _optimal_change(primals: Any, tangents: Any) -> tuple[State, State]:
     inverse = jnp.where(flat, 0, 1 / jnp.where(flat, 1, values))
     right = jnp.where(free, gradient, jnp.zeros_like(gradient))
     moved = -matmul(vectors, inverse * matmul(vectors.T, right))
+    moved = moved_with_followers(articulation, moved)
     end = jax.jvp(lambda step: move(articulation, state, step), (zero,), (moved,))[1]
     if with_limit is not None:
         end = end.replace(joint_position=end.joint_position + with_limit)
@@ -483,7 +505,8 @@ def _at_limits(articulation: Articulation, goals: Goals, state: State) -> Array:
     """The joint positions, those at a limit as functions of it, [n]."""
     position = state.joint_position
     lower, upper = goals.limits(articulation)
-    return jnp.where(position <= lower, lower, jnp.where(position >= upper, upper, position))
+    held = jnp.where(position <= lower, lower, jnp.where(position >= upper, upper, position))
+    return placed(articulation, state.replace(joint_position=held)).joint_position
 
 
 @artix.quantity
@@ -497,6 +520,9 @@ def _gradient(articulation: Articulation, goals: Goals, state: State) -> Array:
 def _curvature(articulation: Articulation, goals: Goals, state: State) -> Array:
     """Its derivative with respect to the configuration, [nv, nv]."""
     zero = jnp.zeros(articulation.topology.nv, articulation.dtype)
-    return jax.jacfwd(lambda step: _gradient(articulation, goals, move(articulation, state, step)))(
-        zero
-    )
+
+    def along(step: Array) -> Array:
+        step = moved_with_followers(articulation, step)
+        return _gradient(articulation, goals, move(articulation, state, step))
+
+    return jax.jacfwd(along)(zero)

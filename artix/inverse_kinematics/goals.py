@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 import artix
 from artix import Articulation, State
+from artix.inverse_kinematics.followers import followers_of, with_followers
 from artix.inverse_kinematics.tasks import Task, numbers
 from artix.math import struct
 from artix.math.arrays import check_finite, matmul
@@ -134,10 +135,17 @@ class Goals(struct.PyTreeNode):
     """Distance from joint limits [rad or m], [] or [n]."""
 
     def limits(self, articulation: Articulation) -> tuple[Array, Array]:
-        """Joint limits without the margin, [n] each; those of a narrow joint meet in the middle."""
+        """Joint limits without the margin, [n] each; those of a narrow joint meet in the middle.
+
+        Joints that others follow keep within the limits of these, whose own are infinite here.
+        """
         lower, upper = articulation.joint_lower_limit, articulation.joint_upper_limit
         margin = jnp.minimum(self.margin, 0.5 * (upper - lower))
-        return lower + margin, upper - margin
+        lower, upper = lower + margin, upper - margin
+        followers = followers_of(articulation)
+        if followers is None:
+            return lower, upper
+        return followers.narrow(lower, upper, followers.offset)
 
     def residual(self, articulation: Articulation, state: State) -> Array:
         """Errors times their costs, and distances that are missing, [k]."""
@@ -150,7 +158,10 @@ class Goals(struct.PyTreeNode):
     def residual_and_jacobian(
         self, articulation: Articulation, state: State
     ) -> tuple[Array, Array]:
-        """:meth:`residual` and its derivative with respect to the configuration, [k], [k, nv]."""
+        """:meth:`residual` and its derivative with respect to the configuration, [k], [k, nv].
+
+        Joints that follow others have no columns of their own, but move with these.
+        """
         rows = [task.weighted(articulation, state) for task in self.tasks]
         if self.distances is not None:
             room, slope = self.distances.room_and_jacobian(articulation, state)
@@ -159,18 +170,20 @@ class Goals(struct.PyTreeNode):
             missing = jnp.where(is_near, room, jnp.zeros_like(room))
             slope = jnp.where(is_near[:, None], slope, jnp.zeros_like(slope))
             rows.append((cost * missing, cost * slope))
-        return _stacked(rows)
+        return _stacked(articulation, rows)
 
     def steps(self, articulation: Articulation, state: State) -> tuple[Array, Array]:
         """What one tick should add to the errors of all tasks times their costs [k], and their
         Jacobian [k, nv].
         """
         rows = [task.weighted(articulation, state) for task in self.tasks]
-        return _stacked(
-            [(-task.gain * e, J) for task, (e, J) in zip(self.tasks, rows, strict=True)]
-        )
+        shares = [(-task.gain * e, J) for task, (e, J) in zip(self.tasks, rows, strict=True)]
+        return _stacked(articulation, shares)
 
 
-def _stacked(rows: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+def _stacked(
+    articulation: Articulation, rows: Sequence[tuple[Array, Array]]
+) -> tuple[Array, Array]:
     """All errors and all Jacobians below each other."""
-    return jnp.concatenate([e for e, _ in rows]), jnp.concatenate([J for _, J in rows])
+    slope = jnp.concatenate([J for _, J in rows])
+    return jnp.concatenate([e for e, _ in rows]), with_followers(articulation, slope)

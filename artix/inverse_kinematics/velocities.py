@@ -13,6 +13,13 @@ import jax.numpy as jnp
 import artix
 from artix import Articulation, State
 from artix.inverse_kinematics.configurations import goals_of
+from artix.inverse_kinematics.followers import (
+    followers_of,
+    moved_with_followers,
+    placed,
+    warn_of_loops,
+    with_followers,
+)
 from artix.inverse_kinematics.goals import Distances, Goals
 from artix.inverse_kinematics.quadratic_program import QuadraticProgram, minimum
 from artix.inverse_kinematics.tasks import Task, numbers
@@ -76,6 +83,7 @@ def solve_velocity(
     subject to ``|v| <= max_velocity``, ``|v - v_last| <= max_acceleration dt``, the share
     ``limit_gain`` of the way to joint limits, and ``(dd/dq) x >= -gain (d - minimum)`` for
     distances d. With ``max_acceleration``, joints also brake early enough to stop at their limits.
+    Joints that follow others (mimic joints) move with them and keep their own limits.
     All of it is one kernel, for one robot or under ``jax.vmap`` for thousands. Kanoun, Lamiraux and
     Wieber, *Kinematic control of redundant manipulators: generalizing the task-priority framework
     to inequality tasks*, IEEE T-RO 2011; Faverjon and Tournassoud, *A local based approach for path
@@ -111,6 +119,9 @@ def solve_velocity(
         one has a quaternion not of length 1, a number that is not finite, or a negative cost or
         limit.
 
+    Warns:
+      UserWarning: the articulation has loop joints, which are not kept closed.
+
     Examples:
       >>> arm = artix.robots.load("arm7")
       >>> bent = artix.neutral_state(arm).replace(
@@ -129,6 +140,7 @@ def solve_velocity(
       True
     """
     check_state(articulation, state)
+    warn_of_loops(articulation)
     dtype, shape = articulation.dtype, (articulation.topology.num_dofs,)
     goals = goals_of(articulation, tasks, distances, margin)
     limits = {
@@ -151,19 +163,22 @@ def _tick(
 ) -> VelocityStep:
     """The quadratic program of one tick, and its solution."""
     nv = articulation.topology.nv
+    state = placed(articulation, state)
     wanted, slope = goals.steps(articulation, state)
     H = matmul(slope.T, slope) + damping * jnp.eye(nv, dtype=articulation.dtype)
     lower, upper = _bounds(articulation, state, goals, limits, dt)
     A, b = jnp.zeros((0, nv), dt.dtype), jnp.zeros(0, dt.dtype)
     if goals.distances is not None:
         room, rates = goals.distances.room_and_jacobian(articulation, state)
+        rates = with_followers(articulation, rates)
         # Where a distance is too small already, all that is missing comes back.
         A, b = -rates, jnp.where(room > 0, goals.distances.gain * room, room)
     program = QuadraticProgram(H, -matmul(slope.T, wanted), lower, upper, A, b)
     end = minimum(program)
-    velocity = end.x / dt
+    displacement = moved_with_followers(articulation, end.x)
+    velocity = displacement / dt
     moved = artix.with_generalized_velocity(
-        articulation, move(articulation, state, end.x), velocity
+        articulation, move(articulation, state, displacement), velocity
     )
     shortfall = jnp.max(jnp.concatenate([end.excess, jnp.zeros(1, dt.dtype)]))
     return VelocityStep(velocity, moved, shortfall, end.is_solved)
@@ -188,6 +203,10 @@ def _bounds(
         low = jnp.minimum(low, high)  # where the way back is longer than a brake's
         last = state.joint_velocity * dt
         low, high = (jnp.clip(each, last - change, last + change) for each in (low, high))
+    followers = followers_of(articulation)
+    if followers is not None:
+        low, high = followers.narrow(low, high, 0.0)
+        low, high = (jnp.where(followers.follow, 0, bound) for bound in (low, high))
     free = jnp.full(base, jnp.inf, position.dtype)
     return jnp.concatenate([-free, low]), jnp.concatenate([free, high])
 

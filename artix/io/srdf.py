@@ -26,8 +26,8 @@ class Srdf:
     """What :func:`load_srdf` reads.
 
     Attributes:
-      states: postures at rest by the names of their ``<group_state>``; joints that it does not name
-        are at zero.
+      states: postures at rest by the names of their ``<group_state>``. Joints that it does not name
+        are at zero, mimic joints where the joints that they follow put them, as in MoveIt.
       disabled_links: the pairs of links whose collisions are disabled.
       geometry_pairs: the pairs of shapes that remain, for :func:`artix.select_geometry_pairs`:
         those of ``artix.editing.possible_geometry_pairs`` on other links.
@@ -84,26 +84,23 @@ def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
     if root.tag != "robot":
         report.error(root, "an SRDF has <robot> around it", "give the SRDF, not another file")
     topology = articulation.topology
-    poses: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    poses: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     for element in root.all("group_state"):
         name = read_name(report, element)
         if name is not None:
-            identity = IDENTITY.copy()
-            _read_posture(
-                topology,
-                element,
-                report,
-                *poses.setdefault(name, (identity, np.zeros(topology.num_dofs))),
-            )
+            n = topology.num_dofs
+            start = IDENTITY.copy(), np.zeros(n), np.zeros(n, bool)
+            _read_posture(topology, element, report, *poses.setdefault(name, start))
     disabled = _read_disabled(topology, root, report)
     report.finish()
     neutral = neutral_state(articulation)
     dtype = articulation.dtype
     states = {
         name: neutral.replace(
-            root_pose=device_array(pose, dtype), joint_position=device_array(position, dtype)
+            root_pose=device_array(pose, dtype),
+            joint_position=device_array(_followed(articulation, position, is_named), dtype),
         )
-        for name, (pose, position) in poses.items()
+        for name, (pose, position, is_named) in poses.items()
     }
     links = {frozenset(pair) for pair in disabled}
     link_of = {shape.name: topology.link_names[shape.link] for shape in topology.geometries}
@@ -118,8 +115,9 @@ def _read_posture(
     report: Report,
     root_pose: np.ndarray,
     position: np.ndarray,
+    is_named: np.ndarray,
 ) -> None:
-    """Writes the values of a ``<group_state>`` into arrays [7] and [n]."""
+    """Writes the values of a ``<group_state>`` into arrays [7] and [n], and which joints it has."""
     for joint in element.all("joint"):
         name = read_name(report, joint)
         if name is None:
@@ -142,6 +140,21 @@ def _read_posture(
             count = dofs.stop - dofs.start
             if count:
                 position[dofs] = read_numbers(report, joint, "value", (0.0,) * count, required=True)
+                is_named[dofs] = True
+
+
+def _followed(articulation: Articulation, position: np.ndarray, is_named: np.ndarray) -> np.ndarray:
+    """The positions [n] with mimic joints that are not named where those that they follow put
+    them.
+    """
+    pairs, mimic = articulation.topology.mimic_dofs, articulation.mimic
+    ratios, offsets = np.asarray(mimic.gear_ratio, float), np.asarray(mimic.offset, float)
+    followed = position.copy()
+    for _ in pairs:  # One may follow another that follows.
+        for (follower, reference), ratio, offset in zip(pairs, ratios, offsets, strict=True):
+            if not is_named[follower]:
+                followed[follower] = -ratio * followed[reference] - offset
+    return followed
 
 
 def _read_disabled(

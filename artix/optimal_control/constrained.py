@@ -359,7 +359,7 @@ class _AugmentedLagrangians:
         values = constraints_along(problem, solution.states, solution.controls)
         report = last_of(solution.iterations)
         unmet = _unmet(values, multipliers, weight)
-        is_flat = has_converged(solution.states, solution.cost, report, self.tolerance)
+        is_flat = has_converged(problem, solution.states, solution.cost, report, self.tolerance)
         is_sharp = solution.converged | (is_flat & (search.precision < self.tolerance))
         is_solved = is_sharp | is_stuck(report, STUCK_DAMPING) | (unmet < 0.1 * search.unmet)
 

@@ -373,8 +373,9 @@ def discrete_dynamics(
     :func:`artix.forward_dynamics`. *Scheduled* is the same on
     :func:`artix.constrained_forward_dynamics`, which holds the frames that stand. Both have
     closed-form derivatives and ignore joint drives, limits and friction; use costs and bounds
-    instead. *Simulated*, of a scene with a ground or with ``options``, is :func:`artix.step` with
-    everything in it, contact included, and differentiates through its laws.
+    instead. They also ignore mimic joints, tendons and loop joints, and say so. *Simulated*, of a
+    scene with a ground or with ``options``, is :func:`artix.step` with everything in it, contact
+    included, and differentiates through its laws.
 
     With ``dt=None`` the time is free: the last control of each knot is the length of its step [s],
     to be bounded by the problem. The step is then the midpoint method, of second order, since an
@@ -402,6 +403,10 @@ def discrete_dynamics(
         step; ``actuated`` is empty, a joint is fixed or named twice, motors drive a spherical joint
         or have a number that is not positive, there is a schedule as well as a ground or options,
         or the schedule was made for another articulation.
+
+    Warns:
+      UserWarning: smooth or scheduled dynamics of a robot with couplings of joints, which they
+        ignore.
 
     Examples:
       >>> arm = artix.robots.load("arm7")
@@ -442,6 +447,8 @@ def discrete_dynamics(
         options = artix.SolverOptions()
     if options is not None:
         options = with_budgets(scene, options)
+    else:
+        _warn_of_couplings(articulation)
     dofs = _actuated(articulation, actuated)
     return DiscreteDynamics(
         articulation,
@@ -452,6 +459,26 @@ def discrete_dynamics(
         dofs,
         None if actuator is None else _checked_actuator(articulation, actuator, dofs),
     )
+
+
+def _warn_of_couplings(articulation: artix.Articulation) -> None:
+    """Says which couplings of joints are ignored."""
+    tree = articulation.topology
+    kinds = {
+        "mimic joints": [tree.dof_names[follower] for follower, _ in tree.mimic_dofs],
+        "tendons": [
+            *(one.name for one in tree.fixed_tendons),
+            *(one.name for one in tree.spatial_tendons),
+        ],
+        "loop joints": [one.name for one in tree.loop_joints],
+    }
+    found = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
+    if found:
+        warnings.warn(
+            f"{tree.name}: smooth and scheduled dynamics ignore its {' and its '.join(found)}; "
+            "options=artix.SolverOptions() simulates them, artix.lock_joints holds joints still",
+            stacklevel=3,
+        )
 
 
 def _checked_actuator(

@@ -21,7 +21,7 @@ from artix.optimal_control.approximation import (
     approximate,
     with_exact_hessians,
 )
-from artix.optimal_control.problem import Problem, ends_cost, final_cost, running_cost
+from artix.optimal_control.problem import Problem, bounds_meet, ends_cost, final_cost, running_cost
 from artix.optimal_control.recursions import (
     Box,
     Policy,
@@ -147,7 +147,7 @@ def iterate(
         return improved(problem, progress, options)
 
     progress, (iterations, gains) = jax.lax.scan(body, start, length=options.iterations)
-    return _solution(progress.trajectory, iterations, gains[-1], tolerance)
+    return _solution(problem, progress.trajectory, iterations, gains[-1], tolerance)
 
 
 def settle(
@@ -181,7 +181,7 @@ def settle(
             *(many.at[count].set(one) for many, one in zip(history, report, strict=True))
         )
         end = progress.trajectory
-        is_over = has_converged(end.states, end.cost, report, tolerance) | is_stuck(
+        is_over = has_converged(problem, end.states, end.cost, report, tolerance) | is_stuck(
             report, MAX_DAMPING
         )
         return count + 1, is_over, progress, history, gain
@@ -189,21 +189,23 @@ def settle(
     first = jnp.zeros((), jnp.int32), jnp.zeros((), bool), start, history, gain
     count, _, progress, history, gain = jax.lax.while_loop(goes_on, body, first)
     past = jnp.minimum(jnp.arange(options.iterations, dtype=jnp.int32), count - 1)
-    return _solution(
-        progress.trajectory, Iterations(*(leaf[past] for leaf in history)), gain, tolerance
-    )
+    iterations = Iterations(*(leaf[past] for leaf in history))
+    return _solution(problem, progress.trajectory, iterations, gain, tolerance)
 
 
 def has_converged(
-    states: Array, cost: Array, report: Iterations, tolerance: Array | float
+    problem: Problem, states: Array, cost: Array, report: Iterations, tolerance: Array | float
 ) -> Array:
-    """Whether the last iteration, of which this is the report, found nothing to gain."""
+    """Whether the last iteration, of which this is the report, found nothing to gain.
+
+    It is false if no control satisfies both bounds.
+    """
     is_flat = report.decrease <= tolerance * (1 + jnp.abs(cost))
     # Gaps are differences of states, which are rounded: single precision cannot close many of them
     # further.
     rounding = 10 * jnp.finfo(states.dtype).eps * jnp.sum(jnp.abs(states))
     is_closed = report.gap <= jnp.maximum(tolerance, rounding)
-    return is_flat & is_closed & jnp.isfinite(cost)
+    return is_flat & is_closed & jnp.isfinite(cost) & bounds_meet(problem)
 
 
 def is_stuck(report: Iterations, damping: float) -> Array:
@@ -217,9 +219,13 @@ def last_of(iterations: Iterations) -> Iterations:
 
 
 def _solution(
-    end: Trajectory, iterations: Iterations, gain: Array, tolerance: Array | float
+    problem: Problem,
+    end: Trajectory,
+    iterations: Iterations,
+    gain: Array,
+    tolerance: Array | float,
 ) -> Solution:
-    converged = has_converged(end.states, end.cost, last_of(iterations), tolerance)
+    converged = has_converged(problem, end.states, end.cost, last_of(iterations), tolerance)
     return Solution(end.states, end.controls, gain, end.cost, converged, iterations)
 
 

@@ -72,9 +72,11 @@ class Problem(struct.PyTreeNode):
     state.
 
     Residuals are plain functions of a :class:`Knot`. Pass them numbers through ``references`` and
-    ``parameters``, whose arrays can be batched, and by which solutions can be differentiated. The
-    problem is a pytree whose functions are static: define them once, at the top level of a module,
-    so that their compiled programs are reused.
+    ``parameters``, whose arrays can be batched, and by which solutions can be differentiated.
+    Numbers that they read elsewhere, such as globals and attributes of ``self``, are compiled at
+    the first call and stay, as under ``jax.jit``. The problem is a pytree whose functions are
+    static: define them once, at the top level of a module, so that their compiled programs are
+    reused.
 
     Attributes:
       dynamics: the dynamics.
@@ -296,6 +298,13 @@ def _knot(articulation: artix.Articulation, x: Array, *seen: Any) -> Knot:
     body, motors = knots.split(articulation, x)
     knot = Knot(articulation, knots.unpack(articulation, body), *seen)
     return knot._replace(actuator_state=motors) if len(motors) else knot
+
+
+def bounds_meet(problem: Problem) -> Array:
+    """Whether no lower bound is above its upper one, which is refused only where both are known."""
+    if problem.control_lower is None or problem.control_upper is None:
+        return jnp.ones((), bool)
+    return jnp.all(problem.control_lower <= problem.control_upper)
 
 
 def vector(function: Callable[..., Array], *knots: Knot) -> Array:

@@ -291,14 +291,19 @@ def visuals_of(articulation: Articulation) -> tuple[Visual, ...]:
       True
     """
     topology = articulation.topology
-    if topology.name in robots.names():
-        surfaces = URDF.visuals(robots.path(topology.name), ReadOptions())
-        if {one.link for one in surfaces} <= {*topology.link_names, *topology.frame_names}:
-            return _draw_surfaces(surfaces, articulation, _Files("", Path()))[0]
     # Shapes that were left out of contact are drawn all the same.
     shapes = shape_visuals(topology, topology.drawn_shapes) or collision_visuals(articulation)
     shapes = tuple(dataclasses.replace(shape, color=None) for shape in shapes)
-    return _complete(shapes, articulation)
+    shapes = _complete(shapes, articulation)
+    if topology.name not in robots.names():
+        return shapes
+    surfaces = URDF.visuals(robots.path(topology.name), ReadOptions())
+    if not {one.link for one in surfaces} <= {*topology.link_names, *topology.frame_names}:
+        return shapes
+    drawn = _draw_surfaces(surfaces, articulation, _Files("", Path()))[0]
+    stock = robots.load(topology.name).topology.link_names
+    attached = {k for k, name in enumerate(topology.link_names) if name not in stock}
+    return *drawn, *(shape for shape in shapes if shape.link in attached)
 
 
 def _complete(visuals: tuple[Visual, ...], articulation: Articulation) -> tuple[Visual, ...]:

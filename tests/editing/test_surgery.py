@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import artix
-from artix import ArticulationBuilder, Joint, LoopJoint, State
+from artix import ArticulationBuilder, Joint, LoopJoint, State, viewer
 from artix.editing import surgery
 from artix.model.parts import PER_DOF, PER_LINK
 from tests.io.test_archive import with_couplings
@@ -405,3 +405,20 @@ def test_mimic_map_of_chains() -> None:
         match="mimic joint 'joint 1': a joint of several DOFs has no linear map; see 'ball:0'",
     ):
         artix.mimic_map(fingers(("joint 1", "ball:0", 1.0, 0.0)))
+
+
+def test_what_is_drawn_of_both_parts_is_drawn_of_the_whole() -> None:
+    arm, walker = artix.robots.load("arm7"), artix.robots.load("quadruped")
+    feet = artix.select_geometry(walker, ["front_left_foot"])
+
+    def drawn(robot: artix.Articulation) -> list[str]:
+        return sorted(robot.topology.link_names[one.link] for one in viewer.visuals_of(robot))
+
+    for name in ("arm7", "another"):  # One of artix's own has surfaces of its own.
+        named = dataclasses.replace(arm.topology, name=name)
+        arm = arm.replace(topology=named)
+        wanted = drawn(artix.attach_articulation(arm, "tool", walker, prefix="w_"))
+        assert {"w_front_left_foot", "w_rear_right_foot"} < {*wanted}
+        for parts in ((arm, feet), (artix.select_geometry(arm, []), walker)):
+            whole = artix.attach_articulation(parts[0], "tool", parts[1], prefix="w_")
+            assert drawn(whole) == wanted

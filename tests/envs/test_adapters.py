@@ -96,6 +96,37 @@ def test_a_vector_environment_of_gymnasium_begins_anew_in_the_same_step():
     assert obs in env.observation_space
 
 
+def test_a_single_environment_of_gymnasium_shows_the_last_observation():
+    """Also where it is given one that resets itself, whose observation would be of a new start."""
+    pytest.importorskip("gymnasium")
+    from artix.envs.adapters.gymnasium import GymnasiumEnv
+
+    ends = []
+    for pole in (cart_pole(episode_length=3), envs.autoreset(cart_pole(episode_length=3))):
+        env = GymnasiumEnv(pole)
+        env.reset(seed=0)
+        steps = [env.step(np.ones(1, np.float32)) for _ in range(3)]
+        assert [truncated for _, _, _, truncated, _ in steps] == [False, False, True]
+        ends.append(steps[-1][0])
+    np.testing.assert_array_equal(*ends)
+
+
+def test_brax_resets_what_it_is_given():
+    pytest.importorskip("brax")
+    from artix.envs.adapters.brax import BraxEnvironment
+
+    point = PointMass(episode_length=2)
+    ends = []
+    for each in (point, envs.autoreset(point)):
+        env = BraxEnvironment(each)
+        state = env.reset(jax.random.PRNGKey(0))
+        for _ in range(2):
+            state = env.step(state, jnp.zeros(1, jnp.float32))
+        assert state.info["truncation"] == 1
+        ends.append(state.obs)
+    np.testing.assert_array_equal(*ends)
+
+
 def test_gymnasium_is_told_what_is_wrong():
     gymnasium = pytest.importorskip("gymnasium")
     from artix.envs.adapters.gymnasium import GymnasiumEnv, GymnasiumVectorEnv

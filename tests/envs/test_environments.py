@@ -291,6 +291,46 @@ def test_automatic_resets_change_nothing_else(cart):
     same(cart.step(start, action).obs, environment.step(start, action).obs)
 
 
+def test_what_is_compiled_cannot_change():
+    """A copy may change, and acts as it says; kernels of the first one would ignore the change."""
+    cart, key, still = envs.make("cart_pole"), jax.random.key(0), jnp.zeros(1, "float32")
+    cart.episode_length = 3  # Before the first reset, it may.
+    start = cart.reset(key)
+    assert float(cart.step(start, still).done) == 0
+    with pytest.raises(AttributeError, match="'episode_length' cannot change after the first"):
+        cart.episode_length = 1
+    short = copy.copy(cart)
+    short.episode_length = 1
+    assert float(short.step(start, still).done) == 1
+    assert float(jax.jit(short.step)(start, still).done) == 1
+    assert float(cart.step(start, still).done) == 0 and cart.episode_length == 3
+
+
+def test_automatic_resets_pass_changes_on():
+    cart = envs.make("cart_pole")
+    again = envs.autoreset(cart)
+    again.episode_length = 2
+    assert cart.episode_length == 2
+    again.reset(jax.random.key(0))
+    with pytest.raises(AttributeError, match="cannot change"):
+        again.episode_length = 1
+    short = copy.copy(again)
+    short.episode_length = 1
+    end = short.step(short.reset(jax.random.key(0)), jnp.zeros(1, "float32"))
+    assert (float(end.done), cart.episode_length) == (1, 2)
+
+
+def test_rewards_change_in_a_copy_only():
+    reach = envs.make("arm_reach")
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        reach.rewards["near"] = (2.0, jnp.sum)
+    start, action = reach.reset(jax.random.key(0)), jnp.zeros(reach.action_size, "float32")
+    none = copy.copy(reach)
+    none.rewards = {"dof_vel": 0.0}
+    assert float(reach.step(start, action).reward) != 0
+    assert float(none.step(start, action).reward) == 0
+
+
 def test_actions_beyond_one_are_clipped(cart):
     state = cart.reset(jax.random.key(0))
     same(

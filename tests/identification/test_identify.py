@@ -74,6 +74,33 @@ def test_without_noise_the_torques_of_any_motion_are_predicted() -> None:
     assert robot.dtype == PENDULUM.dtype
 
 
+@pytest.mark.parametrize(
+    "unknown",
+    [{"armature": False}, {"friction": ("coulomb",)}, {"friction": ("viscous",)}, {"friction": ()}],
+    ids=str,
+)
+def test_armatures_and_friction_that_are_known_count(unknown) -> None:
+    coulomb = jnp.asarray(TERMS["coulomb"], PENDULUM.dtype)
+    friction = PENDULUM.friction.replace(
+        viscous=jnp.asarray(TERMS["viscous"], PENDULUM.dtype), static=coulomb, dynamic=coulomb
+    )
+    armature = jnp.asarray(TERMS["armature"], PENDULUM.dtype)
+    true = PENDULUM.replace(friction=friction, armature=armature)
+    torque = driven(true, motion_of(0), TERMS)
+    result = identify(heavier(true), dataclasses.replace(motion_of(0), torque=torque), **unknown)
+    robot = result.robot
+    assert result.converged and (result.residual < 1e-4 * np.abs(torque).max()).all()
+    identified = {
+        "armature": np.asarray(robot.armature),
+        "viscous": np.asarray(robot.friction.viscous),
+        "coulomb": np.asarray(robot.friction.dynamic),
+    }
+    expected = driven(true, motion_of(1), TERMS)
+    np.testing.assert_allclose(
+        driven(robot, motion_of(1), identified), expected, atol=1e-4 * np.abs(expected).max()
+    )
+
+
 @pytest.mark.slow
 def test_standard_errors_are_those_of_repeated_recordings() -> None:
     torque = driven(PENDULUM, motion_of(0), TERMS)
@@ -250,6 +277,28 @@ def test_torques_in_another_unit_or_of_another_sign_are_pointed_out(
             identify(PENDULUM, dataclasses.replace(log, torque=wrong))
 
 
+def test_a_joint_without_a_motor_has_no_torque() -> None:
+    """The torques of the shoulder of a pendulum whose elbow swings freely, so that its equations
+    say that nothing acts there."""
+    state = artix.neutral_state(PENDULUM).replace(joint_position=jnp.array([0.4, -0.8]))
+    time = np.arange(0, 3, 0.002)
+    push = jnp.asarray(2 * np.sin(4 * time)[:, None] * np.array([1.0, 0.0]), PENDULUM.dtype)
+    free = PENDULUM.astype("float64")
+
+    def step(state: artix.State, force: jax.Array) -> tuple[artix.State, tuple]:
+        acceleration = artix.forward_dynamics(free, state, force)
+        moved = artix.integrate(free, state, 0.002 * state.joint_velocity)
+        velocity = state.joint_velocity + 0.002 * acceleration
+        row = state.joint_position, state.joint_velocity, acceleration
+        return moved.replace(joint_velocity=velocity), row
+
+    rows = jax.lax.scan(step, state.astype("float64"), push.astype("float64"))[1]
+    log = Log(PENDULUM, time, *map(np.asarray, rows), torque=np.asarray(push, float))
+    result = identify(heavier(PENDULUM, 1.05), log)
+    assert result.converged and np.isfinite(result.values).all()
+    assert (result.residual < 1e-3).all()
+
+
 def test_what_is_refused() -> None:
     log = dataclasses.replace(motion_of(0), torque=driven(PENDULUM, motion_of(0), TERMS))
     with pytest.raises(ValueError, match="no column torque"):
@@ -270,3 +319,9 @@ def test_what_is_refused() -> None:
         cross_validate(PENDULUM, log, folds=1)
     with pytest.raises(ValueError, match="duration: expected a positive number"):
         exciting_trajectory(PENDULUM, 0.0)
+    with pytest.raises(ValueError, match="max_speed: expected a positive number; found -1"):
+        exciting_trajectory(PENDULUM, max_speed=-1)
+    with pytest.raises(ValueError, match="margin: expected a share from 0 to less"):
+        exciting_trajectory(PENDULUM, margin=0.6)
+    with pytest.raises(ValueError, match="torque: all samples are zero; check the recording"):
+        identify(PENDULUM, dataclasses.replace(log, torque=0 * log.torque))

@@ -697,6 +697,14 @@ PID = '<config key="kp" value="40"/><config key="kd" value="2"/>'
         ),
         (
             mjcf(
+                extra='<tendon><fixed name="t" actuatorfrcrange="-1 1"><joint joint="twist" coef="1"/>'
+                '</fixed></tendon><actuator><motor tendon="t" gear="10"/></actuator>'
+            ),
+            "tendon",
+            "its actuatorfrcrange",
+        ),
+        (
+            mjcf(
                 extra='<tendon><spatial name="p"><site site="mark"/><site site="tip"/><pulley divisor="2"/>'
                 '<site site="mark"/><site site="far"/></spatial></tendon>'
             ),

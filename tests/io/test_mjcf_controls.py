@@ -207,6 +207,29 @@ def test_what_has_no_counterpart_is_said() -> None:
     assert control.joint_force[robot.topology.dof_index("thumb")] == 2.0
 
 
+@pytest.mark.skipif(
+    not hasattr(mujoco.MjModel, "actuator_ctrladr"), reason="before MuJoCo 4 each has one control"
+)
+def test_actuators_after_one_with_two_controls_have_their_own() -> None:
+    """A PID has two, so that numbers of controls are not those of actuators."""
+    actuators = """<pid name="pid" joint="hinge"/><motor joint="thumb" gear="2" ctrlrange="-1 1"/>
+      <position joint="finger" kp="20" kv="2" ctrlrange="-0.3 0.3"/>"""
+    with pytest.warns(UserWarning, match="gaintype pid"):
+        robot, model, data = read(actuators, "")
+    assert model.nu == 4
+    thumb, finger = map(robot.topology.dof_index, ("thumb", "finger"))
+    assert robot.max_joint_force[thumb] == 2.0
+    coordinates = artix.MujocoCoordinates(robot, model)
+    data.ctrl[:] = [0.5, 0.5, 3.0, 0.7]
+    mujoco.mj_forward(model, data)
+    with pytest.warns(UserWarning, match="controls of pid are left out"):
+        control = coordinates.control(data.ctrl)
+    np.testing.assert_allclose(control.joint_force[thumb], data.joint("thumb").qfrc_actuator[0])
+    np.testing.assert_allclose(control.drive_target[finger], 0.3)
+    with pytest.raises(ValueError, match=r"ctrl: expected shape \(4,\)"):
+        coordinates.control(np.zeros(3))
+
+
 def test_refusals() -> None:
     actuators, rest, controls = CASES["motors on sites"]
     robot, model, data = read(actuators, rest)

@@ -83,6 +83,26 @@ def test_postures_are_those_of_pinocchio():
     assert compared > 5
 
 
+def test_mimic_joints_follow_unless_they_are_named():
+    """MoveIt's postures name the joint of one finger. URDF: q = multiplier q_reference + offset."""
+    robot = chain(4)
+    for k, (reference, multiplier, offset) in {1: ("j0", -2, 0.1), 2: ("j1", 0.5, 0)}.items():
+        joint = f'<joint name="j{k}" type="continuous">'
+        mimic = f'<mimic joint="{reference}" multiplier="{multiplier}" offset="{offset}"/>'
+        robot = robot.replace(joint, joint + mimic)
+    hand = artix.load_urdf(robot, fixed_base=True, dtype="float64")
+
+    def posture(**values: float) -> np.ndarray:
+        joints = "".join(f'<joint name="{name}" value="{x}"/>' for name, x in values.items())
+        state = f'<group_state name="closed" group="hand">{joints}</group_state>'
+        found = artix.load_srdf(hand, f'<robot name="arm">{state}</robot>')
+        return found.states["closed"].joint_position
+
+    np.testing.assert_allclose(posture(j0=0.3), [0.3, -0.5, -0.25, 0.0], atol=1e-15)
+    np.testing.assert_allclose(posture(j0=0.3, j1=0.2), [0.3, 0.2, 0.1, 0.0], atol=1e-15)
+    np.testing.assert_allclose(posture(j3=0.3), [0.0, 0.1, 0.05, 0.3], atol=1e-15)
+
+
 def chain(count: int) -> str:
     """An arm of so many joints on a link that is not called world."""
     mass = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'

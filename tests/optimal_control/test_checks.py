@@ -165,6 +165,43 @@ def test_degrees_milliseconds_and_a_floating_base_are_pointed_out():
         optimal_control.rollout(problem, jnp.zeros((2, 12)))
 
 
+@pytest.mark.parametrize("solver", ["solve", "settle", "constrained"])
+def test_bounds_that_do_not_meet_are_no_solution(solver):
+    """Where they are known, they are refused; traced ones leave ``converged`` false."""
+    arm = artix.robots.load("double_pendulum").astype("float64")
+    dynamics = optimal_control.discrete_dynamics(arm, 0.02)
+    problem = optimal_control.Problem(dynamics, jnp.zeros(4), effort)
+    if solver == "constrained":
+        problem = problem.replace(final_inequality=lambda knot: knot.state.joint_position - 10)
+
+    @jax.jit
+    def solved(lower):
+        bounded = problem.replace(control_lower=lower, control_upper=jnp.ones(2))
+        guess = jnp.zeros((4, 2))
+        if solver == "constrained":
+            return optimal_control.solve_constrained(bounded, guess)
+        until = solver == "settle"
+        return optimal_control.solve(bounded, guess, iterations=10, until_converged=until)
+
+    assert solved(-jnp.ones(2)).converged
+    assert not solved(jnp.array([-1.0, 2.0])).converged
+
+
+def test_couplings_that_smooth_dynamics_ignore_are_said(recwarn):
+    builder = artix.builder_from_articulation(artix.robots.load("double_pendulum"))
+    builder.add_mimic("elbow", "shoulder", gear_ratio=1.0)
+    ball = artix.LoopJointType.SPHERICAL
+    builder.add_loop_joint(artix.LoopJoint(name="rod", link_a=None, link_b="lower", type=ball))
+    coupled = builder.build()
+    with pytest.warns(
+        UserWarning, match="ignore its mimic joints 'elbow' and its loop joints 'rod'; options="
+    ):
+        optimal_control.discrete_dynamics(coupled, 0.02)
+    recwarn.clear()
+    optimal_control.discrete_dynamics(coupled, 0.02, options=artix.SolverOptions())
+    assert not recwarn
+
+
 def test_wrong_steps_are_refused():
     pendulum = artix.robots.load("double_pendulum")
     with pytest.raises(ValueError, match="dt: expected a positive number"):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
-from artix.envs.environment import check_environment
+from artix.envs.environment import without_autoreset
 
 Array = jax.Array
 
@@ -39,8 +39,7 @@ class BraxEnvironment:
     backend = "artix"
 
     def __init__(self, environment: Environment) -> None:
-        check_environment(environment)
-        self.environment = environment
+        self.environment = environment = without_autoreset(environment)
         self.observation_size, self.action_size = (
             environment.observation_size,
             environment.action_size,
@@ -114,7 +113,8 @@ class _BraxFleet(BraxEnvironment):
     """A batch of environments with automatic resets and the per-episode sums that Brax reports."""
 
     def __init__(self, environment: BraxEnvironment) -> None:
-        super().__init__(autoreset(environment.environment))
+        super().__init__(environment.environment)
+        self.environment = autoreset(environment.environment)
 
     def reset(self, rng: Array) -> Any:
         state = jax.vmap(super().reset)(rng)

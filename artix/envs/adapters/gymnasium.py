@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import Environment, EnvState, autoreset
-from artix.envs.environment import check_environment
+from artix.envs.environment import without_autoreset
 from artix.model.checks import check_count
 
 try:
@@ -28,7 +28,7 @@ class GymnasiumEnv(gymnasium.Env):
     It passes ``gymnasium.utils.env_checker.check_env``. For speed, use :class:`GymnasiumVectorEnv`.
 
     Args:
-      environment: the environment.
+      environment: the environment; gymnasium resets it.
       picture: draws a state as an image [height, width, 3] (uint8). With it, the render mode is
         ``"rgb_array"``, as gymnasium's ``RecordVideo`` needs.
 
@@ -47,7 +47,7 @@ class GymnasiumEnv(gymnasium.Env):
     def __init__(
         self, environment: Environment, *, picture: Callable[[EnvState], np.ndarray] | None = None
     ) -> None:
-        check_environment(environment)
+        environment = without_autoreset(environment)
         self.render_mode = None if picture is None else "rgb_array"
         self.metadata = {**type(self).metadata, "render_fps": round(1 / environment.dt)}
         self._picture = picture

@@ -14,6 +14,7 @@ from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
+from artix.envs.terms import read_only
 from artix.math.arrays import square_root, with_entries
 from artix.model.checks import as_number
 
@@ -109,7 +110,7 @@ class ArmReach(Environment):
             randomization=randomization,
         )
         check_weights(rewards, SIGNALS)
-        self.rewards = dict(rewards)
+        self.rewards = read_only(rewards)
         self.action_scale = as_number("action_scale", action_scale)
         self.spread = as_number("spread", spread, 0, 1)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import artix
 from artix.envs import disturbances, observations, random_numbers, rewards, starts
-from artix.envs.control_step import Outcome, Task, Transition
+from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.legged_robot import LeggedRobot, PerJoint, per_joint
 from artix.envs.motion import Motion
@@ -23,7 +23,7 @@ from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.tasks.humanoid import ACTION_SCALE, SOLVER_OPTIONS, humanoid
 from artix.envs.tasks.legged import solver_options as options_for
-from artix.envs.terms import check_known
+from artix.envs.terms import check_known, read_only
 from artix.math.arrays import square_root
 from artix.model.checks import as_number
 
@@ -203,11 +203,12 @@ class Imitation(Environment):
         self.robot = robot
         self.motion = motion if motion.rate * dt == 1 else motion.resampled(articulation, 1 / dt)
         self.points = tuple(points)
-        self.rewards = dict(rewards)
-        self.largest_errors = {
+        self.rewards = read_only(rewards)
+        errors = {
             key: as_number(f"largest_errors: {key}", each) for key, each in largest_errors.items()
         }
-        self.resets = starts.check_resets(resets)
+        self.largest_errors = read_only(errors)
+        self.resets = read_only(starts.check_resets(resets))
         self.pushes = pushes
         self.action_scale = jnp.asarray(
             per_joint(articulation, "action_scale", action_scale), articulation.dtype
@@ -219,7 +220,7 @@ class Imitation(Environment):
         evaluation.
         """
         quiet = copy.copy(self)
-        quiet.resets, quiet.pushes, quiet.randomization, quiet._static = {}, None, (), Task(quiet)
+        quiet.resets, quiet.pushes, quiet.randomization = {}, None, ()
         return quiet
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Any]]:

@@ -29,7 +29,7 @@ from artix.envs import (
     terminations,
 )
 from artix.envs.actuators import Delay
-from artix.envs.control_step import EnvState, Outcome, Task, Transition
+from artix.envs.control_step import EnvState, Outcome, Transition
 from artix.envs.curricula import check_curricula as _check_curricula
 from artix.envs.environment import Environment
 from artix.envs.gait import Gait
@@ -41,6 +41,7 @@ from artix.envs.observation_terms import Entry
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terminations import check_terminations as _check_terminations
+from artix.envs.terms import read_only
 from artix.io.common.poses import poses_at_zero
 from artix.model.checks import as_number
 
@@ -220,7 +221,7 @@ class LeggedVelocity(Environment):
             randomization=randomization,
         )
         self.gait_frequency = gait_frequency
-        self.curricula = _check_curricula(curricula, SIGNALS)
+        self.curricula = read_only(_check_curricula(curricula, SIGNALS))
         names: tuple[str, ...] = (*SIGNALS, *self.more_signals())
         if gait_frequency is not None:
             self.gait_frequency = as_number(
@@ -228,12 +229,13 @@ class LeggedVelocity(Environment):
             )
             if isinstance(observations, Mapping) and "clock" not in observations:
                 observations = {**observations, "clock": 1.0}
-        self.observations = observation_terms.check_terms("observations", observations, names)
-        self.privileged = observation_terms.check_terms("privileged", privileged, names)
+        seen = observation_terms.check_terms("observations", observations, names)
+        known = observation_terms.check_terms("privileged", privileged, names)
+        self.observations, self.privileged = read_only(seen), read_only(known)
         if past := [each for each, term in self.privileged.items() if term.history > 1]:
             raise ValueError(f"privileged: {past[0]!r}: only what the policy sees has a history")
-        self.resets = starts.check_resets(resets)
-        self.terminations = _check_terminations(terminations, names)
+        self.resets = read_only(starts.check_resets(resets))
+        self.terminations = read_only(_check_terminations(terminations, names))
         check_weights(rewards, (*names, "terminated"))
         if isinstance(velocity_commands, commands.VelocityCommands):
             commands.check_commands(velocity_commands)
@@ -251,11 +253,10 @@ class LeggedVelocity(Environment):
         start = artix.neutral_state(robot.articulation)
         pairs = artix.remember_contacts(robot.articulation, start).contact_memory
         self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
-        self.rewards = dict(rewards)
+        self.rewards = read_only(rewards)
         self.velocity_commands = velocity_commands
-        self.noise_scales = disturbances.as_noise_scales(
-            noise_scales, dict.fromkeys([*self.observations, *disturbances.GO1_NOISE], 0)
-        )
+        noisy = dict.fromkeys([*self.observations, *disturbances.GO1_NOISE], 0)
+        self.noise_scales = read_only(disturbances.as_noise_scales(noise_scales, noisy))
         self.pushes = pushes
         self.action_delay = action_delay
         self.action_scale = _action_scale(robot.articulation, action_scale)
@@ -275,7 +276,7 @@ class LeggedVelocity(Environment):
         quiet = copy.copy(self)
         quiet.noise_scales, quiet.resets, quiet.pushes, quiet.action_delay = {}, {}, None, None
         quiet.curricula = {name: (1.0, function) for name, (_, function) in self.curricula.items()}
-        quiet.randomization, quiet._static = (), Task(quiet)
+        quiet.randomization = ()
         return quiet
 
     def more_signals(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from artix.envs.observation_terms import reflection
 from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.tasks.quadruped_velocity import FEET, HEIGHT, quadruped
+from artix.envs.terms import read_only
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -165,11 +166,10 @@ class QuadrupedGetUp(Environment):
         known = {
             name: scale for name, scale in disturbances.GO1_NOISE.items() if name in self._measured
         }
-        self.noise_scales = disturbances.as_noise_scales(
-            known if noise_scales is None else noise_scales, self._measured
-        )
+        wanted = known if noise_scales is None else noise_scales
+        self.noise_scales = read_only(disturbances.as_noise_scales(wanted, self._measured))
         check_weights(rewards, SIGNALS)
-        self.rewards = dict(rewards)
+        self.rewards = read_only(rewards)
         self.chance_of_fall = as_number("chance_of_fall", chance_of_fall, 0, 1)
         self.action_scale = as_number("action_scale", action_scale)
 

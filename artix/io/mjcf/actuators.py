@@ -498,8 +498,9 @@ def _effort_limit(
             )
             source.report_unsupported("actuator", place, message, left_out=False)
         limit = max(-low, high, 0.0)
-    if motor and model.actuator_ctrllimited[actuator] and not source.disables("CLAMPCTRL"):
-        low, high = map(float, model.actuator_ctrlrange[actuator])
+    control = source.controls[actuator]
+    if motor and model.actuator_ctrllimited[control] and not source.disables("CLAMPCTRL"):
+        low, high = map(float, model.actuator_ctrlrange[control])
         if low != -high:
             _warn_of_range(source, place, "ctrlrange")
         gain = abs(float(model.actuator_gainprm[actuator, 0]))

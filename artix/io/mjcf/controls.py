@@ -40,13 +40,13 @@ class Motors(NamedTuple):
     """
 
     gain: np.ndarray
-    """[nu]"""
+    """[A]"""
     bias: np.ndarray
-    """[nu]"""
+    """[A]"""
     limits: np.ndarray
-    """Lowest and highest efforts, [2, nu]."""
+    """Lowest and highest efforts, [2, A]."""
     force: np.ndarray
-    """Joint forces of an effort of 1 of each, [n, nu]."""
+    """Joint forces of an effort of 1 of each, [n, A]."""
     wrench: np.ndarray
     """Wrench at a point of a link of an effort of 1 of each motor on a site, in the link's axes,
     force then torque, [sites, 6]."""
@@ -62,9 +62,9 @@ class Servos(NamedTuple):
     """The actuators that are drives: targets are ``target @ [u, 1]``."""
 
     target: np.ndarray
-    """[n, nu + 1]"""
+    """[n, A + 1]"""
     target_velocity: np.ndarray
-    """[n, nu + 1]"""
+    """[n, A + 1]"""
     has_target: np.ndarray
     """Which DOFs have a servo with stiffness, [n]."""
     has_target_velocity: np.ndarray
@@ -74,8 +74,10 @@ class Servos(NamedTuple):
 class Commands(NamedTuple):
     """What the controls of a model command in one articulation."""
 
+    address: np.ndarray
+    """The first control of each of A actuators, [A]; the others have no counterpart."""
     bounds: np.ndarray
-    """Lowest and highest controls, [2, nu]."""
+    """Lowest and highest values of these controls, [2, A]."""
     motors: Motors
     servos: Servos
     unread: tuple[str, ...]
@@ -95,13 +97,14 @@ def read_commands(model: mujoco.MjModel, topology: Topology) -> Commands:
     servos, drives = _servos(source, joints, topology.num_dofs)
     unread = tuple(
         source.name("actuator", actuator) or f"number {actuator}"
-        for actuator in range(model.nu)
+        for actuator in range(len(source.controls))
         if actuator not in read | drives
         and not is_off(source, actuator)
         and _is_of(source, actuator, joints, topology)
     )
     limited = np.asarray(model.actuator_ctrllimited, bool) & (not source.disables("CLAMPCTRL"))
-    return Commands(_bounds(model.actuator_ctrlrange, limited), motors, servos, unread)
+    bounds = _bounds(model.actuator_ctrlrange, limited)[:, source.controls]
+    return Commands(source.controls, bounds, motors, servos, unread)
 
 
 def _bounds(ranges: np.ndarray, limited: np.ndarray) -> np.ndarray:
@@ -114,10 +117,11 @@ def _motors(
 ) -> tuple[Motors, set[int]]:
     """The motors, and which actuators they are."""
     model = source.model
-    force = np.zeros((topology.num_dofs, model.nu))
+    count = len(source.controls)
+    force = np.zeros((topology.num_dofs, count))
     sites: list[tuple[np.ndarray, np.ndarray, int, int]] = []
     read = set[int]()
-    for actuator in range(model.nu):
+    for actuator in range(count):
         if is_off(source, actuator) or not is_motor(source, actuator):
             continue
         gear = np.asarray(model.actuator_gear[actuator])
@@ -131,7 +135,7 @@ def _motors(
             sites.append((np.r_[axes @ gear[:3], axes @ gear[3:]], pose[:3], actuator, link))
         if effects or place is not None:
             read.add(actuator)
-    is_read = np.isin(np.arange(model.nu), list(read))
+    is_read = np.isin(np.arange(count), list(read))
     affine = np.asarray(model.actuator_biastype) != 0
     wrenches, points, actuators, links = zip(*sites, strict=True) if sites else ((), (), (), ())
     motors = Motors(
@@ -205,7 +209,7 @@ def _servos(
 ) -> tuple[Servos, set[int]]:
     """The servos, and which actuators they are."""
     model = source.model
-    target, target_velocity = np.zeros((2, num_dofs, model.nu + 1))
+    target, target_velocity = np.zeros((2, num_dofs, len(source.controls) + 1))
     options = joint_options(source, joints)
     read = set[int]()
     for joint, actuation in read_actuators(source, joints).items():
@@ -222,7 +226,7 @@ def _servos(
             else:
                 target_velocity[dofs, actuator] = effort / drive.damping
             read.add(actuator)
-    of_servos = [target[:, :-1].any(axis=1), target_velocity[:, :-1].any(axis=1)]
+    of_servos = [np.asarray(each[:, :-1].any(axis=1)) for each in (target, target_velocity)]
     return Servos(target, target_velocity, *of_servos), read
 
 
@@ -261,6 +265,8 @@ def control_of(
       ctrl: the controls, in its dtype.
       state: its state, which wrenches of motors on sites depend on; needed if there are any.
     """
+    if len(commands.address) != len(ctrl):
+        ctrl = ctrl[commands.address]
     u = jnp.clip(ctrl, *_cast(commands.bounds, ctrl))
     servos, motors = commands.servos, commands.motors
     force, wrench = None, None

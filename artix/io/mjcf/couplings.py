@@ -399,14 +399,21 @@ class _Numbers:
     limits: tuple[float, float] | None
 
 
+#: Fields of tendons that artix's do not have, and what they are in a file.
+_UNREAD = {
+    name: name
+    for name in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield")
+} | {"actfrclimited": "actuatorfrcrange"}
+
+
 def _numbers(source: MjcfSource, tendon: int) -> _Numbers | None:
     """Spring and damper of a tendon; ``None`` if it exerts no force."""
     model = source.model
     place = source.place("tendon", tendon)
-    for field in ("frictionloss", "armature", "stiffnesspoly", "dampingpoly", "springyield"):
+    for field in _UNREAD:
         if np.any(getattr(model, f"tendon_{field}", np.zeros(model.ntendon))[tendon]):
             source.report_unsupported(
-                "tendon", place, f"its {field}, which tendons of artix do not have"
+                "tendon", place, f"its {_UNREAD[field]}, which tendons of artix do not have"
             )
     limited = bool(model.tendon_limited[tendon]) and not source.disables("LIMIT")
     if limited and model.tendon_invweight0[tendon] < 1e-9:

@@ -111,6 +111,12 @@ class MjcfSource:
         """Unique names of the bodies and joints."""
         return MjcfNames.of(self.model)
 
+    @functools.cached_property
+    def controls(self) -> np.ndarray:
+        """The first control of each actuator: some of MuJoCo 4, such as PID, have several."""
+        model = self.model
+        return np.asarray(getattr(model, "actuator_ctrladr", np.arange(model.nu)), int)
+
     def tendon_path(self, tendon: int) -> list[tuple[str, int, float]]:
         """The elements of a tendon's path: kind (``"joint"``, ``"site"``, ``"pulley"``, ...),
         number, parameter.
@@ -375,9 +381,11 @@ def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.Mj
 def _check_numbers(source: MjcfSource) -> None:
     """Refuses infinities and NaNs, which MuJoCo's compiler accepts."""
     model = source.model
+    owner = np.searchsorted(source.controls, np.arange(model.nu), side="right") - 1
     for kind, fields in _NUMBERS.items():
         for field in fields:
-            _check_field(source, f"{kind}_{field}", kind, None)
+            of = owner if field == "ctrlrange" else None
+            _check_field(source, f"{kind}_{field}", kind, of)
     for field in _DOF_NUMBERS:
         _check_field(source, field, "jnt", model.dof_jntid)
     for label, values in (
