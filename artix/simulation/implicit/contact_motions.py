@@ -111,10 +111,11 @@ class Touches(JoinedContacts, struct.PyTreeNode):
 
     def moved(self, trees: Sequence[Topology]) -> np.ndarray:
         """Which contacts each DOF moves, for contacts with the ground on known links, [K, n]."""
-        counts = [0 if ground is None else len(ground.geometries) for ground in self.ground_contacts]
+        grounds = self.ground_contacts
+        counts = [0 if ground is None else len(ground.geometries) for ground in grounds]
         moved = np.zeros((sum(counts), sum(tree.num_dofs for tree in trees)), bool)
         row, column = 0, 0
-        for tree, ground, count in zip(trees, self.ground_contacts, counts, strict=True):
+        for tree, ground, count in zip(trees, grounds, counts, strict=True):
             if ground is not None:
                 links = tree.geometry_links(ground.geometries)
                 block = tree.dof_moves_link.T[links]

@@ -39,8 +39,9 @@ from artix.simulation.implicit.system import Response
 Array = jax.Array
 _Tree = TypeVar("_Tree")
 
-#: Sweeps with contacts, and over the rows of DOFs alone. More find few further changes of sets.
-_SWEEPS, _DOF_SWEEPS = 3, 2
+#: Sweeps with contacts, and over the rows of DOFs alone. More find few further changes of sets;
+#: with 3, swinging quadrupeds on rough ground have 1.8 times as many unsolved steps.
+_SWEEPS, _DOF_SWEEPS = 4, 2
 
 #: Changes of velocities [m/s or rad/s] below which a sweep is the last one, as at rest.
 _SETTLED = 1e-4
@@ -138,9 +139,7 @@ def first_guess(
     return response.velocity(change), impulses
 
 
-def held_response(
-    rows: StepRows, response: Response, moved: np.ndarray, impulses: Array
-) -> Array:
+def held_response(rows: StepRows, response: Response, moved: np.ndarray, impulses: Array) -> Array:
     """The velocities of DOFs per impulse on them [n] while contacts hold the links that they move:
     those that push hold the normal direction, those that stick all three.
 
@@ -150,8 +149,8 @@ def held_response(
       moved: which contacts each DOF moves, [K, n].
       impulses: impulses of contacts, [K, 3].
     """
-    row, each, count = rows.dofs.response, rows.contacts.each, len(impulses)
-    unit = np.eye(len(rows.still), dtype=row.dtype)[rows.places]
+    alone, each, count = rows.dofs.response, rows.contacts.each, len(impulses)
+    unit = np.eye(len(rows.still), dtype=impulses.dtype)[rows.places]
     axes = _axes(response, rows.contacts)
     reading, effect = (part.reshape(count, 3, -1) for part in axes)
     block = matmul(reading, jnp.swapaxes(effect, 1, 2)).at[:, 2, 2].set(each.normal)
@@ -171,7 +170,7 @@ def held_response(
     sticks = impulses[:, 0, None] ** 2 + impulses[:, 1, None] ** 2 < reach**2
     lost = jnp.where(sticks, taken[0] + taken[1] + taken[2], taken[0])
     lost = jnp.max(jnp.where(moved, jnp.where(normal > 0, lost, 0), 0), axis=0)
-    return jnp.maximum(row - lost, _LEAST_RESPONSE * row)
+    return jnp.maximum(alone - lost, _LEAST_RESPONSE * alone)
 
 
 def _entries(arrays: _Tree, index: np.ndarray) -> _Tree:
