@@ -3,13 +3,19 @@ equal."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import artix
 from artix import Control, Ground, Scene, SolverOptions
 from artix.envs.tasks.quadruped_velocity import quadruped
+from artix.simulation.implicit.first_guess import held_response
+from artix.simulation.implicit.system import Response
 
 DT = 0.004
 
@@ -86,3 +92,50 @@ def test_feet_that_stand_alike_carry_alike() -> None:
     assert np.all(force[:, 2] > 1)
     # Left and right are mirror images.
     np.testing.assert_allclose(force[[0, 2]] * [1, -1, 1], force[[1, 3]], rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rank", [3, 1])
+def test_responses_while_contacts_hold(dtype: str, rank: int) -> None:
+    """Those of a system with equations for what holds: all of it, the normal, or nothing. A contact
+    with fewer directions than three holds those that it has.
+    """
+    rng = np.random.default_rng(0)
+    size, count = 8, 3
+    matrix = rng.standard_normal((size, size))
+    mass = matrix @ matrix.T + size * np.eye(size)
+    directions = rng.standard_normal((count, 3, size))
+    if rank == 1:  # All of its motions are one.
+        directions = directions[:, :, :1] * rng.standard_normal((count, 1, size))
+    impulses = np.array([[0.1, 0.2, 1.0], [3.0, 4.0, 1.0], [0.0, 0.0, 0.0]])
+    holds = [[0, 1, 2], [2], []]
+    moved = np.array([[True, True, False], [False, True, True], [True, True, True]])
+    response = np.linalg.inv(mass)
+    blocks = np.einsum("kaj,jl,kbl->kab", directions, response, directions)
+    expected = np.diag(response)[-3:].copy()
+    for dof in range(3):
+        for contact in np.flatnonzero(moved[:, dof]):
+            if holds[contact]:
+                rows = directions[contact, holds[contact]]
+                held = rows.T @ np.linalg.pinv(rows @ response @ rows.T, rcond=1e-9) @ rows
+                free = response - response @ held @ response
+                expected[dof] = min(expected[dof], free[size - 3 + dof, size - 3 + dof])
+
+    def array(values: np.ndarray) -> jax.Array:
+        return jnp.asarray(values, dtype)
+
+    each = SimpleNamespace(
+        reach=array(np.eye(3 * count).reshape(count, 3, 3 * count)),
+        normal=array(blocks[:, 2, 2]),
+        tangential=array(np.maximum(blocks[:, 0, 0], blocks[:, 1, 1])),
+        friction=array(np.ones(count)),
+    )
+    rows: Any = SimpleNamespace(
+        still=array(np.zeros(size)),
+        places=np.arange(size - 3, size),
+        dofs=SimpleNamespace(response=array(np.diag(response)[-3:])),
+        contacts=SimpleNamespace(each=each, motions=array(directions.reshape(-1, size))),
+    )
+    held = held_response(rows, Response(None, array(response)), moved, array(impulses))
+    tolerance = 1e-12 if dtype == "float64" else 2e-5
+    np.testing.assert_allclose(held, expected, rtol=tolerance)

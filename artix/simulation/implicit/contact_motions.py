@@ -37,6 +37,7 @@ from artix.kinematics.forward import Kinematics, kinematics
 from artix.math import spatial, struct
 from artix.math.arrays import identity, joined, matmul
 from artix.model.articulation import Articulation, State
+from artix.model.topology import Topology
 from artix.simulation.implicit.rows import motion_slices, num_motions
 from artix.simulation.implicit.system import in_columns, side_by_side
 
@@ -107,6 +108,20 @@ class Touches(JoinedContacts, struct.PyTreeNode):
             return False
         links = [ground.contacts.links or ground.geometries for ground in grounds]
         return all(len(set(each)) == len(each) for each in links)
+
+    def moved(self, trees: Sequence[Topology]) -> np.ndarray:
+        """Which contacts each DOF moves, for contacts with the ground on known links, [K, n]."""
+        grounds = self.ground_contacts
+        counts = [0 if ground is None else len(ground.geometries) for ground in grounds]
+        moved = np.zeros((sum(counts), sum(tree.num_dofs for tree in trees)), bool)
+        row, column = 0, 0
+        for tree, ground, count in zip(trees, grounds, counts, strict=True):
+            if ground is not None:
+                links = tree.geometry_links(ground.geometries)
+                block = tree.dof_moves_link.T[links]
+                moved[row : row + count, column : column + tree.num_dofs] = block
+            row, column = row + count, column + tree.num_dofs
+        return moved
 
     def is_external(self, number: int) -> bool:
         """Whether an articulation can touch anything other than itself."""

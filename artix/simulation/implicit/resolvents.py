@@ -55,6 +55,9 @@ class BoundRow(NamedTuple):
     they disagree."""
     upper_velocity: Array
     """The largest."""
+    held_response: Array | None = None
+    """Velocity per impulse while contacts hold, from which linear functions tell whether friction
+    stops a DOF; ``None`` for ``response``."""
 
 
 class BoundImpulses(NamedTuple):
@@ -164,8 +167,11 @@ def linear_dofs(
       share: the response of the rows' springs as a share of their own.
     """
     response, inverse = row.response, 1 / row.response
+    # The law holds for any response. With that of a free leg, friction seems to stop a joint that
+    # moves on slowly with the body on a foot that sticks.
+    per_rate = inverse if row.held_response is None else 1 / row.held_response
     drive, drives = _linear_drives(row, sweep, center.drive, rates.drive, share)
-    stopping = center.friction - rates.friction * inverse
+    stopping = center.friction - rates.friction * per_rate
     sticks = jnp.abs(stopping) < budget
     sliding = jnp.clip(stopping, -budget, budget) - center.friction
     friction = jnp.where(sticks, -rates.friction / response, sliding)

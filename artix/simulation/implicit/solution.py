@@ -268,6 +268,7 @@ def _step_system(
         along_trees=_along_trees(trees, products),
         order=elimination_order(trees),
         groups=loose_groups(trees) if is_spread else None,
+        moved=inputs.touches.moved(trees) if is_spread and inputs.touches is not None else None,
         factorize=None if num_products <= _MAX_PRODUCTS else lambda matrix, _: lu_solver(matrix),
         has_friction=not options.smooth_friction and any(map(has_dry_friction, robots)),
         limits_drives=any(map(has_limited_drives, robots)),

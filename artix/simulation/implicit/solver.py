@@ -52,7 +52,7 @@ import numpy as np
 from artix.math.arrays import chosen, matmul, take, with_rows
 from artix.math.gaussian_elimination import lu_factorize
 from artix.math.traces import if_needed, while_loop
-from artix.simulation.implicit.first_guess import first_guess
+from artix.simulation.implicit.first_guess import first_guess, held_response
 from artix.simulation.implicit.rows import (
     ContactRows,
     Impulses,
@@ -145,6 +145,8 @@ class StepSystem(NamedTuple):
     groups: Sequence[np.ndarray] | None
     """The DOFs, in groups that hardly couple, for sweeps; ``None`` if they would share loads by the
     order of rows."""
+    moved: np.ndarray | None = None
+    """Which contacts each DOF moves, [K, n]; needed with groups and contacts."""
     factorize: Callable[[Array, Array], Callable[[Array], Array]] | None = None
     """Gives what solves with a large matrix, in any order of the entries, by XLA's loops; it is
     told whether the matrix is symmetric, but for rounding."""
@@ -313,6 +315,10 @@ def solve_system(
     point = center
     if system.groups is not None:
         point = _guessed(system, system.groups, center, budget, is_solved)
+        if system.has_friction and system.moved is not None:
+            held = held_response(rows, system.response, system.moved, point.impulses.contacts)
+            rows = rows._replace(dofs=rows.dofs._replace(held_response=held))
+            system = system._replace(rows=rows)
         # Sweeps tell the impulses of limits, but not how contacts and friction share loads.
         dofs = start.dofs._replace(limit=point.impulses.dofs.limit)
         start = start._replace(dofs=dofs)
