@@ -88,7 +88,8 @@ def quantity(function: _Function) -> _Function:
     Arrays that are known while JAX traces the caller (such as an articulation that a compiled
     function closes over) become constants of the program. Outside ``jax.jit`` the parameters of the
     first few robots do too; those of other robots, and all other arrays, are operands. Decorated
-    functions that call each other form one program.
+    functions that call each other form one program. As with ``jax.jit``, what a function reads
+    elsewhere, such as globals and attributes of ``self``, is what it was when it was traced.
 
     The contract of artix's own, which their docstrings do not repeat: arrays of another shape than
     the docstring gives raise ``ValueError`` and arrays of another dtype than the articulation's

@@ -139,3 +139,21 @@ def test_responses_while_contacts_hold(dtype: str, rank: int) -> None:
     held = held_response(rows, Response(None, array(response)), moved, array(impulses))
     tolerance = 1e-12 if dtype == "float64" else 2e-5
     np.testing.assert_allclose(held, expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("solver", ["implicit", "tgs", "pgs"])
+def test_what_cannot_move_stays(solver: str) -> None:
+    """A table, which has no joint, alone and beside a robot."""
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    builder.add_link(mass=1.0, inertia=(1, 1, 1), name="table")
+    table, arm = builder.build(), artix.robots.load("cart_pole")
+    options = SolverOptions(solver=solver)
+    state = artix.neutral_state(table)
+    alone = artix.step(table, state, None, DT, options)
+    np.testing.assert_array_equal(alone.root_pose, state.root_pose)
+    assert alone.joint_position.shape == (0,)
+    if solver == "implicit":
+        scene = Scene({"arm": arm, "table": table})
+        both = artix.step(scene, {"arm": artix.neutral_state(arm), "table": state}, None, DT)
+        np.testing.assert_array_equal(both["table"].root_pose, state.root_pose)
+        assert np.isfinite(both["arm"].joint_velocity).all()

@@ -129,7 +129,7 @@ def first_guess(
             change, on_contacts = _on_contacts(
                 response, rows.contacts, rates.contacts, on_contacts, change
             )
-        is_settled = jnp.max(jnp.abs(change - before)) < _SETTLED
+        is_settled = jnp.max(jnp.abs(change - before), initial=0) < _SETTLED
         done = jnp.where(is_settled, most, done + 1)
         return change, Impulses(on_dofs, distances, on_contacts), done
 
