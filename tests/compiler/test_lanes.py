@@ -114,10 +114,11 @@ def test_legs_of_other_lengths_are_no_lanes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "most"), [("step", 0.42), ("step on the ground", 0.53)])
+@pytest.mark.parametrize(("name", "most"), [("step", 0.42), ("step on the ground", 0.56)])
 def test_steps(name: str, most: float) -> None:
     # A Newton step on the ground solves twice with its factors, which legs do not share; so there
-    # are fewer of them.
+    # are fewer of them. What follows from impulses of contacts that sweeps solve one after the
+    # other is no leg's own either.
     # Newton's method ends where it is exact enough; sums in another order may take it elsewhere
     # within that.
     shared = check(load("quadruped"), name, 4, most, 4000)

@@ -169,8 +169,26 @@ def held_response(rows: StepRows, response: Response, moved: np.ndarray, impulse
     reach = _INSIDE * each.friction[:, None] * normal
     sticks = impulses[:, 0, None] ** 2 + impulses[:, 1, None] ** 2 < reach**2
     lost = jnp.where(sticks, taken[0] + taken[1] + taken[2], taken[0])
-    lost = jnp.max(jnp.where(moved, jnp.where(normal > 0, lost, 0), 0), axis=0)
-    return jnp.maximum(alone - lost, _LEAST_RESPONSE * alone)
+    lost = jnp.where(normal > 0, lost, 0)
+    # The largest over the contacts of each DOF, for all by the same operations, so that legs can
+    # be computed side by side.
+    which, dofs = _contacts_of_dofs(moved)
+    most = jnp.max(take(lost.reshape(-1), which * lost.shape[1] + dofs, axis=0), axis=0)
+    held = jnp.maximum(
+        take(alone, dofs, axis=0) - most, _LEAST_RESPONSE * take(alone, dofs, axis=0)
+    )
+    return with_rows(alone, dofs, held)
+
+
+def _contacts_of_dofs(moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The contacts that a DOF moves [most, m], some of them repeated, and the DOFs that move any
+    [m].
+    """
+    dofs = np.flatnonzero(moved.any(axis=0))
+    each = [np.flatnonzero(moved[:, dof]) for dof in dofs]
+    most = max(map(len, each), default=1)
+    which = [np.resize(contacts, most) for contacts in each]
+    return np.array(which, int).reshape(-1, most).T, dofs
 
 
 def _entries(arrays: _Tree, index: np.ndarray) -> _Tree:
