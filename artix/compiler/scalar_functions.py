@@ -44,6 +44,9 @@ def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) 
 
 #: How many operations :func:`bounds` looks at: choices among the entries of an array are that many.
 _MOST_SEEN = 256
+#: The smallest and the largest integer.
+_INTEGERS = -(2**31), 2**31 - 1
+_BOUNDED = (Op.SELECT, Op.ADD, Op.MUL, Op.MIN, Op.MAX)
 
 
 def bounds(builder: ScalarBuilder, x: int) -> tuple[float, float]:
@@ -58,26 +61,23 @@ def _bounds(
         return builder.value(x), builder.value(x)
     if x in seen:
         return seen[x]
-    seen[x] = least, most = -math.inf, math.inf
+    seen[x] = _INTEGERS
     operation, *operands = builder.operations[x >> 1]
     if len(seen) >= _MOST_SEEN or operation not in _BOUNDED:
-        return least, most
+        return _INTEGERS
     (a, b), (c, d) = (_bounds(builder, y, seen) for y in operands[-2:])
     if operation == Op.SELECT:
-        least, most = min(a, c), max(b, d)
+        ends = [a, b, c, d]
     elif operation == Op.ADD:
-        least, most = a + c, b + d
+        ends = [a + c, b + d]
     elif operation == Op.MUL:
-        if a > -math.inf and b < math.inf and c == d:
-            least, most = sorted((a * c, b * c))
+        ends = [a * c, a * d, b * c, b * d]
     else:
         choose = min if operation == Op.MIN else max
-        least, most = choose(a, c), choose(b, d)
-    seen[x] = least, most
-    return least, most
-
-
-_BOUNDED = (Op.SELECT, Op.ADD, Op.MUL, Op.MIN, Op.MAX)
+        ends = [choose(a, c), choose(b, d)]
+    if min(ends) >= _INTEGERS[0] and max(ends) <= _INTEGERS[1]:  # Else it may wrap around.
+        seen[x] = min(ends), max(ends)
+    return seen[x]
 
 
 _COMPARISONS = {

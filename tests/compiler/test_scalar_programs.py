@@ -450,6 +450,18 @@ def test_bounds_of_an_index_leave_few_selections() -> None:
     assert few["SIN"] == 3
 
 
+def test_bounds_of_integers_that_wrap_around_are_not_known() -> None:
+    """A product of small choices, or a sum, may be any integer."""
+    i = np.array([3, -7, 2**31 - 1, -(2**31)], np.int32)
+    wraps = {
+        "product": lambda i: jnp.where(i > 0, jnp.int32(70_000), 3) * jnp.int32(50_000),
+        "sum": lambda i: jnp.minimum(i, 5) - 10,
+    }
+    for function in wraps.values():
+        _agrees(lambda i, function=function: jnp.where(function(i) < 0, 1.0, 2.0), i)
+        _agrees(lambda i, function=function: jnp.where(function(i) > 0, 1.0, 2.0), i)
+
+
 def test_choices_among_indices_need_no_clamp() -> None:
     """Also times a stride."""
     counts = _counts(
