@@ -45,10 +45,6 @@ class Followers(NamedTuple):
         base = len(self.matrix) - len(self.offset)
         return self.matrix[base + np.arange(len(self.leaders)), base + self.leaders]
 
-    def place(self, positions: Array) -> Array:
-        """The positions [n] of all joints, given those that follow none."""
-        return self.ratios * positions[self.leaders] + self.offset
-
     def narrow(self, lower: Array, upper: Array, offset: Array | float) -> tuple[Array, Array]:
         """The bounds [n] within which followers keep theirs, too; both meet where none do.
 
@@ -99,10 +95,10 @@ def followers_of(articulation: Articulation) -> Followers | None:
 
 def placed(articulation: Articulation, state: State) -> State:
     """The configuration with followers where the joints that they follow put them."""
-    followers = followers_of(articulation)
-    if followers is None:
+    if not articulation.topology.mimic_dofs:
         return state
-    return state.replace(joint_position=followers.place(state.joint_position))
+    mapped = artix.mimic_map(articulation)
+    return state.replace(joint_position=mapped.expand(mapped.reduce(state)).joint_position)
 
 
 def with_followers(articulation: Articulation, jacobian: Array) -> Array:

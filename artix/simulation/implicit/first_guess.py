@@ -174,10 +174,8 @@ def held_response(rows: StepRows, response: Response, moved: np.ndarray, impulse
     # be computed side by side.
     which, dofs = _contacts_of_dofs(moved)
     most = jnp.max(take(lost.reshape(-1), which * lost.shape[1] + dofs, axis=0), axis=0)
-    held = jnp.maximum(
-        take(alone, dofs, axis=0) - most, _LEAST_RESPONSE * take(alone, dofs, axis=0)
-    )
-    return with_rows(alone, dofs, held)
+    free = take(alone, dofs, axis=0)
+    return with_rows(alone, dofs, jnp.maximum(free - most, _LEAST_RESPONSE * free))
 
 
 def _contacts_of_dofs(moved: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
