@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -545,7 +545,16 @@ def _of_tree(change: Change) -> Change:
     return dataclasses.replace(change, leaf=change.leaf.removeprefix("ground."))
 
 
-class _Autoreset(Environment):
+class Wrapper(Environment):
+    """An environment with the attributes and methods of another, but for those of its own.
+
+    Attributes:
+      unwrapped: the other environment. Attributes that are set are set there.
+      own: names of what is the wrapper's own; of the class.
+    """
+
+    own: ClassVar[tuple[str, ...]] = ("unwrapped",)
+
     def __init__(self, environment: Environment) -> None:
         vars(self)["unwrapped"] = environment
 
@@ -553,13 +562,19 @@ class _Autoreset(Environment):
         setattr(self.unwrapped, name, value)
 
     def __copy__(self) -> Environment:
-        return _Autoreset(copy.copy(self.unwrapped))
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self), unwrapped=copy.copy(self.unwrapped))
+        return copied
 
     def __getattribute__(self, name: str) -> Any:
-        """All else is the given environment's, which has what the base class only declares."""
-        if name in ("unwrapped", "reset", "step") or name.startswith("__"):
+        """All else is the other environment's, which has what the base class only declares."""
+        if name in type(self).own or name.startswith("__"):
             return super().__getattribute__(name)
         return getattr(self.unwrapped, name)
+
+
+class _Autoreset(Wrapper):
+    own = ("unwrapped", "reset", "step")
 
     def reset(self, key: Array) -> EnvState:
         state = self.unwrapped.reset(key)

@@ -14,7 +14,6 @@ Reinforcement Learning for Robot Control* (ICRA 2019, arXiv 1812.03201).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.envs import Environment, EnvState, observation_terms
+from artix.envs.environment import Wrapper
 from artix.envs.observation_terms import Entry
 from artix.envs.tasks.legged import LeggedVelocity
 from artix.examples.policies import Network, Policy
@@ -193,7 +193,7 @@ def _refuse(one: Entry, same: Entry | None, task: str) -> NoReturn:
     )
 
 
-class Residual(Environment):
+class Residual(Wrapper):
     """An environment whose actions are added to those of a policy that stays as it is.
 
     All else is the given environment's. Any learner trains in it.
@@ -218,6 +218,8 @@ class Residual(Environment):
         policy = base.plus(shac.policy_of(training, config))
     """
 
+    own = ("unwrapped", "base", "step")
+
     def __init__(self, environment: Environment, base: Base) -> None:
         size = environment.observation_size
         size = size["state"] if isinstance(size, dict) else size
@@ -233,19 +235,8 @@ class Residual(Environment):
                 f"the base policy needs {expected} places among the {size} observations of "
                 f"{environment.name}; found {known}"
             )
-        vars(self).update(unwrapped=environment, base=base)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.unwrapped, name, value)
-
-    def __copy__(self) -> Residual:
-        return Residual(copy.copy(self.unwrapped), self.base)
-
-    def __getattribute__(self, name: str) -> Any:
-        """All else is the given environment's, which has what the base class only declares."""
-        if name in ("unwrapped", "base", "step") or name.startswith("__"):
-            return super().__getattribute__(name)
-        return getattr(self.unwrapped, name)
+        super().__init__(environment)
+        vars(self)["base"] = base
 
     def step(self, state: EnvState, action: Array) -> EnvState:
         """Advances by one control period with the base policy's action plus this one.
