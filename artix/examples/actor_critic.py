@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from artix.envs import Environment, EnvState, autoreset
 from artix.examples.policies import Network, Observed, symmetrized, unsigned
+from artix.math import random_keys
 
 Array = jax.Array
 
@@ -116,7 +117,8 @@ def symmetric_moments(
 def fresh(environment: Environment, num_envs: int, key: Array, steps_key: Array) -> EnvState:
     """New environments whose time limits are spread out, so that they do not end in step."""
     env = jax.vmap(autoreset(environment).reset)(jax.random.split(key, num_envs))
-    steps = jax.random.randint(steps_key, (num_envs,), 0, environment.episode_length, jnp.int32)
+    steps_key, length = random_keys.quick(steps_key), environment.episode_length
+    steps = jax.random.randint(steps_key, (num_envs,), 0, length, jnp.int32)
     return env.replace(info={**env.info, "steps": steps})
 
 
@@ -139,7 +141,8 @@ def untrained(
     observed = Observed.nothing(obs)
     seen, known = observed.normalize(obs)
     policy, critic = networks(config, environment)
-    parameters = {"policy": policy.init(policy_key, seen), "critic": critic.init(critic_key, known)}
+    keys = random_keys.quick(policy_key), random_keys.quick(critic_key)
+    parameters = {"policy": policy.init(keys[0], seen), "critic": critic.init(keys[1], known)}
     mirror = mirror_of(environment, config)
     if mirror is not None:  # of half as many independent numbers: hence the factor
         parameters = jax.tree.map(lambda x: 2**0.5 * x, symmetric_learner(mirror, parameters))

@@ -44,6 +44,7 @@ from artix.examples.actor_critic import (
     untrained,
 )
 from artix.examples.policies import Observed, Policy
+from artix.math import random_keys
 
 Array = jax.Array
 PARTS, EVERYWHERE = PartitionSpec("devices"), PartitionSpec()
@@ -193,7 +194,7 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         seen, known = learner.observed.normalize(actors.env.obs)
         mean = policy.at(learner.parameters["policy"], seen)
         action = mean + jnp.exp(learner.parameters["log_noise"]) * jax.random.normal(
-            key, mean.shape, mean.dtype
+            random_keys.quick(key), mean.shape, mean.dtype
         )
         env = jax.vmap(environment.step)(
             actors.env, jnp.clip(action, -1, 1).astype(actors.env.reward.dtype)

@@ -43,6 +43,7 @@ from artix.examples.actor_critic import (
     untrained,
 )
 from artix.examples.policies import Observed, Policy
+from artix.math import random_keys
 
 Array = jax.Array
 
@@ -188,7 +189,7 @@ def make_play(environment: Environment, config: Config) -> Callable[..., Any]:
             return (after, weight, (1 - done) * returns), (gain, experience, report)
 
         begin = (training.env, jnp.ones(moves.shape[1], jnp.float32), training.episode_return)
-        noise = config.noise * jax.random.normal(key, moves.shape, jnp.float32)
+        noise = config.noise * jax.random.normal(random_keys.quick(key), moves.shape, jnp.float32)
         (env, weight, total), (gains, experience, report) = jax.lax.scan(
             advance, begin, (noise, moves)
         )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.compiler.argument_types import register_carried, register_parameters
-from artix.math import spatial
+from artix.math import random_keys, spatial
 from artix.math.arrays import device_array
 from artix.model.articulation import Articulation, State
 from artix.model.checks import as_number, check_key, check_one
@@ -131,11 +131,9 @@ def sample_state(ranges: Ranges, key: Array, scale: Array) -> State:
     lower, upper, width, root_is_free = ranges
     dtype = lower.dtype
     n = lower.shape[0]
-    # One draw: each compiles for a quarter of a second. Its ends are left out, where normal numbers
-    # would be infinite.
-    uniform = jax.random.uniform(
-        key, (2 * n + 13,), dtype, np.nextafter(dtype.type(-1), dtype.type(0)), 1
-    )
+    # Its ends are left out, where normal numbers would be infinite.
+    least = np.nextafter(dtype.type(-1), dtype.type(0))
+    uniform = jax.random.uniform(random_keys.quick(key), (2 * n + 13,), dtype, least, 1)
     normal = math.sqrt(2) * jax.scipy.special.erfinv(uniform[n + 3 :])
     known_lower = jnp.where(jnp.abs(lower) < _FAR, lower, -jnp.inf)
     known_upper = jnp.where(jnp.abs(upper) < _FAR, upper, jnp.inf)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from artix.math import random_keys
 from artix.math.arrays import check_finite
 from artix.model.checks import check_count, check_key, check_positive
 
@@ -155,7 +156,8 @@ def _drawn(
     cost, controls: Array, key: Array, deviation: Array, samples: int
 ) -> tuple[Array, Array]:
     """Sequences of controls, the first without noise, and their costs."""
-    drawn = jax.random.normal(key, (samples, *controls.shape), controls.dtype).at[0].set(0)
+    shape = samples, *controls.shape
+    drawn = jax.random.normal(random_keys.quick(key), shape, controls.dtype).at[0].set(0)
     drawn = controls + deviation * drawn
     costs = jax.vmap(cost)(drawn)
     if costs.shape != (samples,):

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -358,15 +357,6 @@ def test_the_gradient_of_an_episode_is_its_difference(cart):
         for k in range(5)
     ]
     np.testing.assert_allclose(gradient[:, 0], differences, rtol=1e-6, atol=1e-9)
-
-
-def test_random_words_are_those_of_jax():
-    key = jax.random.key(7)
-    count = jnp.arange(10, dtype=jnp.uint32)
-    found = random_numbers.threefry(jax.random.key_data(key), count)
-    np.testing.assert_array_equal(
-        found, jax.extend.random.threefry_2x32(jax.random.key_data(key), count)
-    )
 
 
 @pytest.mark.parametrize(

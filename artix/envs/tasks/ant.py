@@ -16,6 +16,7 @@ from artix.envs.environment import Environment
 from artix.envs.randomization import Change
 from artix.envs.tasks.hopper import capsule_inertia
 from artix.io.common.poses import combine_inertias, quaternion_product
+from artix.math.random_keys import quick
 from artix.math.spatial import quaternion_exp, rotation_matrix
 from artix.model.checks import as_number
 
@@ -109,7 +110,7 @@ class Ant(Environment):
         """Upright above the ground with bent knees, nearly at rest."""
         dtype = self.articulation.dtype
         place, axis, angle, joints, velocity = jnp.split(
-            jax.random.uniform(key, (29,), dtype, -1, 1), (3, 6, 7, 15)
+            jax.random.uniform(quick(key), (29,), dtype, -1, 1), (3, 6, 7, 15)
         )
         tilt = math.pi / 24 * angle * axis / jnp.sqrt(jnp.sum(axis**2) + 1e-6)
         height = jnp.array([0, 0, HEIGHT], dtype)

@@ -16,6 +16,7 @@ from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.terms import read_only
 from artix.math.arrays import square_root, with_entries
+from artix.math.random_keys import quick
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -118,7 +119,7 @@ class ArmReach(Environment):
         """At rest in a random pose, with a reachable target."""
         robot = self.articulation
         lower, upper = robot.joint_lower_limit, robot.joint_upper_limit
-        uniform = self.spread * (jax.random.uniform(key, (2, 7), robot.dtype) - 0.5)
+        uniform = self.spread * (jax.random.uniform(quick(key), (2, 7), robot.dtype) - 0.5)
         start, goal = 0.5 * (lower + upper) + (upper - lower) * uniform
         state = artix.neutral_state(robot)
         target = artix.frame_pose(robot, state.replace(joint_position=goal), "tool")

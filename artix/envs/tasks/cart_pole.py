@@ -12,6 +12,7 @@ import artix
 from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
+from artix.math.random_keys import quick
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -65,7 +66,7 @@ class CartPole(Environment):
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Array]]:
         """Hanging, nearly at rest."""
-        small = 0.05 * jax.random.normal(key, (4,), self.articulation.dtype)
+        small = 0.05 * jax.random.normal(quick(key), (4,), self.articulation.dtype)
         hanging = jnp.array([0.0, jnp.pi], self.articulation.dtype)
         state = artix.neutral_state(self.articulation)
         return state.replace(joint_position=hanging + small[:2], joint_velocity=small[2:]), {}

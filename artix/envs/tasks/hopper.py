@@ -13,6 +13,7 @@ import artix
 from artix.envs.control_step import Outcome, Transition
 from artix.envs.environment import Environment
 from artix.envs.randomization import Change
+from artix.math.random_keys import quick
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -104,7 +105,7 @@ class Hopper(Environment):
 
     def begin(self, key: Array) -> tuple[artix.State, dict[str, Array]]:
         """Upright above the ground, nearly at rest and with a nearly straight leg."""
-        place, speed = 0.05 * jax.random.uniform(key, (2, 6), self.articulation.dtype, -1, 1)
+        place, speed = 0.05 * jax.random.uniform(quick(key), (2, 6), self.articulation.dtype, -1, 1)
         within_limits = jnp.abs(place) * jnp.array([0, 1, 0, -1, -1, 0], place.dtype)
         place = place * jnp.array([1, 0, 1, 0, 0, 1], place.dtype) + within_limits
         state = artix.neutral_state(self.articulation)

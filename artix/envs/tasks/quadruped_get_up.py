@@ -19,6 +19,7 @@ from artix.envs.randomization import Change
 from artix.envs.rewards import check_weights
 from artix.envs.tasks.quadruped_velocity import FEET, HEIGHT, quadruped
 from artix.envs.terms import read_only
+from artix.math.random_keys import quick
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -181,7 +182,7 @@ class QuadrupedGetUp(Environment):
         falls = uniform[0] < self.chance_of_fall
         joints = jnp.where(falls, lower + (upper - lower) * uniform[1:13], self.default_position)
         level = jnp.array([0, 0, 0, 1], robot.dtype)
-        normal = jax.random.normal(keys[1], (4,), robot.dtype)
+        normal = jax.random.normal(quick(keys[1]), (4,), robot.dtype)
         turned = jnp.where(falls, normal * jax.lax.rsqrt(jnp.sum(normal**2) + 1e-12), level)
         pose = jnp.concatenate([jnp.zeros(3, robot.dtype), turned])
         state = artix.neutral_state(robot).replace(root_pose=pose, joint_position=joints)
