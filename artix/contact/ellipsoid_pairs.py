@@ -132,7 +132,17 @@ def _closest(known: _Both, size: Array) -> _Direction:
     if count <= 2:
         # The ends of a segment, and the segment.
         numbers = np.array([(0, 0), (1, 1), (0, 1)] if count == 2 else [(0, 0)], np.int32)
-        return _best(known, [(jnp.asarray(a), jnp.asarray(b)) for a, b in numbers], -nearest.normal)
+        ends = [(jnp.asarray(a), jnp.asarray(b)) for a, b in numbers]
+        best = _best(known, ends, -nearest.normal)
+        if count == 1:
+            return best
+        # Where both ends are in line with the ellipsoid, it is the one that is nearer.
+        near = farthest(known.points, best.normal)
+        is_corner = best.first == best.second
+        return best._replace(
+            first=jnp.where(is_corner, near, best.first),
+            second=jnp.where(is_corner, near, best.second),
+        )
     a, b, c = (nearest.corners.a[k] for k in range(3))
     first = _best(known, [(a, a), (b, b), (c, c), (a, b), (b, c), (c, a)], -nearest.normal)
     # Rounding may end the search at other corners than the nearest.
@@ -154,6 +164,8 @@ def _best(known: _Both, ends: Sequence[tuple[Array, Array]], start: Array) -> _D
 
     sides = [jnp.stack([point_at(known.points, end[side]) for end in ends]) for side in (0, 1)]
     normals, separations = jax.vmap(towards)(*sides)
+    # Nothing is across an edge that the start lies along, as a cap's normal along the axis.
+    separations = jnp.where(separations < jnp.inf, separations, -jnp.inf)
     best = number_of_largest(separations)
     first, second = (entry_at(jnp.stack([end[side] for end in ends]), best) for side in (0, 1))
     corner, other = point_at(known.points, first), point_at(known.points, second)

@@ -76,8 +76,8 @@ class Scene(struct.PyTreeNode):
 
     Raises:
       ValueError: there is no robot, a name is empty or has a slash, a shape is unknown or cannot
-        touch, both shapes of a pair belong to one robot, a pair is given twice, a budget is less
-        than 1, or there is no such way to combine two shapes.
+        touch, both shapes of a pair belong to one robot or cannot move, a pair is given twice, a
+        budget is less than 1, or there is no such way to combine two shapes.
       TypeError: the robots are neither an articulation nor articulations by name, dtypes differ, or
         the ground is no :class:`Ground`.
 
@@ -174,10 +174,22 @@ class Scene(struct.PyTreeNode):
                     f"pairs: {first!r} and {second!r} belong to one robot; choose its own pairs by "
                     "artix.select_geometry_pairs before it joins the scene"
                 )
+            if not any(self._can_move(name) for name in (first, second)):
+                raise ValueError(
+                    f"pairs: {first!r} and {second!r} do not move against each other: both are on "
+                    "fixed bases"
+                )
             if (first, second) in checked or (second, first) in checked:
                 raise ValueError(f"pairs: {first!r} and {second!r} are given twice")
             checked.append((first, second))
         return tuple(checked)
+
+    def _can_move(self, name: str) -> bool:
+        """Whether the link of a shape called ``"robot/shape"`` can move."""
+        robot, shape = name.split("/", 1)
+        tree = self[robot].topology
+        link = tree.geometries[tree.geometry_index(shape)].link
+        return not (tree.fixed_base and tree.link_body[link] == 0)
 
     def __getitem__(self, name: str) -> Articulation:
         """The robot called ``name``; raises ``KeyError`` with the known names."""

@@ -172,8 +172,16 @@ def _over_cap(
     around = jnp.stack([below * steep, -below * steep, beside, -beside])
     on_caps = jax.vmap(on_cap)(cap + one.radius * around)
     middle, along = one.center + one.radius * steep, one.half * one.axis
+    ends = np.array([-1.0, 1.0], far.dtype)
     low, high = _over_circle(middle, along, reference.radius)
-    places = jnp.where(low <= high, jnp.stack([low, high]), np.array([-1.0, 1.0], far.dtype))
+    places = jnp.where(low <= high, jnp.stack([low, high]), ends)
+    # An end beside the rim is over the cap if it is as near, but for rounding.
+    on_ends = middle + ends[:, None] * along
+    beside = jnp.sum(on_ends[:, :2] ** 2, axis=1) - reference.radius**2
+    height = jnp.maximum(jnp.sum(normal * on_ends, axis=1) - reference.half, 0)
+    clearly = 4 * rounding_of(far)
+    reach = 2 * reference.radius * jnp.sqrt(clearly * (2 * height + clearly))
+    places = jnp.where(beside <= reach, ends, places)
     on_walls = middle + places[:, None] * along
     place = jnp.where(stands, on_caps, jnp.concatenate([on_walls, on_walls]))
     gap = jnp.sum(normal * place, axis=1) - reference.half
@@ -191,14 +199,16 @@ def _within_circle(place: Array, radius: Array) -> Array:
 
 
 def _over_circle(middle: Array, along: Array, radius: Array) -> tuple[Array, Array]:
-    """The part of a line, within -1 and 1, whose distance from z is at most a radius."""
+    """The part of a line, within -1 and 1, whose distance from z is at most a radius; where there
+    is none, the first number is the larger one.
+    """
     square, mixed = (jnp.sum(along[:2] * x[:2]) for x in (along, middle))
     rest = mixed**2 + square * (radius**2 - jnp.sum(middle[:2] ** 2))
     crosses = (rest > 0) & (square > jnp.finfo(square.dtype).eps * radius**2)
     reach = jnp.sqrt(jnp.where(crosses, rest, 1))
     ends = jnp.stack([-mixed - reach, -mixed + reach]) / jnp.where(crosses, square, 1)
-    low, high = jnp.clip(jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype)), -1, 1)
-    return low, high
+    low, high = jnp.where(crosses, ends, np.array([-1.0, 1.0], radius.dtype))
+    return jnp.maximum(low, -1), jnp.minimum(high, 1)
 
 
 def _of_cap(one: Cylinder, reference: Cylinder) -> Array:

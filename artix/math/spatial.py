@@ -88,6 +88,15 @@ def inverse(matrix: Array) -> Array:
 
 
 @shared
+def inverse_of_inertia(inertia: Array) -> Array:
+    """Inverse of inertias [3, 3, n]. In single precision, the determinant of that of a milligram is
+    too small a number.
+    """
+    size = trace(inertia)[None, None]
+    return inverse(inertia / size) / size
+
+
+@shared
 def aside(vector: Array) -> Array:
     """Of the first and the third axis [3], the one along which a vector is shorter: at least 45
     degrees from it.

@@ -191,6 +191,33 @@ def test_corners_of_a_small_box_on_a_cap() -> None:
         np.testing.assert_allclose(places[:, :2], [wanted] * 4, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_capsule_beside_a_rim(dtype: str) -> None:
+    """It stands nearly upright, its lower end within some millimetres of the rim of a coin, outside or
+    inside: its distance is that of this end, wherever its axis would cross the coin."""
+    radius, half, length, rounding = 0.2, 0.1, 0.2, 0.1
+    robot = paired(Geometry.cylinder(radius, half), Geometry.capsule(rounding, length))
+    robot = robot.astype(jnp.dtype(dtype))
+    rng, count = np.random.default_rng(0), 20_000
+    angle, turn = rng.uniform(0, 2 * np.pi, (2, count))
+    tilt = 10 ** rng.uniform(-8, -2, count)
+    outside = rng.choice([-1, 1], count) * 10 ** rng.uniform(-9, -1.5, count)
+    height = half + rng.uniform(0, 0.12, count)
+    vectors = tilt[:, None] * np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=1)
+    axis = Rotation.from_rotvec(vectors).as_matrix()[:, :, 2]
+    around = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    end = np.concatenate([(radius + outside)[:, None] * around, height[:, None]], axis=1)
+    places = jnp.asarray(np.concatenate([end + length * axis, vectors], axis=1), dtype)
+    rest = artix.neutral_state(robot)
+    gaps = jax.jit(
+        jax.vmap(lambda place: artix.link_contacts(robot, rest.replace(joint_position=place)).gap)
+    )(places)
+    wanted = np.hypot(np.maximum(outside, 0), height - half) - rounding
+    missing = wanted - np.min(np.asarray(gaps, float), axis=1)
+    assert np.min(missing) > {"float32": -1e-6, "float64": -1e-12}[dtype]
+    assert np.quantile(missing, 0.999) < 1e-4  # A thousandth of the shortest half is preference.
+
+
 @pytest.mark.parametrize("is_hull", [False, True])
 def test_a_rolling_cylinder_never_jumps(is_hull: bool) -> None:
     """Over a face and down its edge: the smallest gap is what geometry says, at every angle."""

@@ -193,13 +193,53 @@ def test_where_it_lies() -> None:
     np.testing.assert_allclose(contacts.point, [[0, 0.1, 0.3]], atol=1e-15)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["cylinder", "capsule"])
+def test_beyond_the_end_of_an_axis(kind: str, dtype: str) -> None:
+    """Along the axis of a cylinder or a capsule there is no direction across it to begin with."""
+    reach, rounding = {"cylinder": (0.25, 0.0), "capsule": (0.4, 0.1)}[kind]
+    robot = paired(EVERY[kind], EGG).astype(jnp.dtype(dtype))
+    rest = artix.neutral_state(robot)
+    turns = Rotation.create_group("O")
+    heights = reach + rounding + np.array([0.05, 0.1, 0.11, 0.2, 0.3])
+
+    def gap_and_normal(place):
+        points = artix.link_contacts(robot, rest.replace(joint_position=place))
+        return points.gap[0], points.normal[0]
+
+    axis = turns.as_matrix()[:, 2]  # The ellipsoid's components of the other axis.
+    distance = np.linalg.norm(axis * SEMI_AXES, axis=1)
+    places = np.concatenate(
+        [
+            np.broadcast_to(np.pad(heights[:, None, None], ((0, 0), (0, 0), (2, 0))), (5, 24, 3)),
+            np.broadcast_to(turns.as_rotvec(), (5, 24, 3)),
+        ],
+        axis=2,
+    ).reshape(-1, 6)
+    gap, normal = jax.jit(jax.vmap(gap_and_normal))(jnp.asarray(places, dtype))
+    wanted = (heights[:, None] - reach - rounding - distance).reshape(-1)
+    near = wanted > -0.02  # Deeper, another way out may be shorter.
+    tolerance = 1e-6 if dtype == "float32" else 1e-12
+    assert np.sum(near) > 50
+    np.testing.assert_allclose(gap[near], wanted[near], atol=tolerance)
+    np.testing.assert_allclose(normal[near], [[0, 0, -1]] * np.sum(near), atol=100 * tolerance)
+    if dtype == "float64":  # Beyond a capsule's end, the normal turns as the ellipsoid moves.
+        place = jnp.array([0.0, 0.0, reach + rounding + 0.21, 0.0, 0.0, 0.0])
+        found = jax.jacfwd(lambda x: gap_and_normal(x)[1])(place)
+        moved = [
+            (gap_and_normal(place + 1e-5 * e)[1] - gap_and_normal(place - 1e-5 * e)[1]) / 2e-5
+            for e in jnp.eye(6)
+        ]
+        np.testing.assert_allclose(found, jnp.stack(moved, axis=1), atol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("kind", "most"),
     [
         ("sphere", 2860),
-        ("capsule", 4100),
-        ("cylinder", 5000),
-        ("box", 11250),
+        ("capsule", 4140),
+        ("cylinder", 5050),
+        ("box", 11265),
         ("ball", 21400),
         ("ellipsoid", 3600),
     ],

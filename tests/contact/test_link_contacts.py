@@ -331,7 +331,7 @@ def test_structure() -> None:
         (("sphere", "box"), 350),
         (("capsule", "box"), 1000),
         (("capsule", "cylinder"), 2450),
-        (("cylinder", "cylinder"), 3650),
+        (("cylinder", "cylinder"), 3690),
         (("cylinder", "box"), 4400),
         (("box", "box"), 2500),
     ],

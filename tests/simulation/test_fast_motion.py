@@ -83,6 +83,26 @@ def test_a_free_body_at_1000_radians_per_second(direction: tuple[float, ...], dt
         assert np.linalg.norm(momentum[:, 3:], axis=1).max() < (1 + 1e-12) * size
 
 
+@pytest.mark.parametrize("mass", [1e-9, 1e-7, 1e7])
+@pytest.mark.parametrize("solver", ["implicit", "tgs"])
+def test_the_mass_of_a_free_body_does_not_matter(solver: str, mass: float) -> None:
+    """In single precision: the determinant of the inertia of a cube of water of less than a
+    millimetre is no number of it."""
+    velocity = jnp.array([1.0, 2.0, 3.0, 3.0, 2.0, 1.0], jnp.float32)
+
+    def turned(scale: float, speed: float) -> np.ndarray:
+        builder = ArticulationBuilder()
+        size = scale * (1e-4 if scale < 1 else 0.1) ** 2
+        builder.add_link(mass=scale, inertia=(size, 1.5 * size, 2 * size), angular_damping=0.0)
+        one = builder.build("float32")
+        start = artix.neutral_state(one).replace(root_velocity=speed * velocity)
+        options = SolverOptions(solver=solver)
+        return np.asarray(artix.rollout(one, start, None, 1e-3, options, num_steps=5).root_velocity)
+
+    for speed in (1.0, 300.0):
+        np.testing.assert_allclose(turned(mass, speed), turned(1.0, speed), rtol=1e-5 * speed**0.5)
+
+
 def test_order_of_a_free_body() -> None:
     """A body that flips as Dzhanibekov's, beside Euler's equations: the error falls as the square
     of the step."""

@@ -512,6 +512,12 @@ REFUSED = {
         ValueError,
         "belong to one robot",
     ),
+    "two tables": (
+        {"a": "table", "b": "table", "c": "ball"},
+        [("a/shape", "c/shape"), ("a/shape", "b/shape")],
+        ValueError,
+        "'a/shape' and 'b/shape' do not move against each other: both are on fixed bases",
+    ),
     "twice": (
         {"a": "ball", "b": "ball"},
         [("a/shape", "b/shape"), ("b/shape", "a/shape")],
@@ -535,6 +541,11 @@ def by_kind(kind: str) -> artix.Articulation:
         builder = artix.builder_from_articulation(body(Geometry.sphere(0.1)))
         builder.add_geometry("body", Geometry.sphere(0.1), name="one")
         builder.add_geometry("body", Geometry.sphere(0.1), name="two")
+        return builder.build("float64")
+    if kind == "table":
+        builder = artix.ArticulationBuilder(fixed_base=True)
+        builder.add_link(name="table")
+        builder.add_geometry("table", Geometry.box((1.0, 1.0, 0.1)), name="shape")
         return builder.build("float64")
     shape = Geometry.sphere(0.1)
     if kind == "line":

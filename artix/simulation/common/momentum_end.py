@@ -104,7 +104,7 @@ def turn_to_momentum(
       magnitude_only: whether to correct only the magnitude, as PhysX does.
     """
     wanted = _with_magnitude(angular, target) if magnitude_only else target
-    return spatial.apply(spatial.inverse(inertia), wanted - angular)
+    return spatial.apply(spatial.inverse_of_inertia(inertia), wanted - angular)
 
 
 def _with_magnitude(vector: Array, other: Array) -> Array:

@@ -342,7 +342,7 @@ def _rigid_shift(
     center = jnp.stack([m[1, 5], m[2, 3], m[0, 4]])[:, None] / mass
     spread = jnp.sum(center**2) * identity(3, m.dtype) - center * center.T
     inertia = (m[3:6, 3:6] - mass * spread)[:, :, None]
-    inverse = spatial.inverse(inertia)
+    inverse = spatial.inverse_of_inertia(inertia)
 
     def about_center(momentum: Array) -> Array:
         return momentum[3:6, None] - spatial.cross(center, momentum[:3, None])
@@ -357,7 +357,7 @@ def _rigid_shift(
         spin = spatial.apply(inertia, omega)
         error = spin + half * spatial.cross(omega, spin) - momentum
         slope = spatial.multiply(spatial.skew(omega), inertia) - spatial.skew(spin)
-        omega = omega - spatial.apply(spatial.inverse(inertia + half * slope), error)
+        omega = omega - spatial.apply(spatial.inverse_of_inertia(inertia + half * slope), error)
     # The solution has at most the energy of the start. Newton's method need not have arrived if the
     # whole turns far.
     omega = omega * _at_most(
@@ -454,7 +454,7 @@ def _bounded_end(
     linear, second = momentum[:3], moments.second - moments.first[:, None] * center[None]
     locked = spatial.trace(second)[None, None] * spatial.identity_like(center) - second
     angular = momentum[3:] - spatial.cross(center, linear)
-    omega = spatial.apply(spatial.inverse(locked), angular)
+    omega = spatial.apply(spatial.inverse_of_inertia(locked), angular)
     rigid = 0.5 * jnp.sum(omega * angular)
     total = kinetic_energy(articulation, still, armature=True) - 0.5 * jnp.sum(linear**2) / mass
     inner = jnp.maximum(total - rigid, 0)
