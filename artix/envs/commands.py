@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,13 +45,21 @@ class DrawnCommand(NamedTuple):
     """How long it holds, [] [s]."""
 
 
-def check_commands(commands: VelocityCommands) -> None:
-    """Refuses commands that cannot be drawn.
+def check_commands(commands: VelocityCommands | Callable[..., Any]) -> None:
+    """Refuses commands that cannot be drawn. A function is not called.
 
     Raises:
+      TypeError: they are neither :class:`VelocityCommands` nor a function.
       ValueError: there are not three components, a magnitude is negative or not finite, a chance is
         outside [0, 1], or the mean time is not positive or not finite.
     """
+    if not isinstance(commands, VelocityCommands):
+        if callable(commands):
+            return
+        raise TypeError(
+            "velocity commands: expected artix.envs.commands.VelocityCommands or a function of a "
+            f"key and a dtype; found {commands!r}"
+        )
     largest, chance = commands.largest, commands.chance_of_motion
     if len(largest) != 3 or not all(0 <= each < math.inf for each in largest):
         raise ValueError(

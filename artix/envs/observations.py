@@ -136,6 +136,32 @@ def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> 
     return np.array([topology.geometry_index(name) for name in names])
 
 
+def contacts_of_shapes(
+    articulation: artix.Articulation, ground: artix.Ground, names: Sequence[str]
+) -> list[np.ndarray]:
+    """The rows of the contact impulses [K, 3] that belong to each shape, with any surface of the
+    ground.
+
+    Contacts are in the order of the robot's own shapes, which need not be that of the names, and
+    those with the ground come first.
+
+    Raises:
+      KeyError: there is no shape of a name; the message lists the valid names.
+
+    Examples:
+      >>> from artix.envs import observations
+      >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
+      >>> feet = ("rear_left_foot", "front_left_foot")
+      >>> [rows.tolist() for rows in observations.contacts_of_shapes(robot, ground, feet)]
+      [[2], [0]]
+    """
+    scene = artix.Scene(articulation, ground=ground)
+    start = artix.neutral_state(articulation)
+    owners = jax.eval_shape(lambda: artix.ground_contacts(scene, start)).geometries
+    shapes = geometry_numbers(articulation, names)
+    return [np.flatnonzero(np.asarray(owners) == shape) for shape in shapes]
+
+
 def in_contact(impulse: Array) -> Array:
     """Whether contacts carry load, [K] (bool), from their impulses [K, 3], normal component
     last.

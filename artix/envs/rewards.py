@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.envs.terms import call, check_signals
+from artix.envs.terms import call, check_mapping, check_signals
 from artix.math.arrays import square_root
 from artix.model.articulation import Articulation
 from artix.model.checks import as_number
@@ -334,9 +334,11 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
       signals: names of the task's signals.
 
     Raises:
+      TypeError: ``weights`` is no mapping.
       ValueError: a term or a signal does not exist (the message lists those that do), or a weight
         is not finite.
     """
+    check_mapping("rewards", weights, "'pose': 0.5")
     signals = tuple(signals)
     for name, each in weights.items():
         if each is None:

@@ -33,6 +33,7 @@ from artix.envs import Environment, EnvState, autoreset
 from artix.examples.actor_critic import (
     Experience,
     advantages,
+    check_config,
     fresh,
     mean_report,
     mirror_of,
@@ -89,6 +90,7 @@ class Config:
         ):
             if not is_right:
                 raise ValueError(f"{name} must be {rule}; found {getattr(self, name)}")
+        check_config(self, ("entropy_cost", "value_cost", "reward_scale"))
 
 
 class Learner(flax.struct.PyTreeNode):
@@ -320,6 +322,23 @@ def placed(mesh: jax.sharding.Mesh, training: Training) -> Training:
     return Training(*map(jax.device_put, training, places))
 
 
+def check_shares(config: Config, num_devices: int) -> None:
+    """Refuses environments or experience that devices and gradient steps cannot share evenly.
+
+    Raises:
+      ValueError: they cannot.
+    """
+    if (
+        config.num_envs % num_devices
+        or config.num_envs // num_devices * config.unroll % config.minibatches
+    ):
+        raise ValueError(
+            f"num_envs must be a multiple of the number of devices, {num_devices}, and num_envs * "
+            f"unroll / devices a multiple of minibatches, {config.minibatches}; found "
+            f"num_envs={config.num_envs}, unroll={config.unroll}"
+        )
+
+
 def train(
     environment: Environment,
     config: Config,
@@ -358,15 +377,7 @@ def train(
       8
     """
     devices = jax.devices() if devices is None else devices
-    if (
-        config.num_envs % len(devices)
-        or config.num_envs // len(devices) * config.unroll % config.minibatches
-    ):
-        raise ValueError(
-            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs "
-            f"* unroll / devices a multiple of minibatches, {config.minibatches}; found "
-            f"num_envs={config.num_envs}, unroll={config.unroll}"
-        )
+    check_shares(config, len(devices))
     if any(device.process_index != jax.process_index() for device in devices):
         raise ValueError(
             "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or use "

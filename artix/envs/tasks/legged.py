@@ -237,22 +237,12 @@ class LeggedVelocity(Environment):
         self.resets = read_only(starts.check_resets(resets))
         self.terminations = read_only(_check_terminations(terminations, names))
         check_weights(rewards, (*names, "terminated"))
-        if isinstance(velocity_commands, commands.VelocityCommands):
-            commands.check_commands(velocity_commands)
+        commands.check_commands(velocity_commands)
         if pushes is not None:
             disturbances.check_pushes(pushes)
         if action_delay is not None:
-            least, largest = (
-                action_delay if np.shape(action_delay) == (2,) else (math.nan, math.nan)
-            )
-            if not 0 <= least <= largest < math.inf:
-                raise ValueError(
-                    f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}"
-                )
+            actuators.check_delay(f"{name}: action_delay", action_delay, physics_dt)
         self.robot = robot
-        start = artix.neutral_state(robot.articulation)
-        pairs = artix.remember_contacts(robot.articulation, start).contact_memory
-        self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = read_only(rewards)
         self.velocity_commands = velocity_commands
         noisy = dict.fromkeys([*self.observations, *disturbances.GO1_NOISE], 0)
@@ -267,7 +257,7 @@ class LeggedVelocity(Environment):
             if least_reward == -math.inf
             else as_number(f"{name}: least_reward", least_reward)
         )
-        self.lowest_up = as_number(f"{name}: lowest_up", lowest_up)
+        self.lowest_up = as_number(f"{name}: lowest_up", lowest_up, -1, 1)
 
     def undisturbed(self) -> LeggedVelocity:
         """The task without noise, pushes, delays and randomisation, from the default pose at rest;
@@ -301,8 +291,8 @@ class LeggedVelocity(Environment):
         if self.gait_frequency is not None:
             memory["phase"] = self._first_phase(phase_key)
         if self.curricula:
-            memory["curricula"] = levels = curricula.first(self.curricula, dtype)
-            memory["command"] = levels.get("commands", 1) * command
+            memory["curricula"] = curricula.first(self.curricula, dtype)
+            memory["command"] = self._first_size * command
         if self._has_history:
             memory["seen"] = {
                 name: jnp.zeros((term.history, self._sizes[name]), dtype)
@@ -330,9 +320,15 @@ class LeggedVelocity(Environment):
         levels = curricula.after(self.curricula, ended.info["curricula"], ended)
         changed: dict[str, Any] = {"curricula": levels}
         if "commands" in levels:
-            start, _ = self.curricula["commands"]
-            changed["command"] = levels["commands"] / max(start, 1e-6) * memory["command"]
+            changed["command"] = levels["commands"] / self._first_size * memory["command"]
         return changed
+
+    @property
+    def _first_size(self) -> float:
+        """The size of the commands of new robots. It is never zero, since later episodes scale
+        commands that :meth:`begin` has drawn in this size.
+        """
+        return max(self.curricula["commands"][0], 1e-6) if "commands" in self.curricula else 1.0
 
     def draw(self, key: Array) -> dict[str, Any]:
         """Noise, pushes, and a candidate for the next command."""
@@ -439,12 +435,14 @@ class LeggedVelocity(Environment):
 
     def gait(self, transition: Transition) -> tuple[Gait, Array]:
         """The gait after a step, and which feet landed."""
-        surfaces, feet = len(transition.ground.surfaces), len(self.robot.feet)
-        with_ground = transition.impulse[: len(transition.impulse) - self._num_pair_contacts]
-        contact = jnp.any(
-            observations.in_contact(with_ground).reshape(surfaces, feet, -1), axis=(0, 2)
-        )
+        is_loaded = observations.in_contact(transition.impulse)
+        contact = jnp.stack([jnp.any(is_loaded[rows]) for rows in self._contacts_of_feet])
         return transition.memory["gait"].moved(contact, self.feet_height(transition), self.dt)
+
+    @functools.cached_property
+    def _contacts_of_feet(self) -> list[np.ndarray]:
+        assert self.ground is not None
+        return observations.contacts_of_shapes(self.articulation, self.ground, self.robot.feet)
 
     def trunk_gap(self, transition: Transition) -> Array:
         """Smallest distance of the trunk's sensors from the ground [m], []."""
