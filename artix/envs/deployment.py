@@ -4,6 +4,7 @@ runs.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import warnings
 import xml.etree.ElementTree as ET
@@ -14,14 +15,25 @@ import numpy as np
 
 import artix
 from artix.contact.materials import COMBINATIONS
-from artix.envs import commands
+from artix.envs import commands, observation_terms
 from artix.envs.legs import described_shape, shape_points
 from artix.envs.tasks.legged import LeggedVelocity
 
 #: Version of the description's entries.
 FORMAT = "artix policy 1"
-#: MuJoCo's step in the scene [s].
+#: MuJoCo's longest step in the scene [s].
 TIMESTEP = 0.002
+
+
+def dividing_step(dt: float, longest: float) -> float:
+    """The longest step [s] of at most ``longest`` that divides a control period [s].
+
+    Examples:
+      >>> from artix.envs.deployment import dividing_step
+      >>> dividing_step(0.02, 0.002), dividing_step(0.015, 0.002)
+      (0.002, 0.001875)
+    """
+    return dt / math.ceil(dt / longest - 1e-6)
 
 
 def describe(environment: Any) -> dict[str, Any]:
@@ -29,7 +41,8 @@ def describe(environment: Any) -> dict[str, Any]:
 
     Joints, poses and gains are in the order of the action. The policy's input is the observation:
     its terms in their order, each ``scale`` times the measurement, with ``history`` of them, newest
-    first. Its output, clipped to [-1, 1], moves the targets of the position controllers:
+    first. A term with a ``function`` is one of the user's, whatever its name. The output, clipped
+    to [-1, 1], moves the targets of the position controllers:
     ``default_position + action_scale * action``.
 
     Args:
@@ -75,6 +88,10 @@ def describe(environment: Any) -> dict[str, Any]:
         }
         for one in environment.layout
     ]
+    for term in terms:
+        function = environment.observations[term["name"]].function
+        if function is not observation_terms.TERMS.get(term["name"], (None,))[0]:
+            term["function"] = getattr(function, "__qualname__", repr(function))
     drawn = environment.velocity_commands
     largest = list(drawn.largest) if isinstance(drawn, commands.VelocityCommands) else None
     return {
@@ -152,7 +169,7 @@ def scene(environment: Any) -> str:
     assert world is not None
     assert option is not None
     option.attrib |= {
-        "timestep": str(TIMESTEP),
+        "timestep": str(dividing_step(environment.dt, TIMESTEP)),
         "integrator": "implicitfast",
         "cone": "elliptic",
         "impratio": "10",

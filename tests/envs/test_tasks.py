@@ -464,6 +464,19 @@ def test_a_curriculum_of_commands_may_start_at_zero():
         np.testing.assert_allclose(state.info["command"], level * np.array([1, 0, 0.5]), rtol=1e-5)
 
 
+def test_options_that_say_two_things_are_not_ignored():
+    """The type of a robot that is given, and a ground beside the tiles."""
+    robot = quadruped("float64")
+    task = envs.make("quadruped_velocity", robot=robot, dtype="float32")
+    assert (task.articulation.dtype, task.robot.pose_weight.dtype) == ("float32", "float32")
+    assert envs.make("quadruped_velocity", robot=robot).articulation.dtype == "float64"
+    assert envs.make("humanoid_stand", robot=humanoid("float64"), dtype="float32").reset(
+        jax.random.key(0)
+    ).obs["state"].dtype == "float32"
+    with pytest.raises(ValueError, match="give tiles= instead"):
+        envs.make("quadruped_rough", ground=artix.Ground.flat())
+
+
 @pytest.mark.parametrize("value", [0, 1, "no", 0.5])
 def test_a_termination_is_on_or_off_or_a_function(value):
     signals = ("up", "lowest_up")
