@@ -212,7 +212,7 @@ class QuadrupedRough(QuadrupedVelocity):
         **options: Any,
     ) -> None:
         if "ground" in options:
-            raise ValueError("quadruped_rough: its ground is that of its tiles; give tiles= instead")
+            raise ValueError("quadruped_rough: its ground is its tiles; give tiles= instead")
         self.moves_up = moves_up
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
