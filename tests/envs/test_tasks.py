@@ -470,9 +470,13 @@ def test_options_that_say_two_things_are_not_ignored():
     task = envs.make("quadruped_velocity", robot=robot, dtype="float32")
     assert (task.articulation.dtype, task.robot.pose_weight.dtype) == ("float32", "float32")
     assert envs.make("quadruped_velocity", robot=robot).articulation.dtype == "float64"
-    assert envs.make("humanoid_stand", robot=humanoid("float64"), dtype="float32").reset(
-        jax.random.key(0)
-    ).obs["state"].dtype == "float32"
+    assert (
+        envs.make("humanoid_stand", robot=humanoid("float64"), dtype="float32")
+        .reset(jax.random.key(0))
+        .obs["state"]
+        .dtype
+        == "float32"
+    )
     with pytest.raises(ValueError, match="give tiles= instead"):
         envs.make("quadruped_rough", ground=artix.Ground.flat())
 
