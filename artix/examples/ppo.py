@@ -365,7 +365,8 @@ def train(
 
     Raises:
       ValueError: the environments cannot be divided evenly, a device belongs to another process, or
-        the training run to continue has networks that are not symmetric.
+        the training run to continue has another number of environments or networks that are not
+        symmetric.
       FloatingPointError: the loss is not finite.
 
     Example:
@@ -385,6 +386,11 @@ def train(
             "artix.examples.many_hosts does"
         )
     mirror = mirror_of(environment, config)
+    if training is not None and len(training.actors.episode_return) != config.num_envs:
+        raise ValueError(
+            f"the training run to continue has {len(training.actors.episode_return)} environments; "
+            f"found num_envs={config.num_envs}"
+        )
     if training is not None and mirror is not None:
         before = training.learner.parameters
         after = jax.jit(functools.partial(symmetric_learner, mirror))(before)
