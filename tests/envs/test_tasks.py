@@ -488,3 +488,12 @@ def test_a_termination_is_on_or_off_or_a_function(value):
         terminations.check_terminations({"tilted": value}, signals)
     assert not terminations.check_terminations({"tilted": np.bool_(False)}, signals)
     assert terminations.check_terminations({"tilted": np.bool_(True)}, signals)
+
+
+def test_a_term_may_be_another_one_for_the_critic():
+    """Its size there was taken for that of what the policy sees."""
+    seen = {"feet": ObservationTerm(function=lambda feet_height: feet_height[:2]), "command": 1.0}
+    known = {"feet": ObservationTerm(function=lambda feet_height: feet_height)}
+    task = envs.make("quadruped_velocity", observations=seen, privileged=known, gait_frequency=2.0)
+    assert [(one.start, one.size) for one in task.layout] == [(0, 2), (2, 3), (5, 2)]
+    assert task.observation_size == {"state": 7, "privileged_state": 11}

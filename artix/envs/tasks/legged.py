@@ -533,12 +533,17 @@ class LeggedVelocity(Environment):
     def _has_history(self) -> bool:
         return any(term.history > 1 for term in self.observations.values())
 
-    @functools.cached_property
+    @property
     def _sizes(self) -> dict[str, int]:
-        """Length of each observed term at one time."""
+        """Length of each term that the policy sees, at one time."""
+        return self._sizes_of_terms[0]
+
+    @functools.cached_property
+    def _sizes_of_terms(self) -> list[dict[str, int]]:
+        """Lengths of the terms that the policy sees, and of those that a critic sees besides."""
         zeros = functools.partial(jnp.zeros, dtype=self.articulation.dtype)
 
-        def terms() -> dict[str, Array]:
+        def terms() -> list[dict[str, Array]]:
             state = starts.standing(
                 self.articulation, self.robot.default_position, self.robot.height
             )
@@ -553,14 +558,12 @@ class LeggedVelocity(Environment):
             impulse = self._no_contacts.impulse
             robot, ground = self.articulation, self.ground
             transition = Transition(robot, ground, state, state, impulse, memory, action, None)
-            every = observation_terms.evaluate(
-                self.observations, self._observed_signals(transition)
-            )
-            return every | observation_terms.evaluate(
-                self.privileged, self._observed_signals(transition)
-            )
+            signals = self._observed_signals(transition)
+            both = self.observations, self.privileged
+            return [observation_terms.evaluate(each, signals) for each in both]
 
-        return {name: len(value) for name, value in jax.eval_shape(terms).items()}
+        shapes = jax.eval_shape(terms)
+        return [{name: len(value) for name, value in each.items()} for each in shapes]
 
     @functools.cached_property
     def _measured(self) -> dict[str, int]:
@@ -651,7 +654,9 @@ class LeggedVelocity(Environment):
             apart = f"by {apart.max():.3g} rad at {worst!r}"
             raise ValueError(f"the default pose, {apart}, or the action scale is not symmetric")
         mirrors = {"action": robot.joints, "state": self._reflected(self.layout, robot)}
-        known = self._reflected(observation_terms.layout(self.privileged, self._sizes), robot)
+        known = self._reflected(
+            observation_terms.layout(self.privileged, self._sizes_of_terms[1]), robot
+        )
         size = len(mirrors["state"].sign)
         both = [
             np.concatenate(parts)
