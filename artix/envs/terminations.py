@@ -64,6 +64,9 @@ def check_terminations(
 def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any]) -> Array:
     """Whether any of the terms from :func:`check_terminations` ends the episode, [] (bool).
 
+    Raises:
+      ValueError: a term is not one truth value.
+
     Examples:
       >>> from artix.envs import terminations
       >>> terms = terminations.check_terminations({"low": lambda height: height < 0.1}, ["height"])
@@ -71,8 +74,14 @@ def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any
       True
     """
     over = jnp.array(False)
-    for term in terms.values():
-        over = over | call(term, signals)
+    for name, term in terms.items():
+        value = jnp.asarray(call(term, signals))
+        if value.shape or value.dtype != bool:
+            raise ValueError(
+                f"terminations: {name!r} must return one true or false; found "
+                f"{value.dtype}{list(value.shape)}; jnp.any(...) makes one of several"
+            )
+        over = over | value
     return over
 
 

@@ -232,6 +232,8 @@ class LeggedVelocity(Environment):
         seen = observation_terms.check_terms("observations", observations, names)
         known = observation_terms.check_terms("privileged", privileged, names)
         self.observations, self.privileged = read_only(seen), read_only(known)
+        if not seen:
+            raise ValueError("observations: the policy must see one term at least")
         if past := [each for each, term in self.privileged.items() if term.history > 1]:
             raise ValueError(f"privileged: {past[0]!r}: only what the policy sees has a history")
         self.resets = read_only(starts.check_resets(resets))
@@ -280,7 +282,7 @@ class LeggedVelocity(Environment):
         start_key, command_key, other_key = random_numbers.split(key, 3)
         phase_key, lag_key = random_numbers.split(other_key)
         dtype = self.articulation.dtype
-        command, time_left = self._first_command(command_key)
+        command, time_left = commands.first_command(command_key, self.velocity_commands, dtype)
         memory: dict[str, Any] = {
             "command": command,
             "command_time_left": time_left,
@@ -340,24 +342,13 @@ class LeggedVelocity(Environment):
         )
         return pushes | {
             "noise": disturbances.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
-            "command": self._next_command(keys[1]),
+            "command": commands.draw_command(keys[1], self.velocity_commands, dtype),
         }
 
     def _first_phase(self, key: Array) -> Array:
         """A phase to start at: any, so that first commands meet all; zero without resets."""
         uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
         return math.pi * (2 * uniform - 1) if self.resets else jnp.zeros_like(uniform)
-
-    def _first_command(self, key: Array) -> tuple[Array, Array]:
-        if isinstance(self.velocity_commands, commands.VelocityCommands):
-            return commands.first_command(key, self.velocity_commands, self.articulation.dtype)
-        drawn = self._next_command(key)
-        return drawn.value, drawn.time
-
-    def _next_command(self, key: Array) -> commands.DrawnCommand:
-        if isinstance(self.velocity_commands, commands.VelocityCommands):
-            return commands.draw_command(key, self.velocity_commands, self.articulation.dtype)
-        return self.velocity_commands(key, self.articulation.dtype)
 
     def disturb(self, state: artix.State, drawn: dict[str, Any]) -> artix.State:
         """Applies a push, in the few steps that have one."""
