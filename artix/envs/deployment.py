@@ -19,6 +19,9 @@ from artix.envs import commands, observation_terms
 from artix.envs.legs import described_shape, shape_points
 from artix.envs.tasks.legged import LeggedVelocity
 
+#: What forces lose with speed, and speeds with force, in a motor's envelope.
+_LOSSES = ("velocity_dependent_resistance", "speed_effort_gradient")
+
 #: Version of the description's entries.
 FORMAT = "artix policy 1"
 #: MuJoCo's longest step in the scene [s].
@@ -43,7 +46,8 @@ def describe(environment: Any) -> dict[str, Any]:
     its terms in their order, each ``scale`` times the measurement, with ``history`` of them, newest
     first. A term with a ``function`` is one of the user's, whatever its name. The output, clipped
     to [-1, 1], moves the targets of the position controllers:
-    ``default_position + action_scale * action``.
+    ``default_position + action_scale * action``. What a motor's force loses with its speed, the
+    ``envelope``, is ``None`` if no motor has one.
 
     Args:
       environment: the environment, one of those whose robot follows velocity commands.
@@ -78,6 +82,8 @@ def describe(environment: Any) -> dict[str, Any]:
         environment.articulation.joint_lower_limit,
         environment.articulation.joint_upper_limit,
     )
+    envelope = environment.articulation.envelope
+    has_envelope = np.isfinite(np.asarray(envelope.max_effort))
     terms: list[dict[str, Any]] = [
         {
             "name": one.name,
@@ -106,8 +112,14 @@ def describe(environment: Any) -> dict[str, Any]:
         "limits": {
             "lower": _numbers(lower),
             "upper": _numbers(upper),
-            "force": _numbers(drive.max_force),
+            "force": _numbers(np.where(has_envelope, envelope.max_effort, drive.max_force)),
         },
+        "envelope": {
+            name: _numbers(getattr(envelope, name))
+            for name in ("max_effort", "max_actuator_velocity", *_LOSSES)
+        }
+        if has_envelope.any()
+        else None,
         "action": {
             "scale": _numbers(np.broadcast_to(np.asarray(environment.action_scale, float), size)),
             "clip": 1.0,
@@ -142,7 +154,7 @@ def scene(environment: Any) -> str:
     ``default`` is the default pose on the floor. The sensors are those of the IMU (``imu_quat``,
     ``imu_gyro``, ``imu_velocity`` and ``imu_accelerometer``), and the place and velocity of each
     foot (``FOOT_position`` and ``FOOT_velocity``). The floor is level, also where the task has a
-    terrain.
+    terrain. Of the envelopes of motors, MuJoCo has the largest forces alone.
 
     Args:
       environment: as for :func:`describe`.

@@ -113,7 +113,10 @@ def frame_velocities(
 
 def drive_forces(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
     """Forces with which the drives act towards position targets [N m or N], [n], within their
-    limits.
+    limits, or within the envelopes of motors that have one, ``articulation.envelope``.
+
+    Of an envelope, the force that keeps a speed at ``max_actuator_velocity`` is only known with a
+    ``speed_effort_gradient``; without, it can be less.
 
     Args:
       articulation: the robot, whose drives are of the force type.
@@ -123,7 +126,24 @@ def drive_forces(articulation: artix.Articulation, state: artix.State, target: A
     """
     drive = articulation.drive
     force = drive.stiffness * (target - state.joint_position) - drive.damping * state.joint_velocity
-    return jnp.clip(force, -drive.max_force, drive.max_force)
+    most = drive.max_force
+    if "envelope.max_effort" not in articulation.absent:
+        most = _most_force(articulation.envelope, state.joint_velocity, most)
+    return jnp.clip(force, -most, most)
+
+
+def _most_force(envelope: Any, velocity: Array, limit: Array) -> Array:
+    """The largest forces at these velocities; the limits of drives without an envelope."""
+    speed = jnp.abs(velocity)
+    has_one = jnp.isfinite(envelope.max_effort)
+    most = (
+        jnp.where(has_one, envelope.max_effort, 0) - envelope.velocity_dependent_resistance * speed
+    )
+    fastest, gradient = envelope.max_actuator_velocity, envelope.speed_effort_gradient
+    is_sloped = (gradient > 0) & jnp.isfinite(fastest)
+    sloped = (jnp.where(is_sloped, fastest, 0) - speed) / jnp.where(is_sloped, gradient, 1)
+    most = jnp.maximum(jnp.where(is_sloped, jnp.minimum(most, sloped), most), 0)
+    return jnp.where(has_one, most, limit)
 
 
 def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> np.ndarray:

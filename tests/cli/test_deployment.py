@@ -265,6 +265,25 @@ def test_a_former_export_does_not_stay_beside_another_policy(tmp_path, monkeypat
     assert {path.name for path in tmp_path.iterdir()} == {"policy.stablehlo"}
 
 
+def test_motors_with_an_envelope_have_its_largest_force():
+    """Their drives have no other limit."""
+    robot = envs.make("quadruped_velocity").robot
+    effort = jnp.where(jnp.arange(12) < 4, 9.0, jnp.inf)
+    envelope = robot.articulation.envelope.replace(
+        max_effort=effort.astype("float32"),
+        speed_effort_gradient=jnp.full(12, 0.5, "float32"),
+    )
+    robot = robot._replace(articulation=robot.articulation.replace(envelope=envelope))
+    task = envs.make("quadruped_velocity", robot=robot)
+    description = deployment.describe(task)
+    assert description["limits"]["force"] == 4 * [9.0] + 4 * [28.0] + 4 * [40.0]
+    assert description["envelope"]["max_effort"] == 4 * [9.0] + 8 * [None]
+    assert description["envelope"]["speed_effort_gradient"] == 12 * [0.5]
+    model = mujoco.MjModel.from_xml_string(deployment.scene(task))
+    np.testing.assert_allclose(model.actuator_forcerange[:, 1], description["limits"]["force"])
+    assert deployment.describe(envs.make("quadruped_velocity"))["envelope"] is None
+
+
 def test_a_scene_has_steps_that_divide_the_control_period():
     task = envs.make("quadruped_velocity", dt=0.015, physics_dt=0.005)
     model = mujoco.MjModel.from_xml_string(deployment.scene(task))
