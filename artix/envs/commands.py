@@ -134,7 +134,7 @@ def _drawn_by(function: Callable[..., Any], key: Array, dtype) -> DrawnCommand:
             "velocity commands: the function must return an artix.envs.commands.DrawnCommand; "
             f"found {type(drawn).__name__}"
         )
-    kinds = DrawnCommand(dtype, bool, dtype)
+    kinds = (dtype, bool, dtype)
     drawn = DrawnCommand(*(jnp.asarray(x, kind) for x, kind in zip(drawn, kinds, strict=True)))
     for name, shape in (("value", (3,)), ("changes", (3,)), ("time", ())):
         its_shape = getattr(drawn, name).shape
