@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from artix.cli.text import CommandFailure
 from artix.envs import deployment
 from artix.examples import deploy_mujoco, policies
 from artix.io.common.atomic_file import write_atomically
+
+#: What is written for legged robots only.
+_OF_LEGS = ("policy.json", "scene.xml", "deploy_mujoco.py")
 
 
 def run_export(checkpoint: str, *, output: str | None) -> int:
@@ -57,7 +61,7 @@ def export_policy(
     know.
 
     Returns:
-      The names of the files, and why others are missing.
+      The names of the files, and why others are missing. Those of a former export leave.
 
     Raises:
       OSError: a file cannot be written.
@@ -73,18 +77,37 @@ def export_policy(
         "deploy_mujoco.py": lambda: Path(deploy_mujoco.__file__).read_bytes(),
     }
     if not isinstance(environment, deployment.LeggedVelocity):
-        for name in ("policy.json", "scene.xml", "deploy_mujoco.py"):
+        for name in _OF_LEGS:
             del makers[name]
+        if _is_exported(folder / "policy.json"):
+            _remove(folder, _OF_LEGS)
     written, missing = [], []
     for name, make in makers.items():
         try:
             content = make()
         except (ImportError, ValueError, TypeError) as error:
             missing.append(f"{name}: {error}")
+            _remove(folder, (name,))
             continue
         write_atomically(folder / name, functools.partial(_write, content))
         written.append(name)
     return written, missing
+
+
+def _is_exported(path: Path) -> bool:
+    """Whether a description is one that :func:`export_policy` wrote."""
+    try:
+        return f'"{deployment.FORMAT}"' in path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    """Removes files of a former export: a robot must not be driven with what another policy
+    needs.
+    """
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _write(content: bytes, part: Path) -> None:

@@ -25,6 +25,7 @@ from artix.cli.text import CommandFailure, rate
 from artix.cli.training_files import (
     EventFiles,
     TrainingFiles,
+    alone_in,
     around,
     check_is_new,
     config_of,
@@ -188,7 +189,9 @@ def train_once(
             raise CommandFailure(
                 f"{str(files.checkpoint)!r} is for the task {header['task']!r}, not {chosen.name!r}"
             )
-        other = [name for name, value in changes.items() if value != header["config"].get(name)]
+        said = {"num_envs": "number of environments (--envs)", "seed": "seed (--seed)"}
+        its = header["config"]
+        other = [said[name] for name, value in changes.items() if value != its.get(name)]
         for what in ("robot", "file"):
             mine, its = (each.get(what) for each in (chosen.header, header))
             other += [what] if mine != its else []
@@ -228,8 +231,9 @@ def train_once(
         raise CommandFailure(
             f"the folder {str(files.folder)!r} cannot be created: {error.strerror}"
         ) from error
-    events = EventFiles(files.folder) if tensorboard else None
-    return _train(chosen, config, steps or chosen.steps, training, rows, files, events, part)
+    with alone_in(files.folder):
+        events = EventFiles(files.folder) if tensorboard else None
+        return _train(chosen, config, steps or chosen.steps, training, rows, files, events, part)
 
 
 def _start(source: str, resume: bool, others: dict[str, str | None]) -> tuple[dict[str, Any], Path]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
 import math
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,38 @@ def check_is_new(files: TrainingFiles) -> None:
             f"{str(files.folder)!r} already has a training run: continue it with --resume, or "
             "choose another folder with --output"
         )
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keeps other training runs out of a folder, in which each would overwrite what the other
+    saves.
+
+    The lock is the operating system's and ends with the process, however it ends. Where there are
+    no locks (Windows, some network file systems), nothing is kept out.
+
+    Raises:
+      CommandFailure: another process trains in it.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CommandFailure(
+                f"another training run is at work in {str(folder)!r}: choose another folder with "
+                "--output"
+            ) from error
+        except OSError:  # A file system without locks.
+            pass
+        yield
+    finally:
+        os.close(handle)
 
 
 def header_of(task: Mapping[str, Any], config: Any, report: dict[str, float]) -> dict[str, Any]:
@@ -271,7 +305,7 @@ def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:
     try:
         with files.rows.open(newline="") as file:
             columns, *lines = csv.reader(file)
-        rows = [dict(zip(columns, map(float, row), strict=True)) for row in lines]
+        rows = [dict(zip(columns, map(_number, row), strict=True)) for row in lines]
     except (OSError, ValueError) as error:
         raise CommandFailure(
             f"cannot resume: {str(files.rows)!r} is damaged: {error}; move it away"
@@ -282,6 +316,11 @@ def load_rows(files: TrainingFiles, before: float) -> list[dict[str, float]]:
             f"{', '.join(COLUMNS)}; move it away"
         )
     return [row for row in rows if row["steps"] <= before]
+
+
+def _number(text: str) -> float:
+    """A number as it was written: numbers of steps are whole."""
+    return int(text) if text.isdecimal() else float(text)
 
 
 def load_header(path: Path) -> dict[str, Any]:

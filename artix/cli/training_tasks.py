@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import inspect
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -178,8 +179,8 @@ def task_options(
     if not assignments:
         return dict(options)
     environment = make(**options)
-    names, takes_any = _parameters(make, environment)
-    changed = dict(options)
+    parameters, takes_any = _parameters(make, environment)
+    names, changed = list(parameters), dict(options)
     for one in assignments:
         head, *rest = one.keys
         if not takes_any:
@@ -195,7 +196,10 @@ def task_options(
         before = changed.get(head, getattr(environment, head, None))
         if head == "pushes" and before is None and rest:
             before = disturbances.Pushes()
-        changed[head] = _with_part(one, before, rest) if rest else _like(one, before)
+        if rest:
+            changed[head] = _with_part(one, before, rest)
+        else:
+            changed[head] = _like(one, before, parameters.get(head))
     return changed
 
 
@@ -234,9 +238,9 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
     if not fields:
         raise CommandFailure(f"--set {one.text}: {one.keys[0]!r} has no parts; set it as a whole")
     known(one, head, fields, f"{'.'.join(one.keys[: -len(rest)])}.")
-    value = (
-        _with_part(one, getattr(before, head), more) if more else _like(one, getattr(before, head))
-    )
+    kept = getattr(before, head)
+    kind = getattr(type(before), "__annotations__", {}).get(head)
+    value = _with_part(one, kept, more) if more else _like(one, kept, kind)
     try:
         replaced = getattr(before, "_replace", None) or functools.partial(
             dataclasses.replace, before
@@ -246,31 +250,40 @@ def _with_part(one: Assignment, before: Any, rest: Sequence[str]) -> Any:
         raise CommandFailure(f"--set {one.text}: {error}") from error
 
 
-def _parameters(make: Callable[..., Any], environment: Any) -> tuple[list[str], bool]:
-    """The options of a task, and whether it takes any: from ``make``, and from classes to which it
-    passes any.
+def _parameters(make: Callable[..., Any], environment: Any) -> tuple[dict[str, Any], bool]:
+    """The options of a task with their types, and whether it takes any: from ``make``, and from
+    classes to which it passes any.
     """
     sources: list[Any] = [make, *type(environment).__mro__]
-    names: dict[str, None] = {}
+    types: dict[str, Any] = {}
     for source in sources:
         parameters = inspect.signature(source).parameters.values()
-        names |= {
-            one.name: None
+        its = {
+            one.name: one.annotation
             for one in parameters
             if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
         }
+        types = its | types  # What comes first is what is called.
         if not any(one.kind is one.VAR_KEYWORD for one in parameters):
-            return [name for name in names if name not in _NOT_BY_NAME], False
-    return list(names), True
+            return {name: kind for name, kind in types.items() if name not in _NOT_BY_NAME}, False
+    return types, True
 
 
-def _like(one: Assignment, before: Any) -> Any:
+def _like(one: Assignment, before: Any, kind: Any = None) -> Any:
     """The value, in the type of the one that it replaces.
+
+    Args:
+      one: the assignment.
+      before: the value that it replaces.
+      kind: the annotation of what may be assigned, if there is one.
 
     Raises:
       CommandFailure: it is of another type.
     """
     value = one.value
+    may_be = [part.strip() for part in str(kind or "").split("|")]
+    if "PerJoint" in may_be or (value is None and "None" in may_be):
+        return value
     if isinstance(before, tuple) and not hasattr(before, "_fields"):
         value = tuple(value) if isinstance(value, list | tuple) else (value,)
     if isinstance(before, bool):
@@ -301,7 +314,8 @@ def _value(text: str) -> Any:
         pass
     if "," in text and text[0] not in "[{":
         return tuple(_value(part.strip()) for part in text.split(","))
-    return {"none": None, "None": None, "True": True, "False": False}.get(text, text)
+    words = {"none": None, "None": None, "True": True, "False": False}
+    return {**words, "inf": math.inf, "-inf": -math.inf}.get(text, text)
 
 
 # --- tasks --------------------------------------------------------------------------------------
@@ -457,16 +471,22 @@ def _made_again(told: TrainingTask, assignments: list[str], *, for_training: boo
 
 
 def check_envs(config: Any) -> None:
-    """Refuses a number of environments that the devices cannot share.
+    """Refuses a number of environments that the devices cannot share, or experience that gradient
+    steps cannot.
 
     Raises:
-      CommandFailure: it is no multiple of the number of devices.
+      CommandFailure: it is no multiple of the number of devices, or the experience none of the
+        number of minibatches.
     """
     if isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
         raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found "
             f"{config.num_envs}"
         )
+    try:
+        METHODS[method_of(config)].check_shares(config, jax.device_count())
+    except ValueError as error:
+        raise CommandFailure(f"{error} (--envs, --set {method_of(config)}.minibatches)") from error
 
 
 def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> envs.LeggedRobot:

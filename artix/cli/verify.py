@@ -26,8 +26,8 @@ from artix.io.common.atomic_file import write_atomically
 
 Records = dict[str, np.ndarray]
 
-#: The simulators, with the physics step of MuJoCo [s] and whether its contacts are as stiff as that
-#: step allows.
+#: The simulators, with the longest physics step of MuJoCo [s] and whether its contacts are as stiff
+#: as that step allows.
 MUJOCO: dict[str, tuple[float, bool]] = {
     "MuJoCo, stiff": (0.001, True),
     "MuJoCo, default": (0.002, False),
@@ -92,7 +92,8 @@ def run_verify(checkpoint: str, *, seconds: float, output: str) -> int:
         there = in_mujoco(environment, policy, runs)
         results = {ARTIX: in_artix(environment, policy, runs)}
         if environment.physics_dt > FINE_STEP:
-            results[FINE] = in_artix(with_physics_step(environment, FINE_STEP), policy, runs)
+            fine = deployment.dividing_step(environment.dt, FINE_STEP)
+            results[FINE] = in_artix(with_physics_step(environment, fine), policy, runs)
         results |= there
     except ValueError as error:
         raise CommandFailure(f"{title_of(header)} cannot be verified in MuJoCo: {error}") from error
@@ -158,15 +159,20 @@ def in_artix(
     robot, feet, imu = quiet.articulation, quiet.robot.feet, quiet.robot.imu
     told = next((one for one in quiet.layout if one.name == "command"), None)
 
-    def commanded(state: envs.EnvState, command: Any) -> envs.EnvState:
+    def commanded(state: envs.EnvState, command: Any, newest: int = 1) -> envs.EnvState:
+        """The state with another command, which the policy sees as the ``newest`` ones."""
         info = state.info | {
             "command": command,
             "command_time_left": jnp.full_like(command[0], 1e9),
         }
         obs = state.obs
         if told is not None:
-            seen = obs["state"].at[told.start : told.start + 3].set(told.scale * command)
-            obs = obs | {"state": seen}
+            seen = jnp.tile(told.scale * command, (newest, 1))
+            end = told.start + seen.size
+            obs = obs | {"state": obs["state"].at[told.start : end].set(seen.ravel())}
+            if told.history > 1:
+                past = info["seen"]["command"].at[:newest].set(seen)
+                info["seen"] = info["seen"] | {"command": past}
         return state.replace(info=info, obs=obs)
 
     def advance(state: envs.EnvState, command: Any) -> tuple[envs.EnvState, dict[str, Any]]:
@@ -188,8 +194,11 @@ def in_artix(
             "feet_velocity": observations.frame_velocities(robot, where, feet),
         }
 
-    def one(told: Any) -> dict[str, Any]:
-        return jax.lax.scan(advance, quiet.reset(jax.random.key(0)), told)[1]
+    def one(way: Any) -> dict[str, Any]:
+        start = quiet.reset(jax.random.key(0))
+        if told is not None:  # A robot that starts has been told nothing else.
+            start = commanded(start, way[0], told.history)
+        return jax.lax.scan(advance, start, way)[1]
 
     every = jax.jit(jax.vmap(one))(jnp.asarray(np.stack(list(runs.values())), robot.dtype))
     time = quiet.dt * np.arange(1, 1 + len(next(iter(runs.values()))))
@@ -226,7 +235,8 @@ def in_mujoco(
         path = Path(folder) / "scene.xml"
         path.write_text(deployment.scene(environment), encoding="utf-8")
         for name, (timestep, stiff) in MUJOCO.items():
-            model = deploy_mujoco.load_scene(path, timestep, stiff)
+            step = deployment.dividing_step(environment.dt, timestep)
+            model = deploy_mujoco.load_scene(path, step, stiff)
             results[name] = {}
             for run, told in runs.items():
                 results[name][run] = deploy_mujoco.run(

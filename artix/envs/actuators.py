@@ -7,10 +7,13 @@ which is called once per physics step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from artix.envs import random_numbers
 from artix.math import struct
@@ -68,6 +71,29 @@ class Delay(struct.PyTreeNode):
     def arrived(self) -> Array:
         """The command that arrives now, [n]."""
         return self.commands[jnp.clip(self.lag, 0, len(self.commands) - 1)]
+
+
+def check_delay(name: str, delay: Any, dt: float) -> None:
+    """Refuses delays that cannot be drawn.
+
+    Args:
+      name: what the user calls it.
+      delay: the smallest and the largest delay [s].
+      dt: how long a step takes [s].
+
+    Raises:
+      ValueError: they are not two times, the first of which is not negative and not the larger one,
+        or both are less than half a step, so that nothing would be delayed.
+    """
+    is_pair = np.shape(delay) == (2,) and all(isinstance(one, int | float) for one in delay)
+    least, most = delay if is_pair else (math.nan, math.nan)
+    if not 0 <= least <= most < math.inf:
+        raise ValueError(f"{name} needs 0 <= least <= largest [s]; found {delay}")
+    if most and not round(most / dt):
+        raise ValueError(
+            f"{name}: delays are whole physics steps of {dt:g} s, to which {most:g} s is rounded "
+            "down to none; take shorter steps, or leave it out"
+        )
 
 
 def random_lag(key: Array, least: float, most: float, dt: float) -> Array:

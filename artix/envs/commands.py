@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,13 +45,21 @@ class DrawnCommand(NamedTuple):
     """How long it holds, [] [s]."""
 
 
-def check_commands(commands: VelocityCommands) -> None:
-    """Refuses commands that cannot be drawn.
+def check_commands(commands: VelocityCommands | Callable[..., Any]) -> None:
+    """Refuses commands that cannot be drawn. A function is not called.
 
     Raises:
+      TypeError: they are neither :class:`VelocityCommands` nor a function.
       ValueError: there are not three components, a magnitude is negative or not finite, a chance is
         outside [0, 1], or the mean time is not positive or not finite.
     """
+    if not isinstance(commands, VelocityCommands):
+        if callable(commands):
+            return
+        raise TypeError(
+            "velocity commands: expected artix.envs.commands.VelocityCommands or a function of a "
+            f"key and a dtype; found {commands!r}"
+        )
     largest, chance = commands.largest, commands.chance_of_motion
     if len(largest) != 3 or not all(0 <= each < math.inf for each in largest):
         raise ValueError(
@@ -64,26 +73,40 @@ def check_commands(commands: VelocityCommands) -> None:
     as_number("velocity commands: chance_of_standing", commands.chance_of_standing, 0, 1)
 
 
-def first_command(key: Array, commands: VelocityCommands, dtype) -> tuple[Array, Array]:
+def first_command(
+    key: Array, commands: VelocityCommands | Callable[..., Any], dtype
+) -> tuple[Array, Array]:
     """The command at the start of an episode, [3], uniform or zero, and how long it holds, [] [s].
 
     Args:
       key: a JAX random key.
-      commands: how commands are drawn.
+      commands: how commands are drawn, or a function of a key and a dtype that draws one.
       dtype: dtype of the results.
+
+    Raises:
+      TypeError, ValueError: as for :func:`draw_command`.
     """
+    if not isinstance(commands, VelocityCommands):
+        drawn = _drawn_by(commands, key, dtype)
+        return drawn.value, drawn.time
     uniform = random_numbers.uniform(key, 5, dtype)
     value = (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype)
     return jnp.where(_stands(uniform[4], commands), 0, value), _time(uniform[3], commands)
 
 
-def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
+def draw_command(
+    key: Array, commands: VelocityCommands | Callable[..., Any], dtype
+) -> DrawnCommand:
     """Draws the next command, which takes effect once the current one expires.
 
     Args:
       key: a JAX random key.
-      commands: how commands are drawn.
+      commands: how commands are drawn, or a function of a key and a dtype that draws one.
       dtype: dtype of the results.
+
+    Raises:
+      TypeError: the function returns something else than a :class:`DrawnCommand`.
+      ValueError: an array that it returns has the wrong shape.
 
     Examples:
       >>> from artix.envs import commands
@@ -92,6 +115,8 @@ def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
       >>> bool(jnp.all(jnp.abs(drawn.value) <= 1.0))
       True
     """
+    if not isinstance(commands, VelocityCommands):
+        return _drawn_by(commands, key, dtype)
     uniform = random_numbers.uniform(key, 11, dtype)
     stands = _stands(uniform[10], commands)
     moves = uniform[3:6] < jnp.array(commands.chance_of_motion, dtype)
@@ -99,6 +124,26 @@ def draw_command(key: Array, commands: VelocityCommands, dtype) -> DrawnCommand:
         moves & ~stands, (2 * uniform[:3] - 1) * jnp.array(commands.largest, dtype), 0
     )
     return DrawnCommand(value, stands | (uniform[6:9] < 0.5), _time(uniform[9], commands))
+
+
+def _drawn_by(function: Callable[..., Any], key: Array, dtype) -> DrawnCommand:
+    """The command that a function of the user's draws."""
+    drawn = function(key, dtype)
+    if not isinstance(drawn, DrawnCommand):
+        raise TypeError(
+            "velocity commands: the function must return an artix.envs.commands.DrawnCommand; "
+            f"found {type(drawn).__name__}"
+        )
+    kinds = (dtype, bool, dtype)
+    drawn = DrawnCommand(*(jnp.asarray(x, kind) for x, kind in zip(drawn, kinds, strict=True)))
+    for name, shape in (("value", (3,)), ("changes", (3,)), ("time", ())):
+        its_shape = getattr(drawn, name).shape
+        if its_shape != shape:
+            raise ValueError(
+                f"velocity commands: {name} of the drawn command must have the shape {shape}; "
+                f"found {its_shape}"
+            )
+    return drawn
 
 
 def next_command(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs.control_step import EnvState
-from artix.envs.terms import check_known, check_mapping
+from artix.envs.terms import check_known, check_mapping, pair_of
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -61,7 +61,7 @@ def check_curricula(
             check_known("curricula", name, TERMS, "(start, function)")
         if name in taken:
             raise ValueError(f"curricula: {name!r} is a signal of the task; give it another name")
-        start, function = one if isinstance(one, tuple) else (one, TERMS[name])
+        start, function = pair_of("curricula", name, one, TERMS, "(start, function)")
         every[name] = (as_number(f"curricula: {name!r}", start, 0, 1), function)
     return every
 
@@ -76,6 +76,9 @@ def after(
 ) -> dict[str, Array]:
     """The numbers of the next episode, kept between where they started and 1.
 
+    Raises:
+      ValueError: one is not a scalar.
+
     Examples:
       >>> from artix import envs
       >>> from artix.envs import curricula
@@ -85,7 +88,12 @@ def after(
       >>> print(levels["commands"])
       0.4
     """
-    return {
-        name: jnp.clip(function(levels[name], ended), start, 1)
-        for name, (start, function) in curricula.items()
-    }
+    later = {}
+    for name, (start, function) in curricula.items():
+        level = jnp.asarray(function(levels[name], ended), levels[name].dtype)
+        if level.shape:
+            raise ValueError(
+                f"curricula: {name!r} must return one number; its shape is {level.shape}"
+            )
+        later[name] = jnp.clip(level, start, 1)
+    return later

@@ -4,6 +4,7 @@ runs.
 
 from __future__ import annotations
 
+import math
 import tempfile
 import warnings
 import xml.etree.ElementTree as ET
@@ -14,14 +15,28 @@ import numpy as np
 
 import artix
 from artix.contact.materials import COMBINATIONS
-from artix.envs import commands
+from artix.envs import commands, observation_terms
 from artix.envs.legs import described_shape, shape_points
 from artix.envs.tasks.legged import LeggedVelocity
 
+#: What forces lose with speed, and speeds with force, in a motor's envelope.
+_LOSSES = ("velocity_dependent_resistance", "speed_effort_gradient")
+
 #: Version of the description's entries.
 FORMAT = "artix policy 1"
-#: MuJoCo's step in the scene [s].
+#: MuJoCo's longest step in the scene [s].
 TIMESTEP = 0.002
+
+
+def dividing_step(dt: float, longest: float) -> float:
+    """The longest step [s] of at most ``longest`` that divides a control period [s].
+
+    Examples:
+      >>> from artix.envs.deployment import dividing_step
+      >>> dividing_step(0.02, 0.002), dividing_step(0.015, 0.002)
+      (0.002, 0.001875)
+    """
+    return dt / math.ceil(dt / longest - 1e-6)
 
 
 def describe(environment: Any) -> dict[str, Any]:
@@ -29,8 +44,10 @@ def describe(environment: Any) -> dict[str, Any]:
 
     Joints, poses and gains are in the order of the action. The policy's input is the observation:
     its terms in their order, each ``scale`` times the measurement, with ``history`` of them, newest
-    first. Its output, clipped to [-1, 1], moves the targets of the position controllers:
-    ``default_position + action_scale * action``.
+    first. A term with a ``function`` is one of the user's, whatever its name. The output, clipped
+    to [-1, 1], moves the targets of the position controllers:
+    ``default_position + action_scale * action``. What a motor's force loses with its speed, the
+    ``envelope``, is ``None`` if no motor has one.
 
     Args:
       environment: the environment, one of those whose robot follows velocity commands.
@@ -65,6 +82,8 @@ def describe(environment: Any) -> dict[str, Any]:
         environment.articulation.joint_lower_limit,
         environment.articulation.joint_upper_limit,
     )
+    envelope = environment.articulation.envelope
+    has_envelope = np.isfinite(np.asarray(envelope.max_effort))
     terms: list[dict[str, Any]] = [
         {
             "name": one.name,
@@ -75,6 +94,10 @@ def describe(environment: Any) -> dict[str, Any]:
         }
         for one in environment.layout
     ]
+    for term in terms:
+        function = environment.observations[term["name"]].function
+        if function is not observation_terms.TERMS.get(term["name"], (None,))[0]:
+            term["function"] = getattr(function, "__qualname__", repr(function))
     drawn = environment.velocity_commands
     largest = list(drawn.largest) if isinstance(drawn, commands.VelocityCommands) else None
     return {
@@ -89,8 +112,14 @@ def describe(environment: Any) -> dict[str, Any]:
         "limits": {
             "lower": _numbers(lower),
             "upper": _numbers(upper),
-            "force": _numbers(drive.max_force),
+            "force": _numbers(np.where(has_envelope, envelope.max_effort, drive.max_force)),
         },
+        "envelope": {
+            name: _numbers(getattr(envelope, name))
+            for name in ("max_effort", "max_actuator_velocity", *_LOSSES)
+        }
+        if has_envelope.any()
+        else None,
         "action": {
             "scale": _numbers(np.broadcast_to(np.asarray(environment.action_scale, float), size)),
             "clip": 1.0,
@@ -125,7 +154,7 @@ def scene(environment: Any) -> str:
     ``default`` is the default pose on the floor. The sensors are those of the IMU (``imu_quat``,
     ``imu_gyro``, ``imu_velocity`` and ``imu_accelerometer``), and the place and velocity of each
     foot (``FOOT_position`` and ``FOOT_velocity``). The floor is level, also where the task has a
-    terrain.
+    terrain. Of the envelopes of motors, MuJoCo has the largest forces alone.
 
     Args:
       environment: as for :func:`describe`.
@@ -152,7 +181,7 @@ def scene(environment: Any) -> str:
     assert world is not None
     assert option is not None
     option.attrib |= {
-        "timestep": str(TIMESTEP),
+        "timestep": str(dividing_step(environment.dt, TIMESTEP)),
         "integrator": "implicitfast",
         "cone": "elliptic",
         "impratio": "10",

@@ -91,9 +91,14 @@ def check_pushes(pushes: Pushes) -> None:
     """Refuses pushes that cannot be drawn.
 
     Raises:
+      TypeError: they are no :class:`Pushes`.
       ValueError: the bounds of the speed are not two numbers, negative, reversed or not finite, or
         the mean time is not positive.
     """
+    if not isinstance(pushes, Pushes):
+        raise TypeError(
+            f"pushes: expected artix.envs.disturbances.Pushes or None; found {pushes!r}"
+        )
     low, high = pushes.speed if np.shape(pushes.speed) == (2,) else (math.nan, math.nan)
     if not 0 <= low <= high < math.inf:
         raise ValueError(

@@ -51,7 +51,8 @@ class Environment:
     as one kernel (:func:`artix.quantity`), and the physics as another.
 
     Its attributes may be set until the first :meth:`reset` or :meth:`step`, which compile them into
-    kernels; set those of a ``copy.copy`` afterwards.
+    kernels; set those of a ``copy.copy`` afterwards. The first call refuses times, lengths and
+    changes that do not fit, as the constructor does.
 
     Attributes:
       name: name of the task.
@@ -91,8 +92,27 @@ class Environment:
           ValueError: ``dt`` is not a multiple of ``physics_dt``, a length is not positive, a change
             is one that :func:`artix.envs.randomize` refuses, or there is a ground and the solver is
             not ``"implicit"``.
-          TypeError: a length is no whole number, or ``randomization`` is no sequence of changes.
+          TypeError: a length is no whole number, ``solver_options`` are none, or ``randomization``
+            is no sequence of changes.
         """
+        check_type_of_changes(randomization)
+        self.name = name
+        self.articulation = articulation
+        self.ground = ground
+        self.dt = float(dt)
+        self.physics_dt = float(physics_dt)
+        self.episode_length = episode_length
+        self.action_size = action_size
+        self.solver_options = artix.SolverOptions() if solver_options is None else solver_options
+        self.randomization = tuple(randomization)
+        self._check()
+        self._no_contacts  # noqa: B018, refuses what the physics refuses
+
+    def _check(self) -> None:
+        """Refuses attributes that do not fit each other. They may have been set since they were
+        given.
+        """
+        name, dt, physics_dt, options = self.name, self.dt, self.physics_dt, self.solver_options
         if (
             not 0 < physics_dt <= dt < math.inf
             or abs(dt / physics_dt - round(dt / physics_dt)) > 1e-6
@@ -101,36 +121,25 @@ class Environment:
                 f"{name}: dt must be a multiple of physics_dt; found dt={dt}, "
                 f"physics_dt={physics_dt}"
             )
-        for what, count in (("episode_length", episode_length), ("action_size", action_size)):
-            check_count(f"{name}: {what}", count)
-        solver_options = artix.SolverOptions() if solver_options is None else solver_options
-        if ground is not None and not solver_options.is_implicit:
+        for what in ("episode_length", "action_size"):
+            check_count(f"{name}: {what}", getattr(self, what))
+        if not isinstance(options, artix.SolverOptions):
+            raise TypeError(
+                f"{name}: solver_options must be artix.SolverOptions; found {options!r}"
+            )
+        if self.ground is not None and not options.is_implicit:
             raise ValueError(
                 f"{name}: solver_options.solver must be 'implicit' on a ground, because "
                 "observations, rewards and the next step's initial guess need contact impulses; "
-                f"found {solver_options.solver!r}; artix.step has the other solvers"
+                f"found {options.solver!r}; artix.step has the other solvers"
             )
-        check_type_of_changes(randomization)
-        if ground is None and any(map(_is_of_ground, randomization)):
+        check_type_of_changes(self.randomization)
+        of_ground = [_of_tree(each) for each in self.randomization if _is_of_ground(each)]
+        if self.ground is None and of_ground:
             raise ValueError(f"{name}: there is no ground whose numbers could be randomised")
-        self.name = name
-        self.articulation = articulation
-        self.ground = ground
-        self.dt = float(dt)
-        self.physics_dt = float(physics_dt)
-        self.episode_length = episode_length
-        self.action_size = action_size
-        self.solver_options = solver_options
-        self.randomization = tuple(randomization)
-        self._no_contacts  # noqa: B018, refuses what the physics refuses
-        check_changes(
-            articulation, [change for change in randomization if not _is_of_ground(change)]
-        )
-        check_changes(
-            ground,
-            [_of_tree(change) for change in randomization if _is_of_ground(change)],
-            "ground.",
-        )
+        of_robot = [each for each in self.randomization if not _is_of_ground(each)]
+        check_changes(self.articulation, of_robot)
+        check_changes(self.ground, of_ground, "ground.")
 
     # What programs are compiled from.
 
@@ -156,6 +165,7 @@ class Environment:
     @functools.cached_property
     def _static(self) -> Task:
         """The environment as a static argument, once it is used."""
+        self._check()
         return Task(self)
 
     @functools.cached_property

@@ -245,6 +245,21 @@ class LeggedRobot(NamedTuple):
             assumptions=tuple(notes),
         )
 
+    def astype(self, dtype: Any) -> LeggedRobot:
+        """The robot with arrays of another floating-point type.
+
+        Examples:
+          >>> from artix import envs
+          >>> robot = envs.make("quadruped_velocity").robot
+          >>> print(robot.astype("float32").default_position.dtype)
+          float32
+        """
+        return self._replace(
+            articulation=self.articulation.astype(dtype),
+            default_position=self.default_position.astype(dtype),
+            pose_weight=self.pose_weight.astype(dtype),
+        )
+
     def table(self) -> str:
         """What :meth:`of` found and assumed, as text: name, where it comes from, and value."""
         rows = [

@@ -318,4 +318,6 @@ def _order(path: str, names: Sequence[str], articulation: artix.Articulation) ->
             raise ValueError(
                 f"{path}: the motion {what} the joints {', '.join(map(repr, apart[:5]))}{also}"
             )
+    if twice := [name for name in needed if list(names).count(name) > 1]:
+        raise ValueError(f"{path}: the motion has the joint {twice[0]!r} more than once")
     return [list(names).index(name) for name in needed]

@@ -113,7 +113,10 @@ def frame_velocities(
 
 def drive_forces(articulation: artix.Articulation, state: artix.State, target: Array) -> Array:
     """Forces with which the drives act towards position targets [N m or N], [n], within their
-    limits.
+    limits, or within the envelopes of motors that have one, ``articulation.envelope``.
+
+    Of an envelope, the force that keeps a speed at ``max_actuator_velocity`` is only known with a
+    ``speed_effort_gradient``; without, it can be less.
 
     Args:
       articulation: the robot, whose drives are of the force type.
@@ -123,7 +126,24 @@ def drive_forces(articulation: artix.Articulation, state: artix.State, target: A
     """
     drive = articulation.drive
     force = drive.stiffness * (target - state.joint_position) - drive.damping * state.joint_velocity
-    return jnp.clip(force, -drive.max_force, drive.max_force)
+    most = drive.max_force
+    if "envelope.max_effort" not in articulation.absent:
+        most = _most_force(articulation.envelope, state.joint_velocity, most)
+    return jnp.clip(force, -most, most)
+
+
+def _most_force(envelope: Any, velocity: Array, limit: Array) -> Array:
+    """The largest forces at these velocities; the limits of drives without an envelope."""
+    speed = jnp.abs(velocity)
+    has_one = jnp.isfinite(envelope.max_effort)
+    most = (
+        jnp.where(has_one, envelope.max_effort, 0) - envelope.velocity_dependent_resistance * speed
+    )
+    fastest, gradient = envelope.max_actuator_velocity, envelope.speed_effort_gradient
+    is_sloped = (gradient > 0) & jnp.isfinite(fastest)
+    sloped = (jnp.where(is_sloped, fastest, 0) - speed) / jnp.where(is_sloped, gradient, 1)
+    most = jnp.maximum(jnp.where(is_sloped, jnp.minimum(most, sloped), most), 0)
+    return jnp.where(has_one, most, limit)
 
 
 def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> np.ndarray:
@@ -134,6 +154,32 @@ def geometry_numbers(articulation: artix.Articulation, names: Sequence[str]) -> 
     """
     topology: Any = articulation.topology
     return np.array([topology.geometry_index(name) for name in names])
+
+
+def contacts_of_shapes(
+    articulation: artix.Articulation, ground: artix.Ground, names: Sequence[str]
+) -> list[np.ndarray]:
+    """The rows of the contact impulses [K, 3] that belong to each shape, with any surface of the
+    ground.
+
+    Contacts are in the order of the robot's own shapes, which need not be that of the names, and
+    those with the ground come first.
+
+    Raises:
+      KeyError: there is no shape of a name; the message lists the valid names.
+
+    Examples:
+      >>> from artix.envs import observations
+      >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
+      >>> feet = ("rear_left_foot", "front_left_foot")
+      >>> [rows.tolist() for rows in observations.contacts_of_shapes(robot, ground, feet)]
+      [[2], [0]]
+    """
+    scene = artix.Scene(articulation, ground=ground)
+    start = artix.neutral_state(articulation)
+    owners = jax.eval_shape(lambda: artix.ground_contacts(scene, start)).geometries
+    shapes = geometry_numbers(articulation, names)
+    return [np.flatnonzero(np.asarray(owners) == shape) for shape in shapes]
 
 
 def in_contact(impulse: Array) -> Array:

@@ -25,9 +25,16 @@ Array = jax.Array
 _Tree = TypeVar("_Tree")
 
 
+#: The leaf whose rows are matrices, of which numbers drawn one by one would make no inertias.
+_INERTIA = "link_inertia"
+
+
 @dataclasses.dataclass(frozen=True)
 class Change:
     """How one leaf is randomised.
+
+    Rotations and normals that are changed are scaled to length 1. Inertias can only be scaled, each
+    matrix as a whole.
 
     Attributes:
       leaf: name of the leaf, with dots for nested ones: ``"link_mass"``, ``"friction.static"``,
@@ -49,7 +56,8 @@ class Change:
 
     Raises:
       ValueError: an option is unknown, a range is empty, not finite or not two numbers, log-uniform
-        bounds are not positive, or ``also`` is given without ``"scale"`` or with ``components``.
+        bounds are not positive, ``also`` is given without ``"scale"`` or with ``components``, or
+        inertias would become matrices that are none.
       TypeError: ``entries``, ``components`` or ``also`` is a single name or number.
 
     Examples:
@@ -104,6 +112,12 @@ class Change:
                 f"{where}: 'also' needs only factors of whole rows: operation='scale' without "
                 "components"
             )
+        keeps_inertias = self.operation == "scale" and self.components is None and low >= 0
+        if self.leaf == _INERTIA and not keeps_inertias:
+            raise ValueError(
+                f"{where}: only factors of whole matrices, which are not negative, keep them "
+                "inertias: operation='scale' without components"
+            )
         if isinstance(self.when, str):
             if self.when not in ("reset", "start"):
                 raise ValueError(
@@ -119,6 +133,9 @@ class Change:
 _NOT_NEGATIVE = (
     *(
         "link_mass",
+        "limit_stiffness",
+        "natural_frequency",
+        "damping_ratio",
         "armature",
         "max_joint_force",
         "stiffness",
@@ -209,6 +226,8 @@ def check_changes(tree: Any, changes: Sequence[Change], prefix: str = "") -> Non
     for change in changes:
         leaf = leaf_of(tree, change.leaf, prefix)
         index = _index(tree, change, leaf)
+        if not leaf.size:
+            raise ValueError(f"randomisation of {prefix}{change.leaf}: there is none to randomise")
         if change.distribution == "normal" or isinstance(leaf, jax.core.Tracer):
             continue
         values = lowest.setdefault(change.leaf, np.array(leaf))
@@ -238,8 +257,10 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
     for change, numbers in zip(changes, drawn, strict=True):
         before = leaf_of(tree, change.leaf)
         index = _index(tree, change, before)
-        after = _OPERATIONS[change.operation](before.at[index], numbers)
-        tree = _replaced(tree, change.leaf.split("."), after)
+        rows_of_matrices = change.leaf == _INERTIA and numbers.ndim
+        entries = numbers[:, None, None] if rows_of_matrices else numbers
+        after = _OPERATIONS[change.operation](before.at[index], entries)
+        tree = _replaced(tree, change.leaf.split("."), _of_length_one(change, after))
         for name in change.also:
             beside = leaf_of(tree, name)
             rows, own_rows = _rows_of(name), _rows_of(change.leaf)
@@ -260,6 +281,17 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
             )
             tree = _replaced(tree, name.split("."), beside.at[index].multiply(factor))
     return tree
+
+
+def _of_length_one(change: Change, leaf: Array) -> Array:
+    """The leaf with changed quaternions of poses, and normals, scaled to length 1."""
+    if change.leaf.endswith("normal"):
+        return leaf * jax.lax.rsqrt(jnp.sum(leaf**2))
+    is_turned = change.components is None or any(each > 2 for each in change.components)
+    if leaf.shape[-1:] != (7,) or not is_turned:
+        return leaf
+    square = jnp.sum(leaf[..., 3:] ** 2, axis=-1, keepdims=True)
+    return jnp.concatenate([leaf[..., :3], leaf[..., 3:] * jax.lax.rsqrt(square)], axis=-1)
 
 
 def leaf_of(tree: Any, name: str, prefix: str = "") -> Array:
@@ -383,6 +415,7 @@ def _rows_of(leaf: str) -> str | None:
 def _draw(key: Array, change: Change, tree: Any) -> Array:
     leaf = leaf_of(tree, change.leaf)
     shape = () if change.shared else np.empty(leaf.shape, bool)[_index(tree, change, leaf)].shape
+    shape = shape[:1] if change.leaf == _INERTIA else shape  # A factor for each matrix.
     low, high = map(float, change.range)
     uniform = random_numbers.uniform(key, max(int(np.prod(shape)), 1), leaf.dtype).reshape(shape)
     if change.distribution == "normal":

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from artix.envs.terms import call, check_signals
+from artix.envs.terms import call, check_mapping, check_signals, pair_of
 from artix.math.arrays import square_root
 from artix.model.articulation import Articulation
 from artix.model.checks import as_number
@@ -334,9 +334,11 @@ def check_weights(weights: Weights, signals: Iterable[str]) -> None:
       signals: names of the task's signals.
 
     Raises:
+      TypeError: ``weights`` is no mapping.
       ValueError: a term or a signal does not exist (the message lists those that do), or a weight
         is not finite.
     """
+    check_mapping("rewards", weights, "'pose': 0.5")
     signals = tuple(signals)
     for name, each in weights.items():
         if each is None:
@@ -349,7 +351,8 @@ def _weight_and_term(weights: Weights, name: str) -> tuple[float, Callable[..., 
     weight = weights[name]
     assert weight is not None
     if isinstance(weight, tuple):
-        return as_number(f"weight of reward {name!r}", weight[0]), weight[1]
+        number, term = pair_of("rewards", name, weight, TERMS, "(weight, function)")
+        return as_number(f"weight of reward {name!r}", number), term
     if name not in TERMS:
         raise ValueError(
             f"no reward called {name!r}; choose from: {', '.join(TERMS)}; one of your own is "

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 import artix
 from artix.envs import random_numbers
-from artix.envs.terms import check_known, check_mapping
+from artix.envs.terms import check_known, check_mapping, pair_of
 from artix.model.checks import as_number
 
 Array = jax.Array
@@ -112,7 +112,7 @@ def check_resets(resets: Resets) -> dict[str, tuple[float, Reset]]:
             continue
         if not isinstance(term, tuple):
             check_known("resets", name, TERMS, "(size, function)")
-        size, function = term if isinstance(term, tuple) else (term, TERMS[name])
+        size, function = pair_of("resets", name, term, TERMS, "(size, function)")
         size = as_number(f"resets: {name!r}", size, 0)
         if size:
             terms[name] = (size, function)

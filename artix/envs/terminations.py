@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import artix
 from artix.envs.terms import call, check_known, check_mapping, check_signals
@@ -39,15 +40,22 @@ def check_terminations(
 
     Raises:
       TypeError: ``terms`` is no mapping.
-      ValueError: there is no term of a name, or a term needs a signal that the task does not have.
+      ValueError: there is no term of a name, a term needs a signal that the task does not have, or
+        a value is neither ``True``, ``False`` nor a function.
     """
     check_mapping("terminations", terms, "'tilted': True")
     known, functions = tuple(signals), {}
     for name, term in terms.items():
-        if term is None or term is False:
+        is_switch = isinstance(term, bool | np.bool_)
+        if term is None or (is_switch and not term):
             continue
         if not callable(term):
             check_known("terminations", name, TERMS, "a function of signals")
+            if not is_switch:
+                raise ValueError(
+                    f"terminations: {name!r} must be True, False, None or a function of signals; "
+                    f"found {term!r}"
+                )
         functions[name] = term if callable(term) else TERMS[name]
         check_signals(f"terminations: {name!r}", functions[name], known)
     return functions
@@ -56,6 +64,9 @@ def check_terminations(
 def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any]) -> Array:
     """Whether any of the terms from :func:`check_terminations` ends the episode, [] (bool).
 
+    Raises:
+      ValueError: a term is not one truth value.
+
     Examples:
       >>> from artix.envs import terminations
       >>> terms = terminations.check_terminations({"low": lambda height: height < 0.1}, ["height"])
@@ -63,8 +74,14 @@ def is_over(terms: Mapping[str, Callable[..., Array]], signals: Mapping[str, Any
       True
     """
     over = jnp.array(False)
-    for term in terms.values():
-        over = over | call(term, signals)
+    for name, term in terms.items():
+        value = jnp.asarray(call(term, signals))
+        if value.shape or value.dtype != bool:
+            raise ValueError(
+                f"terminations: {name!r} must return one true or false; found "
+                f"{value.dtype}{list(value.shape)}; jnp.any(...) makes one of several"
+            )
+        over = over | value
     return over
 
 

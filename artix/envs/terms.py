@@ -45,6 +45,21 @@ def check_mapping(what: str, terms: Any, example: str) -> None:
         raise TypeError(f"{what}: expected terms by name, such as {{{example}}}; found {terms!r}")
 
 
+def pair_of(
+    what: str, name: str, term: Any, known: Mapping[str, Any], form: str
+) -> tuple[Any, Callable[..., Any]]:
+    """The number and the function of a term: a pair of them, or a number for one that is known.
+
+    Raises:
+      ValueError: it is a tuple, but no such pair.
+    """
+    if not isinstance(term, tuple):
+        return term, known[name]
+    if len(term) != 2 or not callable(term[1]):
+        raise ValueError(f"{what}: {name!r} must be {form}; found {term!r}")
+    return term[0], term[1]
+
+
 def check_known(what: str, name: str, known: Iterable[str], alternative: str) -> None:
     """Raises ``ValueError`` with the names that are like it, unless ``name`` is one of those that
     are known.

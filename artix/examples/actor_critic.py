@@ -9,7 +9,7 @@ in Su et al., *Leveraging Symmetry in RL-based Legged Locomotion Control* (arXiv
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +27,30 @@ def networks(config: Any, environment: Environment) -> tuple[Network, Network]:
     state.
     """
     return Network(config.policy_layers, environment.action_size), Network(config.critic_layers, 1)
+
+
+def check_config(config: Any, finite: Sequence[str] = ()) -> None:
+    """Refuses settings that actor-critic methods share, and of which nothing could be learned.
+
+    Args:
+      config: the settings.
+      finite: names of further numbers that must be finite.
+
+    Raises:
+      ValueError: a layer has no size, the seed is larger than random keys take, or a number is not
+        finite.
+    """
+    for name in ("policy_layers", "critic_layers"):
+        sizes = getattr(config, name)
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise ValueError(f"{name} must be whole numbers of at least 1; found {sizes}")
+    if abs(config.seed) >= 2**62:
+        raise ValueError(
+            f"seed must be below 2^62, the most that random keys take; found {config.seed}"
+        )
+    for name in finite:
+        if not math.isfinite(getattr(config, name)):
+            raise ValueError(f"{name} must be finite; found {getattr(config, name)}")
 
 
 class Experience(NamedTuple):

@@ -39,7 +39,7 @@ class Controller:
         unknown = [
             each["name"]
             for each in description["observation"]["terms"]
-            if each["name"] not in terms
+            if each["name"] not in terms or "function" in each
         ]
         if unknown:
             raise ValueError(

@@ -33,6 +33,7 @@ from artix.envs import Environment, EnvState, autoreset
 from artix.examples.actor_critic import (
     Experience,
     advantages,
+    check_config,
     fresh,
     mean_report,
     mirror_of,
@@ -90,6 +91,7 @@ class Config:
         ):
             if not is_right:
                 raise ValueError(f"{name} must be {rule}; found {getattr(self, name)}")
+        check_config(self, ("entropy_cost", "value_cost", "reward_scale"))
 
 
 class Learner(flax.struct.PyTreeNode):
@@ -321,6 +323,23 @@ def placed(mesh: jax.sharding.Mesh, training: Training) -> Training:
     return Training(*map(jax.device_put, training, places))
 
 
+def check_shares(config: Config, num_devices: int) -> None:
+    """Refuses environments or experience that devices and gradient steps cannot share evenly.
+
+    Raises:
+      ValueError: they cannot.
+    """
+    if (
+        config.num_envs % num_devices
+        or config.num_envs // num_devices * config.unroll % config.minibatches
+    ):
+        raise ValueError(
+            f"num_envs must be a multiple of the number of devices, {num_devices}, and num_envs * "
+            f"unroll / devices a multiple of minibatches, {config.minibatches}; found "
+            f"num_envs={config.num_envs}, unroll={config.unroll}"
+        )
+
+
 def train(
     environment: Environment,
     config: Config,
@@ -347,7 +366,8 @@ def train(
 
     Raises:
       ValueError: the environments cannot be divided evenly, a device belongs to another process, or
-        the training run to continue has networks that are not symmetric.
+        the training run to continue has another number of environments or networks that are not
+        symmetric.
       FloatingPointError: the loss is not finite.
 
     Example:
@@ -359,15 +379,7 @@ def train(
       8
     """
     devices = jax.devices() if devices is None else devices
-    if (
-        config.num_envs % len(devices)
-        or config.num_envs // len(devices) * config.unroll % config.minibatches
-    ):
-        raise ValueError(
-            f"num_envs must be a multiple of the number of devices, {len(devices)}, and num_envs "
-            f"* unroll / devices a multiple of minibatches, {config.minibatches}; found "
-            f"num_envs={config.num_envs}, unroll={config.unroll}"
-        )
+    check_shares(config, len(devices))
     if any(device.process_index != jax.process_index() for device in devices):
         raise ValueError(
             "ppo.train uses the devices of one process: pass devices=jax.local_devices(), or use "
@@ -375,6 +387,11 @@ def train(
             "artix.examples.many_hosts does"
         )
     mirror = mirror_of(environment, config)
+    if training is not None and len(training.actors.episode_return) != config.num_envs:
+        raise ValueError(
+            f"the training run to continue has {len(training.actors.episode_return)} environments; "
+            f"found num_envs={config.num_envs}"
+        )
     if training is not None and mirror is not None:
         before = training.learner.parameters
         after = jax.jit(functools.partial(symmetric_learner, mirror))(before)

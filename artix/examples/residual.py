@@ -166,8 +166,19 @@ def base_for(environment: Environment, policy: Policy, level: Environment) -> Ba
         same = there.get(one.name)
         if same is None or _seen(one) != _seen(same):
             _refuse(one, same, environment.name)
+        if _code(level, one.name) != _code(environment, one.name):
+            raise ValueError(
+                f"the base policy sees {one.name!r}, which {environment.name} shows by another "
+                "function"
+            )
         known += range(same.start, same.start + same.size * same.history)
     return Base(policy, tuple(known))
+
+
+def _code(task: LeggedVelocity, name: str) -> Any:
+    """What computes a term, equal for functions that were made by the same lines."""
+    function = task.observations[name].function
+    return getattr(function, "__code__", function)
 
 
 def _seen(entry: Entry) -> tuple[int, float, int]:

@@ -32,6 +32,7 @@ from artix.envs import Environment, EnvState, autoreset
 from artix.examples.actor_critic import (
     Experience,
     advantages,
+    check_config,
     fresh,
     mean_report,
     mirror_of,
@@ -77,11 +78,24 @@ class Config:
         for name in ("action_step", "half_life", "most_gradient"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive; found {getattr(self, name)}")
+        for name in ("discount", "gae_lambda", "target_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be from 0 to 1; found {getattr(self, name)}")
+        for name in ("learning_rate", "noise"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be at least 0; found {getattr(self, name)}")
+        if not self.max_gradient_norm > 0:
+            raise ValueError(f"max_gradient_norm must be positive; found {self.max_gradient_norm}")
+        check_config(self)
         if self.num_envs * self.horizon % self.minibatches:
             raise ValueError(
                 f"num_envs * horizon must be a multiple of minibatches, {self.minibatches}; found "
                 f"num_envs={self.num_envs}, horizon={self.horizon}"
             )
+
+
+def check_shares(config: Config, num_devices: int) -> None:
+    """Does nothing, as one device learns and :class:`Config` refuses what it cannot share."""
 
 
 class Training(NamedTuple):

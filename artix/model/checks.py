@@ -197,7 +197,7 @@ def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None
     Args:
       name: what the user calls the poses.
       poses: position and quaternion xyzw.
-      any_length: whether only a length of zero is wrong.
+      any_length: whether only a length of zero, or one that is not finite, is wrong.
     """
     values = known_values(poses)
     if values is None or values.shape[-1:] != (7,):
@@ -215,7 +215,7 @@ def check_quaternion(name: str, poses: Any, *, any_length: bool = False) -> None
             "divide it by its length, as artix.normalize does in a state",
         ),
     ):
-        if wrong.any() and not (any_length and lengths.all()):
+        if wrong.any() and not (any_length and np.all((lengths > 0) & np.isfinite(lengths))):
             length = f"{lengths[wrong][0]:.6g}" if lengths.all() else "zero"
             raise ValueError(
                 f"{name}: expected a quaternion xyzw of length 1 in the last four entries; found "

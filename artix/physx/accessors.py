@@ -52,7 +52,7 @@ def set_articulation_flags(
       >>> print(physx.set_articulation_flags(simulation, flags).articulation_flags == flags)
       True
     """
-    topology = simulation.topology
+    topology, flags = simulation.topology, ArticulationFlag(flags)
     fixed = ArticulationFlag.FIX_BASE in flags
     articulation = simulation.articulation
     if fixed != topology.fixed_base:

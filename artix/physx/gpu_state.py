@@ -18,7 +18,9 @@ import numpy.typing as npt
 
 from artix.fleet.fleet import Fleet
 from artix.kinematics.frames import frame_pose, frame_velocity
+from artix.math.arrays import known_values
 from artix.model.articulation import Articulation, State
+from artix.model.checks import check_quaternion
 from artix.physx.accessors import update_kinematic
 from artix.physx.direct_gpu import (
     AnyFleetSimulation,
@@ -180,8 +182,9 @@ def set_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, the data has another dtype than the fleet, or
         ``data_type`` is one for reading.
-      ValueError: an index appears twice, the data has the wrong shape, the simulation is not that
-        of the fleet, or a tendon joint's axis differs from the topology's.
+      ValueError: an index appears twice, the data has the wrong shape, a root's quaternion is known
+        and has the length zero, the simulation is not that of the fleet, or a tendon joint's axis
+        differs from the topology's.
 
     Examples:
       >>> from artix import physx
@@ -217,6 +220,8 @@ def set_articulation_data(
             raise TypeError(
                 f"data for {data_type.name}: expected dtype {fleet.dtype}, found {data.dtype}"
             )
+        if data_type is WriteType.ROOT_GLOBAL_POSE:
+            check_quaternion(f"data for {data_type.name}", _from_transform(data), any_length=True)
         written = [
             _write(data_type, kind, jnp.asarray(data)[part.blocks], part.rows)
             if len(part.blocks)
@@ -311,6 +316,14 @@ def _read(
     return pad_to(to_transform(values) if data_type is ReadType.ROOT_GLOBAL_POSE else values, shape)
 
 
+def _from_transform(data: Any) -> Any:
+    """Poses [nb, 7] with the position first, of known numbers without a call of JAX."""
+    values = known_values(data)
+    if values is None:
+        return jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
+    return np.concatenate([values[:, 4:], values[:, :4]], axis=1)
+
+
 @partial(jax.jit, static_argnums=0)
 def _write(
     data_type: WriteType, kind: ArticulationSimulation, data: Array, rows: np.ndarray
@@ -319,5 +332,5 @@ def _write(
     field = FIELDS[data_type.name]
     before = field.read(kind)
     if data_type is WriteType.ROOT_GLOBAL_POSE:
-        data = jnp.concatenate([data[:, 4:], data[:, :4]], axis=1)
+        data = _from_transform(data)
     return field.write(kind, before.at[rows].set(data[:, : before.shape[1]]))

@@ -5,6 +5,7 @@ mass, support.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
@@ -19,10 +20,13 @@ from artix import Articulation, ContactReport, Fleet, Ground, LinkContactReport,
 from artix.math.arrays import host_arrays
 from artix.viewer.meshes import rotate, transform
 
+#: Robots of one topology with more different shapes than these are drawn with those of the first.
+MOST_SHAPES = 32
+
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """The robots of one topology.
+    """The robots of one topology and with the same shapes.
 
     Attributes:
       articulation: parameters of the first robot, which define the shapes.
@@ -104,19 +108,40 @@ class Motion:
         poses = self.evaluate(artix.frame_pose).astype(float)
         robots = self.robots
         if not isinstance(robots, Fleet):
-            first = (
-                jax.tree.map(lambda leaf: leaf[0], robots) if robots.link_mass.ndim == 2 else robots
-            )
-            return [Kind(first, np.arange(self.num_robots), poses)]
+            if robots.link_mass.ndim == 1:
+                return [Kind(robots, np.arange(self.num_robots), poses)]
+            return [
+                Kind(jax.tree.map(lambda leaf, k=k[0]: leaf[k], robots), k, poses[:, k])
+                for k in _with_the_same_shapes(robots)
+            ]
         kinds = list[Kind]()
-        for topology in dict.fromkeys(robots.topologies):
-            members = np.array([k for k, one in enumerate(robots.topologies) if one == topology])
-            kinds.append(
-                Kind(
-                    robots.member(int(members[0])), members, poses[:, members, : topology.num_links]
-                )
-            )
+        for articulation, members in zip(robots.articulations, robots.kinds, strict=True):
+            links = articulation.topology.num_links
+            for k in _with_the_same_shapes(articulation):
+                shown = members[k]
+                first = robots.member(int(shown[0]))
+                kinds.append(Kind(first, shown, poses[:, shown, :links]))
         return kinds
+
+
+def _with_the_same_shapes(robots: Articulation) -> list[np.ndarray]:
+    """The numbers of the robots of a batch that look alike: those with the same places of joints
+    and the same shapes.
+    """
+    drawn = (robots.joint_parent_pose, robots.joint_child_pose, robots.geometry)
+    leaves = [np.asarray(leaf) for leaf in host_arrays(jax.tree.leaves(drawn)) if np.ndim(leaf)]
+    count = len(robots.link_mass)
+    alike: dict[bytes, list[int]] = {}
+    for k in range(count):
+        alike.setdefault(b"".join(leaf[k].tobytes() for leaf in leaves), []).append(k)
+    if len(alike) <= MOST_SHAPES:
+        return [np.array(members) for members in alike.values()]
+    warnings.warn(
+        f"{robots.topology.name}: {count} robots of {len(alike)} different shapes are drawn with "
+        f"those of the first; pass at most {MOST_SHAPES} to see their own",
+        stacklevel=2,
+    )
+    return [np.arange(count)]
 
 
 def _arrange(states: State, count: int | None, width: int, owner: str) -> State:

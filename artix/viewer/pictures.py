@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -149,7 +150,7 @@ def save_video(
       robots: as for :func:`make_scene`.
       states: as for :func:`make_scene`.
       dt: time from one state to the next [s].
-      fps: frames per second, at most ``1 / dt``.
+      fps: frames per second, at most ``1 / dt``, and at most 50 of a GIF.
       size: width and height [pixels], even numbers for ``.mp4``.
       camera: the camera; by default one that moves with the robots.
       **options: ``visuals``, ``ground``, ``layout``, ``show``, ``contacts`` and ``commands`` of
@@ -182,6 +183,8 @@ def save_video(
     check_writable(path)
     scene = make_scene(robots, states, dt, **options)
     step = max(round(1 / (fps * dt)), 1)
+    if suffix == ".gif":
+        step = max(step, math.ceil(_GIF_FRAME / dt - 1e-6))
     frames = range(0, scene.num_frames, step)
     floor, first = _ground(scene, frames), scene.corners((0,))
     view = camera or Camera.around(first, aspect=size[0] / size[1], margin=1.4)
@@ -198,12 +201,18 @@ def save_video(
     _WRITERS[suffix](path, map(image, frames), size, 1 / (step * dt))
 
 
+#: The shortest time that a frame of a GIF is shown [s]: browsers show a shorter one for 100 ms.
+_GIF_FRAME = 0.02
+
+
 def _write_gif(
     path: str | os.PathLike[str], images: Iterator[np.ndarray], size: tuple[int, int], fps: float
 ) -> None:
     from PIL import Image
 
     first, *others = (Image.fromarray(image).quantize(128) for image in images)
+    # Times are in units of 10 ms: each frame begins when it should, and is shown up to the next.
+    begins = np.rint(100 / fps * np.arange(2 + len(others))).astype(int)
     write_atomically(
         path,
         lambda part: first.save(
@@ -211,7 +220,7 @@ def _write_gif(
             format="GIF",
             save_all=True,
             append_images=others,
-            duration=round(1000 / fps),
+            duration=(10 * np.diff(begins)).tolist(),
             loop=0,
         ),
     )

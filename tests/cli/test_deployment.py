@@ -1,5 +1,6 @@
 """``artix export`` and ``artix verify``: a policy in other runtimes and another simulator."""
 
+import functools
 import json
 import os
 import subprocess
@@ -250,6 +251,91 @@ def test_a_g1_turns_on_the_spot_in_both_simulators():
         assert not verify.has_fallen(environment, record), where
         assert 0.3 < np.mean(record["angular_velocity"][100:, 2]) < 0.8, where
         assert np.linalg.norm(record["root_pose"][-1, :2]) < 0.6, where
+
+
+def test_a_former_export_does_not_stay_beside_another_policy(tmp_path, monkeypatch):
+    """What was there for a robot would drive it with a policy that is another one's."""
+    (tmp_path / "scene.xml").write_text("my own")
+    assert main(["export", "arm_reach", "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "scene.xml").read_text() == "my own"
+    assert main(["export", "quadruped_velocity", "--output", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["export", "arm_reach", "--output", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"policy.stablehlo"}
+
+
+def test_motors_with_an_envelope_have_its_largest_force():
+    """Their drives have no other limit."""
+    robot = envs.make("quadruped_velocity").robot
+    effort = jnp.where(jnp.arange(12) < 4, 9.0, jnp.inf)
+    envelope = robot.articulation.envelope.replace(
+        max_effort=effort.astype("float32"),
+        speed_effort_gradient=jnp.full(12, 0.5, "float32"),
+    )
+    robot = robot._replace(articulation=robot.articulation.replace(envelope=envelope))
+    task = envs.make("quadruped_velocity", robot=robot)
+    description = deployment.describe(task)
+    assert description["limits"]["force"] == 4 * [9.0] + 4 * [28.0] + 4 * [40.0]
+    assert description["envelope"]["max_effort"] == 4 * [9.0] + 8 * [None]
+    assert description["envelope"]["speed_effort_gradient"] == 12 * [0.5]
+    model = mujoco.MjModel.from_xml_string(deployment.scene(task))
+    np.testing.assert_allclose(model.actuator_forcerange[:, 1], description["limits"]["force"])
+    assert deployment.describe(envs.make("quadruped_velocity"))["envelope"] is None
+
+
+def test_a_scene_has_steps_that_divide_the_control_period():
+    task = envs.make("quadruped_velocity", dt=0.015, physics_dt=0.005)
+    model = mujoco.MjModel.from_xml_string(deployment.scene(task))
+    assert model.opt.timestep == 0.001875
+    told = deployment.describe(task), lambda _: np.zeros(12), lambda _: np.zeros(3)
+    assert len(deploy_mujoco.run(model, *told, 0.15)["time"]) == 10
+    still = {"stand": np.zeros((2, 3))}
+    policy = functools.partial(jnp.zeros, 12, "float32")
+    there = verify.in_mujoco(task, lambda _: policy(), still)
+    fine = verify.with_physics_step(task, deployment.dividing_step(task.dt, verify.FINE_STEP))
+    here = verify.in_artix(fine, lambda _: policy(), still)
+    for each in (*there.values(), here):
+        assert len(each["stand"]["time"]) == 2
+
+
+def test_a_term_of_the_users_is_no_sensor_of_its_name():
+    """The script would measure artix's term of that name, in silence."""
+
+    def gyro(angular_velocity):
+        return 0.1 * angular_velocity
+
+    seen = {**OBSERVATIONS, "gyro": ObservationTerm(function=gyro)}
+    description = deployment.describe(envs.make("quadruped_velocity", observations=seen))
+    told = {each["name"]: each.get("function") for each in description["observation"]["terms"]}
+    assert told.pop("gyro").endswith("gyro")
+    assert not any(told.values())
+    with pytest.raises(ValueError, match=r"the policy sees gyro, which deploy_mujoco\.py"):
+        deploy_mujoco.Controller(description, lambda obs: obs)
+
+
+@pytest.mark.slow
+def test_a_history_of_commands_is_that_of_the_robot():
+    """In artix, the policy remembered a command that no one gave, and one less of each new one."""
+    seen = {"command": ObservationTerm(scale=2.0, history=3)}
+    task = envs.make("quadruped_velocity", observations=seen, gait_frequency=None, rewards={})
+    told = {"in turn": np.repeat([[1.0, 0, 0], [0, 0.5, 0]], 3, axis=0)}
+    controller = deploy_mujoco.Controller(deployment.describe(task), lambda _: np.zeros(12))
+    rest = {"joint_position": np.zeros(12), "joint_velocity": np.zeros(12), "gyro": np.zeros(3)}
+    rest |= {"linear_velocity": np.zeros(3), "quaternion": np.array([1.0, 0, 0, 0])}
+    wanted = [controller.observation(rest, command) for command in told["in turn"]]
+
+    def policy(obs):
+        return 0.05 * jnp.concatenate([obs["state"], jnp.zeros(3, "float32")])
+
+    record = verify.in_artix(task, policy, told)["in turn"]
+    drive, rest = task.articulation.drive, np.asarray(task.robot.default_position)
+    # What the policy saw, from its targets, and those from the forces of the drives.
+    target = record["joint_position"] + (
+        record["joint_force"] + np.asarray(drive.damping) * record["joint_velocity"]
+    ) / np.asarray(drive.stiffness)
+    shown = (target - rest) / 0.5 / 0.05
+    np.testing.assert_allclose(shown[:, :9], wanted, atol=1e-3)
 
 
 def test_feet_with_flat_soles_are_balls_at_their_corners():

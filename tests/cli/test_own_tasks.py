@@ -70,6 +70,7 @@ def test_values_are_read():
         "g=FL_foot,FR_foot",
         "h=none",
         'i={"knee": 2}',
+        "j=-inf",
     )
     values = [one.value for one in parse_assignments(texts)]
     assert values == [
@@ -81,6 +82,7 @@ def test_values_are_read():
         ("FL_foot", "FR_foot"),
         None,
         {"knee": 2},
+        -math.inf,
     ]
     for wrong in ("a", "=1", "a..b=1"):
         with pytest.raises(CommandFailure, match="expected KEY=VALUE"):
@@ -98,6 +100,12 @@ def test_settings_of_the_learner():
         ("ppo.epochs=2.5", "expected a whole number"),
         ("ppo.clip=yes", "expected a number"),
         ("ppo.unroll=0", "unroll must be at least 1"),
+        ("ppo.epochs=none", "expected a whole number"),
+        ("ppo.policy_layers=32,-3", "policy_layers must be whole numbers of at least 1"),
+        ("ppo.critic_layers=a,b", "critic_layers must be whole numbers of at least 1"),
+        ("ppo.policy_layers=none", "policy_layers must be whole numbers of at least 1"),
+        ("ppo.value_cost=NaN", "value_cost must be finite"),
+        ("ppo.seed=1e30", "seed must be below 2"),
     ):
         with pytest.raises(CommandFailure, match=message):
             changed_config(ppo.Config(), parse_assignments([text]))
@@ -137,6 +145,13 @@ def test_options_of_a_task():
     assert envs.make("quadruped_velocity", **found).episode_length == 9
     found = options("velocity_commands.mean_time=2", "velocity_commands.mean_time=1.5")
     assert found["velocity_commands"].mean_time == 1.5  # as --from repeats and then changes it
+    found = options(
+        "gait_frequency=none", 'action_scale={"knee": 0.3, "": 0.1}', "least_reward=-inf"
+    )
+    assert found["gait_frequency"] is None
+    made = envs.make("quadruped_velocity", **found, rewards={"pose": 1.0})
+    np.testing.assert_allclose(made.action_scale, 8 * [0.1] + 4 * [0.3])
+    assert made.least_reward == -math.inf
     for text, message in (
         ("rewards.poze=1", "no 'rewards.poze'; did you mean rewards.pose"),
         ("traking_sigma=1", "did you mean tracking_sigma"),
@@ -152,6 +167,31 @@ def test_options_of_a_task():
     ] == [1, 1, 1]
     with pytest.raises(CommandFailure, match=r"did you mean robot\.stiffness"):
         robot_options(parse_assignments(["robot.stifness=1"]))
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("pushes=1", "expected artix.envs.disturbances.Pushes or None; found 1"),
+        ("velocity_commands=1,0,1", r"expected .*VelocityCommands or a function .*\(1, 0, 1\)"),
+        ("rewards=0", "rewards: expected terms by name"),
+        ("solver_options=3", "solver_options must be artix.SolverOptions; found 3"),
+        ("action_delay=a,b", r"action_delay needs 0 <= least <= largest"),
+        ("action_delay=0,0.001", "physics steps of 0.004 s, to which 0.001 s is rounded down to"),
+        ("terminations.tilted=0", "'tilted' must be True, False, None or a function"),
+        ("lowest_up=2", "lowest_up: expected one number, from -1 to 1"),
+        (
+            "ppo.minibatches=7",
+            r"a multiple of minibatches, 7; .* \(--envs, --set ppo.minibatches\)",
+        ),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused_before_training(option, message, tmp_path):
+    options = {"steps": 8, "num_envs": 4, "seed": None, "resume": False}
+    options |= {"output": str(tmp_path / "run"), "assignments": [option]}
+    with pytest.raises(CommandFailure, match=message):
+        command.train_once("quadruped_velocity", **options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_terms_of_observations_starts_and_ends():

@@ -15,7 +15,7 @@ import artix
 from artix import envs
 from artix.cli import main
 from artix.cli import train as command
-from artix.cli.training_files import recent
+from artix.cli.training_files import alone_in, recent
 from artix.examples import policies, ppo
 from artix.examples.residual import Base
 from tests.support.point_mass import PointMass
@@ -84,11 +84,24 @@ def test_it_goes_on(trained, capsys):
     assert main(["train", "cart_pole", "--resume", "--steps", "768", "--output", str(trained)]) == 0
     assert policies.load_header(trained / "checkpoint.npz")["steps"] == 768
     rows = (trained / "progress.csv").read_text().splitlines()[1:]
-    assert [float(row.split(",")[0]) for row in rows] == [256, 512, 768]
+    assert [row.split(",")[0] for row in rows] == ["256", "512", "768"]
     seconds = [float(row.split(",")[1]) for row in rows]
     assert seconds == sorted(seconds)
     assert main(["train", "cart_pole", "--resume", "--seed", "4", "--output", str(trained)]) == 1
-    assert "keeps the checkpoint's seed" in capsys.readouterr().err
+    assert "keeps the checkpoint's seed (--seed)" in capsys.readouterr().err
+
+
+def test_two_training_runs_do_not_share_a_folder(trained, tmp_path, capsys):
+    """Each would overwrite the checkpoints of the other."""
+    new = tmp_path / "new"
+    new.mkdir()
+    for folder, more in ((new, []), (trained, ["--resume"])):
+        before = sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+        with alone_in(folder):
+            assert main(["train", "cart_pole", "--output", str(folder), *more]) == 1
+        assert f"another training run is at work in {str(folder)!r}" in capsys.readouterr().err
+        assert before == sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+    assert train(new, "--steps", "256") == 0
 
 
 def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):

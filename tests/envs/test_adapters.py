@@ -8,6 +8,7 @@ import sys
 import types
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from artix import envs
+from artix.math import struct
 from tests.support.point_mass import PointMass
 from tests.support.users_types import users_types
 
@@ -127,6 +129,33 @@ def test_brax_resets_what_it_is_given():
     np.testing.assert_array_equal(*ends)
 
 
+class _State(struct.PyTreeNode):
+    """Brax's ``State``."""
+
+    pipeline_state: Any
+    obs: Any
+    reward: Any
+    done: Any
+    metrics: Any
+    info: Any
+
+
+@pytest.mark.parametrize("length", [2, 4, 6])
+def test_the_time_limit_of_braxs_own_wrapper_is_no_fall(length, monkeypatch):
+    """Its ``EpisodeWrapper`` counts an end as truncation only where the environment says nothing."""
+    from artix.envs.adapters import brax
+
+    if importlib.util.find_spec("brax") is None:
+        monkeypatch.setattr(brax, "_brax_state", lambda: _State)
+    env = brax.BraxEnvironment(PointMass(episode_length=4))
+    state = env.reset(jax.random.PRNGKey(0))
+    state = state.replace(info=state.info | {"steps": jnp.zeros(())})
+    for steps in range(1, length + 1):  # As the wrapper has it.
+        state = env.step(state, jnp.zeros(1, jnp.float32))
+        truncation = (1 - state.done) * (steps >= length)
+        assert (float(state.done), float(truncation)) == (0, steps == length)
+
+
 def test_gymnasium_is_told_what_is_wrong():
     gymnasium = pytest.importorskip("gymnasium")
     from artix.envs.adapters.gymnasium import GymnasiumEnv, GymnasiumVectorEnv
@@ -221,6 +250,8 @@ def test_rsl_rl_steps_tensors_that_are_the_arrays():
     assert obs["policy"].shape == (8, 1)
     assert obs["critic"].shape == (8, 2)
     assert env._tensor(env._state.reward).data_ptr() == env._state.reward.unsafe_buffer_pointer()
+    with pytest.raises(ValueError, match=r"expected actions of shape \(8, 1\), found \(3, 1\)"):
+        env.step(torch.zeros(3, 1))
     env.episode_length_buf = torch.full((8,), 3)
     for step in range(2):
         obs, reward, done, extras = env.step(torch.zeros(8, 1))

@@ -305,6 +305,23 @@ def test_what_is_compiled_cannot_change():
     assert float(cart.step(start, still).done) == 0 and cart.episode_length == 3
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"physics_dt": 0.003}, "dt must be a multiple of physics_dt; found .* physics_dt=0.003"),
+        ({"dt": 0.0}, "dt must be a multiple of physics_dt"),
+        ({"episode_length": 0}, "episode_length must be at least 1"),
+        ({"randomization": (envs.Change("link_mass", "add", (-9.0, 1.0)),)}, "makes it negative"),
+    ],
+)
+def test_attributes_that_do_not_fit_are_refused_at_the_first_reset(change, message):
+    environment = envs.make("cart_pole")
+    for name, value in change.items():
+        setattr(environment, name, value)
+    with pytest.raises(ValueError, match=message):
+        environment.reset(jax.random.key(0))
+
+
 def test_automatic_resets_pass_changes_on():
     cart = envs.make("cart_pole")
     again = envs.autoreset(cart)

@@ -104,6 +104,14 @@ def test_refusals(humanoid, tmp_path):
     np.savetxt(tmp_path / "plain.csv", np.ones((3, 32)), delimiter=",")
     with pytest.raises(ValueError, match="how many frames a second"):
         Motion.load(tmp_path / "plain.csv", humanoid)
+    names = humanoid.topology.dof_names
+    with pytest.raises(ValueError, match=f"has the joint '{names[0]}' more than once"):
+        Motion.load(
+            tmp_path / "plain.csv",
+            humanoid,
+            rate=30,
+            joint_names=(*names[1:], *names[:1], names[0]),
+        )
     with pytest.raises(ValueError, match="quaternion of frame 0 has length 2"):
         Motion.load(tmp_path / "plain.csv", humanoid, rate=30)
     joints = np.zeros((5, 25))

@@ -136,6 +136,41 @@ def test_drives_are_springs_and_dampers_with_limits(robot):
     np.testing.assert_allclose(found, np.clip(30 * np.linspace(-1, 1, 12) - 1, -10, 10), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("resistance", "fastest", "gradient"), [(0, np.inf, 0), (0.5, 1.5, 0.2), (0, 0.6, 0.1)]
+)
+def test_forces_of_motors_are_within_their_envelopes(resistance, fastest, gradient):
+    """The momentum that a step adds, over its length, is the force of the only motor."""
+    pole = artix.robots.load("cart_pole", dtype="float64")
+    numbers = {
+        "max_effort": [4.0, np.inf],
+        "max_actuator_velocity": [fastest, np.inf],
+        "velocity_dependent_resistance": [resistance, 0.0],
+        "speed_effort_gradient": [gradient, 0.0],
+    }
+    gains = {"stiffness": [200.0, 0.0], "damping": [3.0, 0.0], "max_force": [30.0, 1.0]}
+    pole = pole.replace(
+        gravity=jnp.zeros(3),
+        drive=pole.drive.replace(**{name: jnp.array(each) for name, each in gains.items()}),
+        envelope=pole.envelope.replace(**{name: jnp.array(each) for name, each in numbers.items()}),
+    )
+    target, dt, state = jnp.array([1.0, 0.0]), 1e-3, artix.neutral_state(pole)
+    forces = []
+    for _ in range(100):
+        end = artix.step(pole, state, artix.Control(drive_target=target), dt)
+        momenta = [
+            (artix.mass_matrix(pole, each) @ each.joint_velocity)[0] for each in (state, end)
+        ]
+        forces.append(
+            ((momenta[1] - momenta[0]) / dt, observations.drive_forces(pole, end, target)[0])
+        )
+        state = end
+    forces = np.array(forces)
+    np.testing.assert_allclose(forces[:, 1], forces[:, 0], rtol=1e-3)
+    assert forces[:, 1].max() <= 4
+    assert resistance == gradient == 0 or forces.min() < 3.9
+
+
 def test_a_scan_sees_the_slope_that_the_robot_faces(robot):
     field = artix.HeightField.of(
         0.2 * np.arange(40)[:, None] * np.ones(40), spacing=(0.1, 0.1), dtype="float64"

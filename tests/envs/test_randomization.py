@@ -79,6 +79,35 @@ def test_places(robot):
     np.testing.assert_array_equal(fleet.joint_parent_pose[7], robot.joint_parent_pose)
 
 
+def test_inertias_rotations_and_normals_stay_what_they_are(robot):
+    """Numbers drawn one by one made matrices that are not symmetric, and rotations that stretch."""
+    inertia = np.array(robot.link_inertia)
+    inertia[:, 0, 1] = inertia[:, 1, 0] = -0.1 * inertia[:, 0, 0]
+    robot = robot.replace(link_inertia=jnp.asarray(inertia))
+    fleet = drawn(
+        robot,
+        Change("link_inertia", "scale", (0.5, 1.5), entries=(0, "front_left_thigh")),
+        Change("link_com_pose", "add", (-0.05, 0.05)),
+        Change("joint_child_pose", "scale", (0.9, 1.1), components=(3, 4, 5, 6)),
+    )
+    links = [0, robot.topology.link_index("front_left_thigh")]
+    factor = fleet.link_inertia[:, links, 0, 0] / inertia[links, 0, 0]
+    assert float(jnp.std(factor)) == pytest.approx(12**-0.5, rel=0.05)
+    wanted = np.broadcast_to(inertia, fleet.link_inertia.shape).copy()
+    wanted[:, links] *= np.asarray(factor)[..., None, None]
+    np.testing.assert_allclose(fleet.link_inertia, wanted, rtol=1e-12)
+    for poses in (fleet.link_com_pose, fleet.joint_child_pose):
+        np.testing.assert_allclose(np.linalg.norm(poses[..., 3:], axis=-1), 1, atol=1e-12)
+    assert float(jnp.std(fleet.link_com_pose[:, 0, 3])) == pytest.approx(0.1 / 12**0.5, rel=0.05)
+    ground = artix.Ground.flat(dtype="float64")
+    sloped = drawn(ground, Change("surfaces.0.normal", "add", (-0.1, 0.1))).surfaces[0].normal
+    np.testing.assert_allclose(np.linalg.norm(sloped, axis=-1), 1, atol=1e-12)
+    along = Change("link_inertia", "scale", (0.5, 1.5), also=("link_mass",))
+    heavier = envs.randomize(robot, KEYS[0], [along])
+    ratio = heavier.link_inertia[0, 0, 0] / inertia[0, 0, 0]
+    assert float(heavier.link_mass[0] / robot.link_mass[0]) == pytest.approx(float(ratio))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -110,6 +139,13 @@ def test_places(robot):
             lambda: Change("link_mass", "scale", (1, 2), distribution="gauss"),
             r"distribution must be one of uniform",
         ),
+        (lambda: Change("link_inertia", "add", (0, 1)), "only factors of whole matrices"),
+        (lambda: Change("link_inertia", "scale", (-1, 1)), "only factors of whole matrices"),
+        (
+            lambda: Change("link_inertia", "scale", (1, 2), components=(0,)),
+            "only factors of whole matrices",
+        ),
+        (lambda: Change("mimic.offset", "add", (0, 1)), "mimic.offset: there is none to randomise"),
         (lambda: Change("link_mass", "scale", 1.5), "a range of two numbers; found 1.5"),
         (lambda: Change("link_mass", "scale", (1, 2, 3)), "a range of two numbers"),
         (lambda: Change("link_mass", "scale", (2, 1)), "lower one first"),

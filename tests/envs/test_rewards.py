@@ -203,6 +203,47 @@ def test_what_is_refused():
         rewards.weighted_terms({"mine": (1.0, lambda up: up)}, {"up": jnp.zeros(3)})
 
 
+def _drawn(value, changes):
+    return lambda key, dtype: commands.DrawnCommand(jnp.zeros(value), jnp.zeros(changes, bool), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rewards": {"mine": (1.0,)}}, r"rewards: 'mine' must be \(weight, function\)"),
+        ({"rewards": {"pose": (2.0, None)}}, r"rewards: 'pose' must be \(weight, function\)"),
+        ({"resets": {"tilt": (0.1,)}}, r"resets: 'tilt' must be \(size, function\)"),
+        ({"curricula": {"mine": (0.5,)}}, r"curricula: 'mine' must be \(start, function\)"),
+        (
+            {"curricula": {"mine": (0.5, lambda level, ended: jnp.ones(3))}},
+            r"curricula: 'mine' must return one number; its shape is \(3,\)",
+        ),
+        ({"observations": {}, "gait_frequency": None, "rewards": {}}, "see one term at least"),
+        (
+            {"terminations": {"mine": lambda contact: contact}},
+            r"terminations: 'mine' must return one true or false; found bool\[4\]",
+        ),
+        (
+            {"terminations": {"mine": lambda height: height}},
+            r"terminations: 'mine' must return one true or false; found float",
+        ),
+        ({"velocity_commands": lambda key, dtype: jnp.zeros(3)}, "must return an .*DrawnCommand"),
+        (
+            {"velocity_commands": _drawn(2, 3)},
+            r"value of the drawn command .* \(3,\); found \(2,\)",
+        ),
+        ({"velocity_commands": _drawn(3, ())}, r"changes of the drawn command .* \(3,\)"),
+    ],
+)
+def test_own_terms_of_another_form_are_refused_by_name(options, message):
+    def begin():
+        task = envs.autoreset(envs.make("quadruped_velocity", **options))
+        jax.eval_shape(task.step, task.reset(jax.random.key(0)), jnp.zeros(12))
+
+    with pytest.raises((ValueError, TypeError), match=message):
+        begin()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

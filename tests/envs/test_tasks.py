@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 import artix
 from artix import envs
-from artix.envs import EnvState, commands, disturbances, terrain
+from artix.envs import EnvState, commands, disturbances, terminations, terrain
 from artix.envs.observation_terms import ObservationTerm
 from artix.envs.tasks.humanoid import humanoid
 from artix.envs.tasks.quadruped_velocity import HEIGHT, quadruped
@@ -58,7 +58,7 @@ def test_all_tasks_are_known():
         ("quadruped_velocity", {"tracking_sigma": 0.0}, "finite and positive"),
         ("quadruped_velocity", {"max_foot_height": 0.0}, "finite and positive"),
         ("quadruped_velocity", {"least_reward": np.nan}, "finite"),
-        ("quadruped_velocity", {"lowest_up": "0"}, "finite"),
+        ("quadruped_velocity", {"lowest_up": "0"}, "from -1 to 1"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(name, option, rule):
@@ -409,3 +409,91 @@ def test_a_history_begins_with_the_first_observation():
             np.testing.assert_array_equal(new[1:], old[:-1])
             assert not np.array_equal(new[0], old[0])
     np.testing.assert_array_equal(state.info["seen"]["gyro"].shape, (3, 3))
+
+
+@pytest.mark.slow
+def test_contacts_belong_to_the_feet_in_any_order():
+    """A foot is on the ground where its distance says so, whatever the order of the feet, beside
+    shapes of other sizes and on a ground of two surfaces.
+    """
+    usual = quadruped("float32")
+    builder = artix.builder_from_articulation(usual.articulation)
+    builder.add_geometry(
+        "front_left_shank", artix.Geometry.box((0.01, 0.01, 0.01)), name="front_left_knee"
+    )
+    feet = tuple(usual.feet[k] for k in (3, 0, 2, 1))
+    robot = usual._replace(articulation=builder.build(dtype="float32"), feet=feet)
+    flat = artix.Ground.flat(dtype="float32")
+    low = flat.surfaces[0].replace(height=jnp.array(-0.5, "float32"))
+    ground = flat.replace(surfaces=(*flat.surfaces, low))
+    task = envs.make("quadruped_velocity", robot=robot, ground=ground, noise_scales={}, resets={})
+    names = robot.articulation.topology.dof_names
+    scene, step = artix.Scene(robot.articulation, ground=ground), jax.jit(task.step)
+    index = envs.observations.geometry_numbers(robot.articulation, feet)
+    start = task.reset(jax.random.key(0))
+    for standing in feet:
+        bent = [
+            name.endswith("knee") and standing.removesuffix("_foot") not in name for name in names
+        ]
+        joints = jnp.where(np.array(bent), -2.5, robot.default_position)
+        where = start.articulation_state.replace(joint_position=joints)
+        action = jnp.clip((joints - robot.default_position) / 0.5, -1, 1)
+        end = step(start.replace(articulation_state=where), action)
+        distance = artix.geometry_distances(scene, end.articulation_state)[index]
+        touches = [foot == standing for foot in feet]
+        np.testing.assert_array_equal(np.asarray(distance) < 1e-3, touches)
+        np.testing.assert_array_equal(end.info["gait"].contact, touches)
+        assert [float(end.metrics[f"duty/{foot}"]) for foot in feet] == touches
+
+
+@pytest.mark.slow
+def test_a_curriculum_of_commands_may_start_at_zero():
+    task = envs.make(
+        "quadruped_velocity",
+        episode_length=1,
+        curricula={"commands": 0.0},
+        velocity_commands=lambda key, dtype: commands.DrawnCommand(
+            jnp.array([1.0, 0.0, 0.5], dtype), jnp.ones(3, bool), jnp.array(9.0, dtype)
+        ),
+    )
+    environment = envs.autoreset(task)
+    state, step = environment.reset(jax.random.key(0)), jax.jit(environment.step)
+    np.testing.assert_allclose(state.info["command"], 0, atol=2e-6)
+    for level in (0.1, 0.2, 0.3):
+        state = step(state, jnp.zeros(12))
+        np.testing.assert_allclose(state.info["command"], level * np.array([1, 0, 0.5]), rtol=1e-5)
+
+
+def test_options_that_say_two_things_are_not_ignored():
+    """The type of a robot that is given, and a ground beside the tiles."""
+    robot = quadruped("float64")
+    task = envs.make("quadruped_velocity", robot=robot, dtype="float32")
+    assert (task.articulation.dtype, task.robot.pose_weight.dtype) == ("float32", "float32")
+    assert envs.make("quadruped_velocity", robot=robot).articulation.dtype == "float64"
+    assert (
+        envs.make("humanoid_stand", robot=humanoid("float64"), dtype="float32")
+        .reset(jax.random.key(0))
+        .obs["state"]
+        .dtype
+        == "float32"
+    )
+    with pytest.raises(ValueError, match="give tiles= instead"):
+        envs.make("quadruped_rough", ground=artix.Ground.flat())
+
+
+@pytest.mark.parametrize("value", [0, 1, "no", 0.5])
+def test_a_termination_is_on_or_off_or_a_function(value):
+    signals = ("up", "lowest_up")
+    with pytest.raises(ValueError, match="'tilted' must be True, False, None or a function"):
+        terminations.check_terminations({"tilted": value}, signals)
+    assert not terminations.check_terminations({"tilted": np.bool_(False)}, signals)
+    assert terminations.check_terminations({"tilted": np.bool_(True)}, signals)
+
+
+def test_a_term_may_be_another_one_for_the_critic():
+    """Its size there was taken for that of what the policy sees."""
+    seen = {"feet": ObservationTerm(function=lambda feet_height: feet_height[:2]), "command": 1.0}
+    known = {"feet": ObservationTerm(function=lambda feet_height: feet_height)}
+    task = envs.make("quadruped_velocity", observations=seen, privileged=known, gait_frequency=2.0)
+    assert [(one.start, one.size) for one in task.layout] == [(0, 2), (2, 3), (5, 2)]
+    assert task.observation_size == {"state": 7, "privileged_state": 11}

@@ -90,6 +90,15 @@ def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
         train(Symmetric(), 21, training=without[-1][0])
 
 
+def test_a_training_run_keeps_its_number_of_environments():
+    """Its experience would be that of its own, and the steps those of the other number."""
+    environment, config = PointMass(), dataclasses.replace(CONFIG, num_envs=4)
+    begun = ppo.started(environment, config, 1)
+    more = dataclasses.replace(config, num_envs=8)
+    with pytest.raises(ValueError, match="has 4 environments; found num_envs=8"):
+        next(ppo.train(environment, more, steps=10_000, training=begun))
+
+
 @pytest.mark.parametrize("layers", [(8, 8), (5,), ()])
 def test_a_symmetric_network_reflects_its_outputs(layers):
     """With permutations and signs of inputs and outputs, and an odd number of hidden units."""

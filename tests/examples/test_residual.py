@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from artix import envs
+from artix.envs.observation_terms import ObservationTerm
+from artix.envs.tasks.legged import OBSERVATIONS
 from artix.examples import learners, policies, ppo, residual, shac
 from artix.examples.policies import Network, Observed, Policy
 from tests.examples.test_shac import CONFIG, are_slopes_of_the_return, linear
@@ -117,6 +119,13 @@ def test_training_begins_with_the_base_policy_and_changes_it(method):
     assert returns[1] > returns[0] + 1
 
 
+def _with_own_gyro(factor):
+    def gyro(angular_velocity):
+        return factor * angular_velocity
+
+    return {**OBSERVATIONS, "gyro": ObservationTerm(function=gyro)}
+
+
 def test_bad_combinations_are_refused():
     level, walker = envs.make("quadruped_velocity"), policies.load("quadruped_velocity")
     clock = {"gait_frequency": level.gait_frequency}
@@ -140,9 +149,19 @@ def test_bad_combinations_are_refused():
             "'gyro' with size 3, scale 1.0.*shows it with 3, 2.0",
         ),
         (rough, walker, envs.make("quadruped_velocity", observations={"height": 1.0}), "'height'"),
+        (
+            envs.make("quadruped_rough", **clock, observations=_with_own_gyro(0.1)),
+            walker,
+            level,
+            "'gyro', which quadruped_rough shows by another function",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             residual.base_for(environment, policy, task)
+    mine, again = (
+        envs.make("quadruped_velocity", observations=_with_own_gyro(0.1)) for _ in range(2)
+    )
+    assert residual.base_for(mine, walker, again).known == tuple(range(50))
     base = residual.base_for(rough, walker, level)
     with pytest.raises(ValueError, match="50 places among the 85 observations"):
         residual.Residual(rough, base._replace(known=base.known[:-1]))

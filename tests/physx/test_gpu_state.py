@@ -481,6 +481,10 @@ def test_nothing_is_written_through_bad_arguments(fleet, simulation, tendons) ->
         write(jnp.zeros((1, wide - 1), "float32"), [0])
     with pytest.raises(ValueError, match=r"ROOT_GLOBAL_POSE: expected shape \(2, 7\)"):
         write(jnp.zeros((1, 7), "float32"), [0, 1], WriteType.ROOT_GLOBAL_POSE)
+    for quaternion, length in ((0.0, "zero"), (np.nan, "nan")):  # PxTransform has it first.
+        poses = jnp.array([[0, 0, 0, 1, 1, 2, 3], [*4 * [quaternion], 1, 2, 3]], "float32")
+        with pytest.raises(ValueError, match=f"ROOT_GLOBAL_POSE: expected a .* length {length}"):
+            write(poses, [0, 1], WriteType.ROOT_GLOBAL_POSE)
     with pytest.raises(TypeError, match="expected dtype float32, found float64"):
         write(jnp.zeros((1, wide)), [0])
     with pytest.raises(ValueError, match="is not a valid ArticulationGPUAPIWriteType"):

@@ -455,6 +455,9 @@ def test_a_cache_of_another_articulation_is_refused(scene) -> None:
         ValueError, match=r"cache.root_link_data.transform: expected a quaternion .* of length zero"
     ):
         physx.apply_cache(simulation, physx.create_cache(simulation), Flag.ROOT_TRANSFORM)
+    lost = cache.root_link_data.replace(transform=jnp.full(7, jnp.nan, simulation.dtype))
+    with pytest.raises(ValueError, match=r"transform: expected a quaternion .* of length nan"):
+        physx.apply_cache(simulation, cache.replace(root_link_data=lost), Flag.ROOT_TRANSFORM)
     with pytest.raises(ValueError, match=r"pose: expected a quaternion .* of length zero"):
         physx.set_root_global_pose(simulation, jnp.zeros(7))
     state = simulation.state.replace(root_pose=jnp.zeros(7))

@@ -155,6 +155,7 @@ def test_flags_and_counts() -> None:
     for flags in map(ArticulationFlag, range(8)):
         changed = physx.set_articulation_flags(simulation, flags)
         assert changed.articulation_flags == flags
+        assert physx.set_articulation_flags(simulation, int(flags)).articulation_flags == flags
         assert changed.options.drive_limits_are_forces == bool(flags & 2)
         assert physx.create_cache(changed).mass_matrix.shape == ((1, 1) if flags & 1 else (7, 7))
         for flag in ArticulationFlag:

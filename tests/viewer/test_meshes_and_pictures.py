@@ -156,6 +156,26 @@ def walk():
     return arm, jax.vmap(lambda q: artix.neutral_state(arm).replace(joint_position=q))(angles)
 
 
+@pytest.mark.parametrize(("dt", "fps"), [(1 / 60, 30), (1 / 240, 25), (0.004, 250), (0.035, 25)])
+def test_frames_of_a_gif_begin_when_they_should(dt, fps, tmp_path):
+    """Its times are in units of 10 ms, and browsers show a frame for 20 ms at least."""
+    from PIL import Image
+
+    arm = artix.robots.load("arm7")
+    angles = jnp.zeros((40, 7), arm.dtype).at[:, 0].set(jnp.linspace(0, 2, 40))
+    states = jax.vmap(lambda q: artix.neutral_state(arm).replace(joint_position=q))(angles)
+    viewer.save_video(tmp_path / "fast.gif", arm, states, dt, fps=fps, size=(30, 22))
+    with Image.open(tmp_path / "fast.gif") as film:
+        shown = np.array(
+            [film.info["duration"] for k in range(film.n_frames) if film.seek(k) is None]
+        )
+    step = max(round(1 / (fps * dt)), 1)
+    step = max(step, int(np.ceil(0.02 / dt - 1e-6)))
+    assert shown.min() >= 20
+    begins = np.concatenate([[0], np.cumsum(shown)]) / 1000
+    np.testing.assert_allclose(begins, step * dt * np.arange(len(shown) + 1), atol=0.005 + 1e-9)
+
+
 def test_a_video_runs_at_the_speed_of_the_motion(tmp_path, walk):
     from PIL import Image
 

@@ -46,8 +46,34 @@ def test_robots_with_parameters_of_their_own(cart):
         lambda *leaves: jnp.stack(leaves), cart, cart.replace(joint_parent_pose=longer)
     )
     scene = viewer.make_scene(both, tiled(artix.neutral_state(cart), 2), 0.1, layout="overlaid")
-    heights = scene.crowds[0].poses[0, :, 2, 2]
+    heights = [crowd.poses[0, 0, 2, 2] for crowd in scene.crowds]
     np.testing.assert_allclose(heights, [0.1, 1.0], atol=1e-6)
+
+
+def test_robots_are_drawn_with_shapes_of_their_own(quadruped):
+    """All robots of a batch had the shapes of the first."""
+    radius = jnp.array([0.02, 0.05, 0.02, 0.03], quadruped.dtype)
+
+    def with_feet(radius):
+        size = jnp.full_like(quadruped.geometry.size, radius)
+        heavier = quadruped.link_mass * (1 + radius)  # Masses are not drawn.
+        geometry = quadruped.geometry.replace(size=size)
+        return quadruped.replace(geometry=geometry, link_mass=heavier)
+
+    def crowds(robots, members):
+        start = artix.neutral_state(quadruped)
+        states = jax.tree.map(lambda leaf: jnp.stack(members * [leaf]), start)
+        return viewer.make_scene(robots, states, 0.01).crowds
+
+    batch = jax.vmap(with_feet)(radius)
+    for robots in (batch, artix.Fleet([with_feet(each) for each in radius])):
+        drawn = crowds(robots, 4)
+        assert [crowd.poses.shape[1] for crowd in drawn] == [2, 1, 1]
+        sizes = [np.ptp(crowd.collisions[0].mesh.vertices[:, 2]) / 2 for crowd in drawn]
+        np.testing.assert_allclose(sizes, [0.02, 0.05, 0.03], rtol=0.02)
+    many = jax.vmap(with_feet)(jnp.linspace(0.01, 0.05, 40, dtype=quadruped.dtype))
+    with pytest.warns(UserWarning, match="40 robots of 40 different shapes are drawn with those"):
+        assert len(crowds(many, 40)) == 1
 
 
 def test_a_fleet_of_64_stands_in_a_grid(cart, quadruped):

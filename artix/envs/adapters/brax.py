@@ -24,7 +24,9 @@ class BraxEnvironment:
     """One environment with the interface that Brax's trainers expect.
 
     ``pipeline_state`` holds the environment's whole state. Entries that Brax's wrappers add to
-    ``info`` and ``metrics`` are kept.
+    ``info`` and ``metrics`` are kept. Once a wrapper counts the steps of an episode, as Brax's
+    ``EpisodeWrapper`` does, its length alone counts, and ``done`` means termination: the wrapper
+    takes every other end of an episode for one at which no reward would follow.
 
     Args:
       environment: the environment.
@@ -64,13 +66,15 @@ class BraxEnvironment:
     def step(self, state: Any, action: Array) -> Any:
         """Advances Brax's ``State`` by one control period."""
         after = self.environment.step(_typed(state.pipeline_state), action)
+        truncation = after.info["truncation"]
+        is_counted = "steps" in state.info
         return state.replace(
             pipeline_state=_raw(after),
             obs=after.obs,
             reward=after.reward,
-            done=after.done,
+            done=after.done * (1 - truncation) if is_counted else after.done,
             metrics=state.metrics | after.metrics,
-            info=state.info | {"truncation": after.info["truncation"]},
+            info=state.info | {"truncation": truncation},
         )
 
 
@@ -126,6 +130,7 @@ class _BraxFleet(BraxEnvironment):
 
     def step(self, state: Any, action: Array) -> Any:
         after = jax.vmap(super().step)(state, action)
+        after = after.replace(done=jnp.maximum(after.done, after.info["truncation"]))
         # Restart the sums of episodes that ended in the last step
         goes_on = 1 - state.info["episode_done"]
         episode_sums = {

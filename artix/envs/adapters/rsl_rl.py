@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.envs import Environment, autoreset
+from artix.model.checks import check_count
 
 
 class RslRlVecEnv:
@@ -26,11 +27,13 @@ class RslRlVecEnv:
 
     Raises:
       ImportError: PyTorch or tensordict is not installed.
-      TypeError: ``environment`` is no environment.
+      TypeError: ``environment`` is no environment, or ``num_envs`` no whole number.
+      ValueError: ``num_envs`` is not positive.
     """
 
     def __init__(self, environment: Environment, num_envs: int, *, seed: int = 0) -> None:
         again = autoreset(environment)
+        check_count("num_envs", num_envs)
         try:
             import torch
             from tensordict import TensorDict
@@ -90,7 +93,15 @@ class RslRlVecEnv:
     def step(self, actions: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
         """Takes a step. Returns observations, rewards [num_envs], dones [num_envs] and
         ``{"time_outs", "log"}``.
+
+        Raises:
+          ValueError: the actions have the wrong shape.
         """
+        if tuple(actions.shape) != (self.num_envs, self.num_actions):
+            raise ValueError(
+                f"expected actions of shape {(self.num_envs, self.num_actions)}, found "
+                f"{tuple(actions.shape)}"
+            )
         array = jax.dlpack.from_dlpack(actions.detach().contiguous())
         self._state = state = self._step(self._state, array)
         log = {f"/{name}": float(jnp.mean(x)) for name, x in state.metrics.items()}

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from artix.envs import Environment, EnvState, autoreset, random_numbers
+from artix.model.checks import check_count
 
 Array = jax.Array
 
@@ -34,6 +35,7 @@ class PlaygroundFleet:
 
     def __init__(self, environment: Environment, num_envs: int) -> None:
         self._again = autoreset(environment)
+        check_count("num_envs", num_envs)
         self.environment, self.num_envs = environment, num_envs
         self.action_size = environment.action_size
 

@@ -103,7 +103,7 @@ class HumanoidVelocity(LeggedVelocity):
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       ground: the ground; level with friction 0.8 by default.
       name: name of the task.
-      dtype: floating-point type; JAX's default when ``None``.
+      dtype: floating-point type; JAX's default, or that of the robot, when ``None``.
       **options: as for :class:`LeggedVelocity`.
 
     Raises:
@@ -128,7 +128,9 @@ class HumanoidVelocity(LeggedVelocity):
         scale: Any = ACTION_SCALE
         if robot is None:
             robot = humanoid(dtype)
-        else:  # Joints that a step bends have little weight in the reward for the pose.
+        else:
+            robot = robot if dtype is None else robot.astype(dtype)
+            # Joints that a step bends have little weight in the reward for the pose.
             scale = np.where(np.asarray(robot.pose_weight) < 0.1, 0.5, 0.25)
         ground = (
             artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype)

@@ -232,27 +232,19 @@ class LeggedVelocity(Environment):
         seen = observation_terms.check_terms("observations", observations, names)
         known = observation_terms.check_terms("privileged", privileged, names)
         self.observations, self.privileged = read_only(seen), read_only(known)
+        if not seen:
+            raise ValueError("observations: the policy must see one term at least")
         if past := [each for each, term in self.privileged.items() if term.history > 1]:
             raise ValueError(f"privileged: {past[0]!r}: only what the policy sees has a history")
         self.resets = read_only(starts.check_resets(resets))
         self.terminations = read_only(_check_terminations(terminations, names))
         check_weights(rewards, (*names, "terminated"))
-        if isinstance(velocity_commands, commands.VelocityCommands):
-            commands.check_commands(velocity_commands)
+        commands.check_commands(velocity_commands)
         if pushes is not None:
             disturbances.check_pushes(pushes)
         if action_delay is not None:
-            least, largest = (
-                action_delay if np.shape(action_delay) == (2,) else (math.nan, math.nan)
-            )
-            if not 0 <= least <= largest < math.inf:
-                raise ValueError(
-                    f"{name}: action_delay needs 0 <= least <= largest [s]; found {action_delay}"
-                )
+            actuators.check_delay(f"{name}: action_delay", action_delay, physics_dt)
         self.robot = robot
-        start = artix.neutral_state(robot.articulation)
-        pairs = artix.remember_contacts(robot.articulation, start).contact_memory
-        self._num_pair_contacts = 0 if pairs is None else len(pairs.impulse)
         self.rewards = read_only(rewards)
         self.velocity_commands = velocity_commands
         noisy = dict.fromkeys([*self.observations, *disturbances.GO1_NOISE], 0)
@@ -267,7 +259,7 @@ class LeggedVelocity(Environment):
             if least_reward == -math.inf
             else as_number(f"{name}: least_reward", least_reward)
         )
-        self.lowest_up = as_number(f"{name}: lowest_up", lowest_up)
+        self.lowest_up = as_number(f"{name}: lowest_up", lowest_up, -1, 1)
 
     def undisturbed(self) -> LeggedVelocity:
         """The task without noise, pushes, delays and randomisation, from the default pose at rest;
@@ -290,7 +282,7 @@ class LeggedVelocity(Environment):
         start_key, command_key, other_key = random_numbers.split(key, 3)
         phase_key, lag_key = random_numbers.split(other_key)
         dtype = self.articulation.dtype
-        command, time_left = self._first_command(command_key)
+        command, time_left = commands.first_command(command_key, self.velocity_commands, dtype)
         memory: dict[str, Any] = {
             "command": command,
             "command_time_left": time_left,
@@ -301,8 +293,8 @@ class LeggedVelocity(Environment):
         if self.gait_frequency is not None:
             memory["phase"] = self._first_phase(phase_key)
         if self.curricula:
-            memory["curricula"] = levels = curricula.first(self.curricula, dtype)
-            memory["command"] = levels.get("commands", 1) * command
+            memory["curricula"] = curricula.first(self.curricula, dtype)
+            memory["command"] = self._first_size * command
         if self._has_history:
             memory["seen"] = {
                 name: jnp.zeros((term.history, self._sizes[name]), dtype)
@@ -330,9 +322,15 @@ class LeggedVelocity(Environment):
         levels = curricula.after(self.curricula, ended.info["curricula"], ended)
         changed: dict[str, Any] = {"curricula": levels}
         if "commands" in levels:
-            start, _ = self.curricula["commands"]
-            changed["command"] = levels["commands"] / max(start, 1e-6) * memory["command"]
+            changed["command"] = levels["commands"] / self._first_size * memory["command"]
         return changed
+
+    @property
+    def _first_size(self) -> float:
+        """The size of the commands of new robots. It is never zero, since later episodes scale
+        commands that :meth:`begin` has drawn in this size.
+        """
+        return max(self.curricula["commands"][0], 1e-6) if "commands" in self.curricula else 1.0
 
     def draw(self, key: Array) -> dict[str, Any]:
         """Noise, pushes, and a candidate for the next command."""
@@ -344,24 +342,13 @@ class LeggedVelocity(Environment):
         )
         return pushes | {
             "noise": disturbances.draw_noise(keys[0], self.noise_scales, self._measured, dtype),
-            "command": self._next_command(keys[1]),
+            "command": commands.draw_command(keys[1], self.velocity_commands, dtype),
         }
 
     def _first_phase(self, key: Array) -> Array:
         """A phase to start at: any, so that first commands meet all; zero without resets."""
         uniform = random_numbers.uniform(key, 1, self.articulation.dtype)[0]
         return math.pi * (2 * uniform - 1) if self.resets else jnp.zeros_like(uniform)
-
-    def _first_command(self, key: Array) -> tuple[Array, Array]:
-        if isinstance(self.velocity_commands, commands.VelocityCommands):
-            return commands.first_command(key, self.velocity_commands, self.articulation.dtype)
-        drawn = self._next_command(key)
-        return drawn.value, drawn.time
-
-    def _next_command(self, key: Array) -> commands.DrawnCommand:
-        if isinstance(self.velocity_commands, commands.VelocityCommands):
-            return commands.draw_command(key, self.velocity_commands, self.articulation.dtype)
-        return self.velocity_commands(key, self.articulation.dtype)
 
     def disturb(self, state: artix.State, drawn: dict[str, Any]) -> artix.State:
         """Applies a push, in the few steps that have one."""
@@ -439,12 +426,14 @@ class LeggedVelocity(Environment):
 
     def gait(self, transition: Transition) -> tuple[Gait, Array]:
         """The gait after a step, and which feet landed."""
-        surfaces, feet = len(transition.ground.surfaces), len(self.robot.feet)
-        with_ground = transition.impulse[: len(transition.impulse) - self._num_pair_contacts]
-        contact = jnp.any(
-            observations.in_contact(with_ground).reshape(surfaces, feet, -1), axis=(0, 2)
-        )
+        is_loaded = observations.in_contact(transition.impulse)
+        contact = jnp.stack([jnp.any(is_loaded[rows]) for rows in self._contacts_of_feet])
         return transition.memory["gait"].moved(contact, self.feet_height(transition), self.dt)
+
+    @functools.cached_property
+    def _contacts_of_feet(self) -> list[np.ndarray]:
+        assert self.ground is not None
+        return observations.contacts_of_shapes(self.articulation, self.ground, self.robot.feet)
 
     def trunk_gap(self, transition: Transition) -> Array:
         """Smallest distance of the trunk's sensors from the ground [m], []."""
@@ -535,12 +524,17 @@ class LeggedVelocity(Environment):
     def _has_history(self) -> bool:
         return any(term.history > 1 for term in self.observations.values())
 
-    @functools.cached_property
+    @property
     def _sizes(self) -> dict[str, int]:
-        """Length of each observed term at one time."""
+        """Length of each term that the policy sees, at one time."""
+        return self._sizes_of_terms[0]
+
+    @functools.cached_property
+    def _sizes_of_terms(self) -> list[dict[str, int]]:
+        """Lengths of the terms that the policy sees, and of those that a critic sees besides."""
         zeros = functools.partial(jnp.zeros, dtype=self.articulation.dtype)
 
-        def terms() -> dict[str, Array]:
+        def terms() -> list[dict[str, Array]]:
             state = starts.standing(
                 self.articulation, self.robot.default_position, self.robot.height
             )
@@ -555,14 +549,12 @@ class LeggedVelocity(Environment):
             impulse = self._no_contacts.impulse
             robot, ground = self.articulation, self.ground
             transition = Transition(robot, ground, state, state, impulse, memory, action, None)
-            every = observation_terms.evaluate(
-                self.observations, self._observed_signals(transition)
-            )
-            return every | observation_terms.evaluate(
-                self.privileged, self._observed_signals(transition)
-            )
+            signals = self._observed_signals(transition)
+            both = self.observations, self.privileged
+            return [observation_terms.evaluate(each, signals) for each in both]
 
-        return {name: len(value) for name, value in jax.eval_shape(terms).items()}
+        shapes = jax.eval_shape(terms)
+        return [{name: len(value) for name, value in each.items()} for each in shapes]
 
     @functools.cached_property
     def _measured(self) -> dict[str, int]:
@@ -653,7 +645,9 @@ class LeggedVelocity(Environment):
             apart = f"by {apart.max():.3g} rad at {worst!r}"
             raise ValueError(f"the default pose, {apart}, or the action scale is not symmetric")
         mirrors = {"action": robot.joints, "state": self._reflected(self.layout, robot)}
-        known = self._reflected(observation_terms.layout(self.privileged, self._sizes), robot)
+        known = self._reflected(
+            observation_terms.layout(self.privileged, self._sizes_of_terms[1]), robot
+        )
         size = len(mirrors["state"].sign)
         both = [
             np.concatenate(parts)

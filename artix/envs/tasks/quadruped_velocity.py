@@ -81,7 +81,7 @@ class QuadrupedVelocity(LeggedVelocity):
       rewards: terms and weights, see :func:`artix.envs.rewards.weighted_terms`.
       ground: the ground; level with friction 0.8 by default.
       name: name of the task.
-      dtype: floating-point type; JAX's default when ``None``.
+      dtype: floating-point type; JAX's default, or that of the robot, when ``None``.
       **options: as for :class:`LeggedVelocity`. Playground's ``randomization`` is
         :data:`artix.envs.randomization.QUADRUPED`.
 
@@ -105,7 +105,10 @@ class QuadrupedVelocity(LeggedVelocity):
         dtype: Any = None,
         **options: Any,
     ) -> None:
-        robot = quadruped(dtype) if robot is None else robot
+        if robot is None:
+            robot = quadruped(dtype)
+        elif dtype is not None:
+            robot = robot.astype(dtype)
         ground = (
             artix.Ground.flat(friction=0.8, dtype=robot.articulation.dtype)
             if ground is None
@@ -208,6 +211,8 @@ class QuadrupedRough(QuadrupedVelocity):
         dtype: Any = None,
         **options: Any,
     ) -> None:
+        if "ground" in options:
+            raise ValueError("quadruped_rough: its ground is its tiles; give tiles= instead")
         self.moves_up = moves_up
         self.tiles = terrain.tiles(dtype=dtype) if tiles is None else tiles
         ground = artix.Ground((self.tiles.field,))
