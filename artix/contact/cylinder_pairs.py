@@ -375,11 +375,12 @@ def towards_rim(shadow: Shadow, start: Array) -> Array:
     short = jnp.where(flat > 0, shadow.axis / jnp.where(flat > 0, flat, 1), start)
     long = _quarter(short)
     x, y = jnp.sum(short * corner), jnp.sum(long * corner)
-    # An ellipse without width, or a corner on its long axis, has no derivative.
+    # An ellipse without width, or a corner on its long axis, has no derivative. A corner beside an
+    # ellipse without width is still seen where it is.
     least = jnp.finfo(flat.dtype).eps ** 0.5
     narrow = jnp.maximum(root(shadow.hidden), least)
-    a, b, c = narrow * jnp.abs(x), jnp.abs(y), shadow.radius * flat**2
-    a = jnp.maximum(a, least * (shadow.half + shadow.radius))
+    a = narrow * jnp.maximum(jnp.abs(x), least * (shadow.half + shadow.radius))
+    b, c = jnp.abs(y), shadow.radius * flat**2
     t = jnp.maximum(b / (a + c), (b - c) / a)
     for _ in range(_STEPS):
         stretch = jax.lax.rsqrt(1 + t**2)

@@ -192,6 +192,37 @@ def test_corners_of_a_small_box_on_a_cap() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["cylinder", "box", "hull"])
+def test_a_rim_seen_edge_on(kind: str, dtype: str) -> None:
+    """The end of a lying cylinder beside a standing shape: across the axis of the latter, it is a
+    rectangle, whose corner is what touches a circle or another corner."""
+    radius, half, length, width = 0.15, 0.1, 0.2, 0.1
+    size = np.array([radius, radius, half])
+    standing = {
+        "cylinder": Geometry.cylinder(radius, half),
+        "box": Geometry.box(size),
+        "hull": Geometry.hull(size * list(itertools.product((-1, 1), repeat=3))),
+    }[kind]
+    robot = paired(standing, Geometry.cylinder(width, length)).astype(jnp.dtype(dtype))
+    rng, count = np.random.default_rng(0), 200
+    corner = rng.uniform(0.02, 0.15, (count, 2)) + (0 if kind == "cylinder" else radius)
+    height = rng.uniform(-0.9, 0.9, count) * half
+    place = rng.choice([-1, 1], (count, 2)) * (corner + [width, length])
+    turn = np.broadcast_to([np.pi / 2, 0, 0], (count, 3))
+    places = jnp.asarray(np.concatenate([place, height[:, None], turn], axis=1), dtype)
+    rest = artix.neutral_state(robot)
+    gaps = jax.jit(
+        jax.vmap(lambda place: artix.link_contacts(robot, rest.replace(joint_position=place)).gap)
+    )(places)
+    wanted = np.hypot(*(corner - (0 if kind == "cylinder" else radius)).T)
+    wanted = wanted - (radius if kind == "cylinder" else 0)
+    near = wanted > -0.03  # Deeper, another way out may be shorter.
+    assert np.sum(near) > 100
+    tolerance = {"float32": 1e-6, "float64": 1e-12}[dtype]
+    np.testing.assert_allclose(np.min(gaps, axis=1)[near], wanted[near], atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_capsule_beside_a_rim(dtype: str) -> None:
     """It stands nearly upright, its lower end within some millimetres of the rim of a coin, outside or
     inside: its distance is that of this end, wherever its axis would cross the coin."""
