@@ -92,6 +92,30 @@ def _position_after(
     ).joint_position[-1]
 
 
+def test_derivatives_of_what_slides_with_a_heavy_follower() -> None:
+    """A light wheel, slow on the scale of its own friction, is carried along by a heavy one that
+    follows it: ``v' = v - dynamic dt / (sum of the inertias)``."""
+    dt, friction, inertias = 0.01, JointFriction(static=0.5, dynamic=0.3), (0.01, 1.0)
+    builder = ArticulationBuilder(fixed_base=True, gravity=[0.0, 0.0, 0.0])
+    builder.add_link(mass=1.0, inertia=[1.0, 1.0, 1.0])
+    for name, inertia, dry in (("light", inertias[0], friction), ("heavy", inertias[1], None)):
+        joint = Joint.revolute(Axis.TWIST, name=name, friction=dry or JointFriction())
+        builder.add_link(0, joint, mass=1.0, inertia=[inertia, 1.0, 1.0])
+    builder.add_mimic("heavy", "light", -1.0)
+    wheels = builder.build(np.float64)
+
+    def end(speed: jax.Array, dynamic: jax.Array) -> jax.Array:
+        own = wheels.friction.replace(dynamic=wheels.friction.dynamic.at[0].set(dynamic))
+        state = artix.neutral_state(wheels).replace(joint_velocity=jnp.full(2, speed))
+        return artix.step(wheels.replace(friction=own), state, None, dt).joint_velocity[0]
+
+    arguments, lost = (jnp.float64(0.1), jnp.float64(friction.dynamic)), dt / sum(inertias)
+    np.testing.assert_allclose(end(*arguments), 0.1 - lost * friction.dynamic, rtol=1e-12)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        by_speed, by_friction = derivative(end, (0, 1))(*arguments)
+        np.testing.assert_allclose([by_speed, by_friction], [1.0, -lost], rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "fixed_base",
     [pytest.param(True, marks=pytest.mark.slow), pytest.param(False, marks=pytest.mark.exhaustive)],

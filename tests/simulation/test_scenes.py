@@ -454,6 +454,37 @@ def test_gradients() -> None:
     assert np.abs(found).min() > 1e-4
 
 
+def test_gradients_of_two_robots_with_joints() -> None:
+    """The DOFs of two floating robots do not follow each other: differences of the same step."""
+    builder = artix.ArticulationBuilder(name="duo")
+    builder.add_link(mass=1.0, inertia=(0.01, 0.02, 0.03), name="trunk")
+    builder.add_geometry("trunk", Geometry.sphere(0.1, friction=0.4), name="shape")
+    hinge = artix.Joint.revolute(artix.Axis.SWING1, name="hinge")
+    tip = (0.1, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    builder.add_link("trunk", hinge, mass=0.5, com_pose=tip, inertia=(0.002,) * 3, name="arm")
+    duo = builder.build("float64")
+    scene = Scene({"low": duo, "high": duo}, pairs=[("high/shape", "low/shape")])
+    states = {
+        "low": at(duo, 0.0, 0.0, 0.0, velocity=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6)),
+        "high": at(duo, 0.02, 0.01, 0.1985, velocity=(0.3, 0.0, -0.5, 0.2, 0.1, 0.0)),
+    }
+
+    def end(speeds: jax.Array) -> jax.Array:
+        moving = {
+            name: state.replace(joint_velocity=speeds[k : k + 1])
+            for k, (name, state) in enumerate(states.items())
+        }
+        ends = artix.step(scene, moving, None, 0.004)
+        each = [(one.root_velocity, one.joint_velocity) for one in ends.values()]
+        return jnp.concatenate([part for parts in each for part in parts])
+
+    speeds, steps = jnp.array([0.7, -0.4]), 1e-6 * np.eye(2)
+    wanted = np.stack([(end(speeds + h) - end(speeds - h)) / 2e-6 for h in steps], axis=1)
+    assert np.abs(wanted[:7, 1]).max() > 1e-3  # Each moves the other.
+    np.testing.assert_allclose(jax.jacfwd(end)(speeds), wanted, atol=1e-8)
+    np.testing.assert_allclose(jax.jacrev(end)(speeds), wanted, atol=1e-8)
+
+
 @pytest.mark.slow
 def test_the_gradient_of_two_boxes_is_a_kernel() -> None:
     """With all of their 24 contacts: 86,000 operations, of which the elimination along the tree is

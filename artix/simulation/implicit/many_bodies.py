@@ -40,7 +40,7 @@ from artix.simulation.implicit.resolvents import BoundImpulses, BoundRow
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
 from artix.simulation.implicit.solution import Bounded, Outcome, StepVelocity
-from artix.simulation.implicit.solver import StepSystem, solve_system
+from artix.simulation.implicit.solver import StepSystem, friction_budget, solve_system
 from artix.simulation.implicit.step import bounded_end, prepared
 from artix.simulation.implicit.system import (
     Acting,
@@ -209,7 +209,8 @@ def _solve(
         fast = inputs.acting[k].fast_impulse[:, : root_rows[k].shape[1]]
         added.append(inputs.dt * needed + moved + fast)
     outcome = Outcome(law.residual, steps.astype(end.dtype), is_solved)
-    return StepVelocity(end, point.impulses, tuple(added)), outcome
+    most = friction_budget(system, friction)
+    return StepVelocity(end, point.impulses, most, tuple(added)), outcome
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -241,11 +242,12 @@ def _with_derivatives_jvp(options: SolverOptions, primals, tangents):
         added = [part[:, : rows.shape[1]] for part, rows in zip(missing, root_rows, strict=True)]
         rows = _step_rows(options, responses, inputs)
         total = _flat(missing) - _contact_force(rows, impulses)
-        return total, added, law_residuals(rows, impulses, velocity)
+        return total, added, law_residuals(rows, impulses, solution.friction, velocity)
 
     _, (d_missing, d_added, d_laws) = value_and_change(imbalance, inputs, d_inputs)
     rows = _step_rows(options, responses, inputs)
-    equations = row_equations(layout.diagonal(matrices), rows, impulses, velocity)
+    matrix = layout.diagonal(matrices)
+    equations = row_equations(matrix, rows, impulses, solution.friction, velocity)
     change = equations.solve(None, d_laws._replace(velocity=-d_missing))
     zero = jnp.zeros_like(change.dofs)
     # The equations determine only the total of a DOF's impulses, and nothing else is used.
@@ -256,7 +258,8 @@ def _with_derivatives_jvp(options: SolverOptions, primals, tangents):
             d_added, root_rows, layout.parts(change.velocity), strict=True
         )
     ]
-    return solution, StepVelocity(change.velocity, d_impulses, tuple(d_added))
+    d_friction = None if solution.friction is None else jnp.zeros_like(solution.friction)
+    return solution, StepVelocity(change.velocity, d_impulses, d_friction, tuple(d_added))
 
 
 @subprogram

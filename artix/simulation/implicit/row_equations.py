@@ -221,12 +221,14 @@ class _Regularized(NamedTuple):
         return solve(right[self.order])[np.argsort(self.order)]
 
 
-def law_residuals(rows: StepRows, impulses: Impulses, velocity: Array) -> Changes:
+def law_residuals(
+    rows: StepRows, impulses: Impulses, friction: Array | None, velocity: Array
+) -> Changes:
     """The residual of each row's law, as an impulse. Its derivatives are right; responses only
     scale them.
     """
     rates = rows.rates(velocity)
-    dofs = bound_imbalance(rows.dofs, impulses.dofs, rates.dofs, rows.sweep)
+    dofs = bound_imbalance(rows.dofs, impulses.dofs, friction, rates.dofs, rows.sweep)
     bounds = rates.bounds
     if rows.bounds is not None:
         bound = rows.bounds
@@ -241,7 +243,7 @@ def law_residuals(rows: StepRows, impulses: Impulses, velocity: Array) -> Change
 
 
 def row_equations(
-    matrix: Array, rows: StepRows, impulses: Impulses, velocity: Array
+    matrix: Array, rows: StepRows, impulses: Impulses, friction: Array | None, velocity: Array
 ) -> RowEquations:
     """The equations at a solution.
 
@@ -249,12 +251,13 @@ def row_equations(
       matrix: of the step's linear system, [nv, nv].
       rows: the rows.
       impulses: their impulses.
+      friction: the largest friction impulses of DOFs, [n]; ``None`` without dry friction.
       velocity: the generalised velocity, [nv].
     """
     rates = rows.rates(velocity)
 
     def law(velocity: Array) -> Array:
-        return bound_imbalance(rows.dofs, impulses.dofs, velocity, rows.sweep)
+        return bound_imbalance(rows.dofs, impulses.dofs, friction, velocity, rows.sweep)
 
     slope = -jax.jvp(law, (rates.dofs,), (jnp.ones_like(rates.dofs),))[1]
     held, slope_bounds = rates.bounds, rates.bounds
@@ -285,7 +288,13 @@ def _law_rates(rows: StepRows, impulses: Impulses, rates: Rates) -> Array:
     return rates.contacts.at[:, 2].add(added)
 
 
-def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
+def bound_imbalance(
+    row: BoundRow,
+    impulses: BoundImpulses,
+    largest: Array | None,
+    velocity: Array,
+    sweep: Sweep,
+) -> Array:
     """The residual of a DOF's laws with its active bounds, as an impulse; zero at a solution.
 
     The laws are one equation for the DOF's velocity and total impulse, which together determine how
@@ -296,11 +305,12 @@ def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, swe
     Args:
       row: the DOF.
       impulses: its impulses, which tell which bounds are active.
+      largest: its largest friction impulse; ``None`` without dry friction.
       velocity: its velocity with these impulses.
       sweep: the sweep.
     """
     budget, friction = row.friction.dynamic * sweep.dt, impulses.friction
-    sticks = _sticks(row, impulses, velocity, sweep)
+    sticks = _sticks(row, impulses, largest, velocity)
     slides = jnp.where(sticks, 0, jnp.sign(friction)) * budget
     held = sticks | (impulses.limit != 0)
     # If friction and a limit hold it, the limit counts.
@@ -310,10 +320,17 @@ def bound_imbalance(row: BoundRow, impulses: BoundImpulses, velocity: Array, swe
     return jnp.where(held, (bound - velocity) / row.response, wanted - drive)
 
 
-def _sticks(row: BoundRow, impulses: BoundImpulses, velocity: Array, sweep: Sweep) -> Array:
-    """Whether dry friction holds a DOF."""
-    stops = jnp.abs(impulses.friction - velocity / row.response) <= row.friction.static * sweep.dt
-    return stops & ((row.friction.static > 0) | (row.friction.dynamic > 0))
+def _sticks(
+    row: BoundRow, impulses: BoundImpulses, largest: Array | None, velocity: Array
+) -> Array:
+    """Whether dry friction holds a DOF.
+
+    What static friction could stop slides all the same once the solver has taken it for sliding:
+    a joint and its follower, of which one sticks no more, say.
+    """
+    if largest is None:
+        return jnp.zeros(velocity.shape, bool)
+    return jnp.abs(impulses.friction - velocity / row.response) < largest
 
 
 def _active_bound(impulse: Array, lower: Array, upper: Array) -> Array:

@@ -38,7 +38,7 @@ from artix.simulation.implicit.nearest_first import Solution, solve_nearest_firs
 from artix.simulation.implicit.resolvents import BoundImpulses, VelocityBounds
 from artix.simulation.implicit.row_equations import Changes, law_residuals, row_equations
 from artix.simulation.implicit.rows import Impulses, RowImpulses, StepRows
-from artix.simulation.implicit.solver import StepSystem, solve_system
+from artix.simulation.implicit.solver import StepSystem, friction_budget, solve_system
 from artix.simulation.implicit.system import (
     Acting,
     Prepared,
@@ -126,6 +126,8 @@ class StepVelocity(NamedTuple):
     velocity: Array
     """Generalised velocity of all articulations, [nv]."""
     impulses: Impulses
+    friction: Array | None
+    """The largest friction impulse of each DOF, [n]; ``None`` where there is no dry friction."""
     added_momenta: tuple[Array, ...]
     """As in :class:`Bounded`, of each articulation."""
 
@@ -236,7 +238,8 @@ def _solve(
         total = acting.dt * (needed + matmul(rows_of_root, acceleration))
         added.append(total + acting.fast_impulse[:base])
     outcome = Outcome(law.residual, solution.steps.astype(velocity.dtype), solution.is_solved)
-    return StepVelocity(velocity, solution.impulses, tuple(added)), outcome
+    friction = friction_budget(system, solution.friction)
+    return StepVelocity(velocity, solution.impulses, friction, tuple(added)), outcome
 
 
 def _step_system(
@@ -322,12 +325,14 @@ def _with_derivatives_jvp(options: SolverOptions, primals, tangents):
         if inputs.touches is not None:
             members = inputs.articulations, inputs.states
             total = total - contact_impulse(*members, inputs.touches, impulses.contacts)
-        laws = law_residuals(_step_rows(options, responses, inputs), impulses, velocity)
+        laws = law_residuals(
+            _step_rows(options, responses, inputs), impulses, solution.friction, velocity
+        )
         return total, added, laws
 
     _, (d_missing, d_added, d_laws) = value_and_change(imbalance, inputs, d_inputs)
     rows = _step_rows(options, responses, inputs)
-    equations = row_equations(matrix, rows, impulses, velocity)
+    equations = row_equations(matrix, rows, impulses, solution.friction, velocity)
     change = equations.solve(elimination_order(trees), d_laws._replace(velocity=-d_missing))
     zero = jnp.zeros_like(change.dofs)
     # The equations determine only the total of a DOF's impulses, and nothing else is used.
@@ -336,6 +341,7 @@ def _with_derivatives_jvp(options: SolverOptions, primals, tangents):
     d_solution = StepVelocity(
         change.velocity,
         d_impulses,
+        None if solution.friction is None else jnp.zeros_like(solution.friction),
         tuple(
             part + matmul(rows_of_root, d_velocity)
             for part, rows_of_root, d_velocity in zip(d_added, root_rows, d_velocities, strict=True)

@@ -579,6 +579,15 @@ def static_budget(rows: StepRows) -> Array:
     return jnp.maximum(friction.static, friction.dynamic) * rows.sweep.dt
 
 
+def friction_budget(system: StepSystem, budget: Array) -> Array | None:
+    """The largest impulses of friction at a solution, known to be zero for DOFs without friction;
+    ``None`` if none has any.
+    """
+    if not system.has_friction:
+        return None
+    return jnp.where(static_budget(system.rows) > 0, budget, 0)
+
+
 def kinetic_budget(rows: StepRows, budget: Array, point: Point) -> Array:
     """The largest impulses of friction, which are dynamic where the static ones were not enough."""
     stopping = point.impulses.dofs.friction - point.rates.dofs / rows.dofs.response
