@@ -190,8 +190,13 @@ class Geometry:
         cls, radius: float, *, position: npt.ArrayLike = (0.0, 0.0, 0.0), **options
     ) -> Geometry:
         """A sphere of this radius [m] about ``position`` [3] in the link's frame; ``options`` are
-        other attributes.
+        other attributes, without the pose.
+
+        Raises:
+          TypeError: there is a ``pose``.
         """
+        if "pose" in options:
+            raise TypeError("sphere: give its position=(x, y, z) instead of a pose")
         place = finite_array(position, (3,), "sphere: position")
         return cls(
             type=GeometryType.SPHERE, size=(radius,), pose=(*place, 0.0, 0.0, 0.0, 1.0), **options

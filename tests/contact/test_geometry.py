@@ -803,3 +803,8 @@ def test_shapes_are_compared_by_value() -> None:
         assert make() == make()
         assert len({make(), make()}) == 1
     assert artix.Geometry.sphere(0.1) != artix.Geometry.sphere(0.1, position=(1, 2, 3))
+
+
+def test_a_sphere_has_a_position_instead_of_a_pose() -> None:
+    with pytest.raises(TypeError, match=r"sphere: give its position=\(x, y, z\) instead of a pose"):
+        artix.Geometry.sphere(0.1, pose=(0, 0, 1, 0, 0, 0, 1))
