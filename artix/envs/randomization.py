@@ -113,7 +113,7 @@ class Change:
                 "components"
             )
         keeps_inertias = self.operation == "scale" and self.components is None and low >= 0
-        if self.leaf == _INERTIA and not keeps_inertias:
+        if self.leaf == _INERTIA and _is_drawn(self) and not keeps_inertias:
             raise ValueError(
                 f"{where}: only factors of whole matrices, which are not negative, keep them "
                 "inertias: operation='scale' without components"
@@ -257,8 +257,8 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
     for change, numbers in zip(changes, drawn, strict=True):
         before = leaf_of(tree, change.leaf)
         index = _index(tree, change, before)
-        rows_of_matrices = change.leaf == _INERTIA and numbers.ndim
-        entries = numbers[:, None, None] if rows_of_matrices else numbers
+        are_factors = change.leaf == _INERTIA and numbers.ndim == 1
+        entries = numbers[:, None, None] if are_factors else numbers
         after = _OPERATIONS[change.operation](before.at[index], entries)
         tree = _replaced(tree, change.leaf.split("."), _of_length_one(change, after))
         for name in change.also:
@@ -283,8 +283,18 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
     return tree
 
 
+def _is_drawn(change: Change) -> bool:
+    """Whether numbers differ: in the place of those from a range of one value, a caller may put
+    what is right by itself, such as whole inertias and poses.
+    """
+    low, high = change.range
+    return change.distribution == "normal" or low < high
+
+
 def _of_length_one(change: Change, leaf: Array) -> Array:
     """The leaf with changed quaternions of poses, and normals, scaled to length 1."""
+    if not _is_drawn(change):
+        return leaf
     if change.leaf.endswith("normal"):
         return leaf * jax.lax.rsqrt(jnp.sum(leaf**2))
     is_turned = change.components is None or any(each > 2 for each in change.components)
@@ -415,7 +425,8 @@ def _rows_of(leaf: str) -> str | None:
 def _draw(key: Array, change: Change, tree: Any) -> Array:
     leaf = leaf_of(tree, change.leaf)
     shape = () if change.shared else np.empty(leaf.shape, bool)[_index(tree, change, leaf)].shape
-    shape = shape[:1] if change.leaf == _INERTIA else shape  # A factor for each matrix.
+    if change.leaf == _INERTIA and change.operation == "scale" and change.components is None:
+        shape = shape[:1]  # A factor for each matrix.
     low, high = map(float, change.range)
     uniform = random_numbers.uniform(key, max(int(np.prod(shape)), 1), leaf.dtype).reshape(shape)
     if change.distribution == "normal":

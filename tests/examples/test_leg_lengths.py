@@ -64,7 +64,8 @@ def cost_in_mujoco(lengths, speed):
 def test_a_descent_makes_walking_cheaper():
     """Also at other speeds than its own, which the robot still follows; and in MuJoCo."""
     environment, policy = leg_lengths.walker()
-    designs, costs = jax.jit(lambda: leg_lengths.improve(environment, policy, jnp.ones(2), 8))()
+    # Walks amplify rounding: after two more steps, designs of two builds differ by 0.5 %.
+    designs, costs = jax.jit(lambda: leg_lengths.improve(environment, policy, jnp.ones(2), 6))()
     assert costs[-1] < 0.95 * costs[0]
     speeds = jnp.array([0.5, 0.7, 0.9])
     walks = jax.jit(
