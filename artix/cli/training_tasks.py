@@ -478,15 +478,17 @@ def check_envs(config: Any) -> None:
       CommandFailure: it is no multiple of the number of devices, or the experience none of the
         number of minibatches.
     """
-    if isinstance(config, ppo.Config) and config.num_envs % jax.device_count():
+    if not isinstance(config, ppo.Config):
+        return  # One device learns, and the settings have been checked.
+    if config.num_envs % jax.device_count():
         raise CommandFailure(
             f"--envs must be a multiple of the number of devices, {jax.device_count()}; found "
             f"{config.num_envs}"
         )
     try:
-        METHODS[method_of(config)].check_shares(config, jax.device_count())
+        ppo.check_shares(config, jax.device_count())
     except ValueError as error:
-        raise CommandFailure(f"{error} (--envs, --set {method_of(config)}.minibatches)") from error
+        raise CommandFailure(f"{error} (--envs, --set ppo.minibatches)") from error
 
 
 def _installed_robot(kept: Mapping[str, Any], assignments: Sequence[str]) -> envs.LeggedRobot:

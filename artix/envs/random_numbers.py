@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from artix.math.random_keys import quick, threefry
+from artix.math.random_keys import is_typed, quick, threefry
 
 Array = jax.Array
 
@@ -47,24 +47,20 @@ def split(key: Array, count: int = 2) -> list[Array]:
     if words is None:
         return list(jax.random.split(key, count))
     pairs = words.reshape(2, count).T
-    if not _is_typed(key):
+    if not is_typed(key):
         return list(pairs)
     return [jax.random.wrap_key_data(pair, impl="threefry2x32") for pair in pairs]
 
 
 def typed(key: Array) -> Array:
     """A typed key for a raw or typed one."""
-    return key if _is_typed(key) else jax.random.wrap_key_data(key)
+    return key if is_typed(key) else jax.random.wrap_key_data(key)
 
 
 def _words(key: Array, count: int) -> Array | None:
     """Random words, [count] (uint32), or ``None`` for keys of another generator."""
-    data = jax.random.key_data(key) if _is_typed(key) else key
+    data = jax.random.key_data(key) if is_typed(key) else key
     if data.shape != (2,):
         return None
     counters = jnp.arange(count + count % 2, dtype=jnp.uint32).reshape(2, -1)
     return jnp.concatenate(threefry(data, *counters))[:count]
-
-
-def _is_typed(key: Array) -> bool:
-    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)

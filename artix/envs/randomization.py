@@ -33,8 +33,9 @@ _INERTIA = "link_inertia"
 class Change:
     """How one leaf is randomised.
 
-    Rotations and normals that are changed are scaled to length 1. Inertias can only be scaled, each
-    matrix as a whole.
+    Rotations and normals that are drawn are scaled to length 1. Inertias that are drawn can only be
+    scaled, each matrix as a whole. A range of one value draws nothing: in the place of its numbers,
+    ``info["randomized"]``, you may put others, which count as they are.
 
     Attributes:
       leaf: name of the leaf, with dots for nested ones: ``"link_mass"``, ``"friction.static"``,

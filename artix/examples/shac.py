@@ -94,10 +94,6 @@ class Config:
             )
 
 
-def check_shares(config: Config, num_devices: int) -> None:
-    """Does nothing, as one device learns and :class:`Config` refuses what it cannot share."""
-
-
 class Training(NamedTuple):
     """Everything needed to continue a training run."""
 

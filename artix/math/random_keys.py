@@ -59,9 +59,13 @@ def quick(key: Array) -> Array:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_STRAIGHT_LINE)
 
 
+def is_typed(key: Array) -> bool:
+    """Whether a key is one of ``jax.random.key``, not of ``jax.random.PRNGKey``."""
+    return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+
+
 def _is_threefry(key: Array) -> bool:
-    is_typed = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
-    return is_typed and str(jax.random.key_impl(key)) == "threefry2x32"
+    return is_typed(key) and str(jax.random.key_impl(key)) == "threefry2x32"
 
 
 def _pairs(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
