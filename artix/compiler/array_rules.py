@@ -34,6 +34,7 @@ from artix.compiler.scalar_builder import (
     result_of,
     shapes_of,
 )
+from artix.compiler.scalar_draws import inverse_error_functions, remainders
 from artix.compiler.scalar_functions import (
     BINARY,
     UNARY,
@@ -45,7 +46,7 @@ from artix.compiler.scalar_functions import (
     negation,
     select,
 )
-from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
+from artix.compiler.scalar_program import BYTES, Kind, Op, UnsupportedOperation, kind_of
 
 
 def symbolic_rule(equation: Any) -> Rule:
@@ -180,6 +181,19 @@ def _convert(equation: Any) -> Rule:
         return [
             builder.as_value(functions.convert(builder, source, target, operands), shape, dtype)
         ]
+
+    return apply
+
+
+def _bitcast(equation: Any) -> Rule:
+    shape, dtype, _ = result_of(equation)
+    source, target = operand_kind(equation), kind_of(dtype)
+    if {BYTES[source], BYTES[target]} != {4}:
+        raise UnsupportedOperation(f"bits of {source.name} as {target.name}")
+
+    def apply(builder: ScalarBuilder, arguments: Sequence[Value]) -> list[Value]:
+        operands = builder.references(arguments[0], source)
+        return [builder.as_value(functions.bits(builder, target, operands), shape, dtype)]
 
     return apply
 
@@ -346,8 +360,11 @@ _RULES: Mapping[str, Callable[[Any], Rule]] = {
     "exp2": _of_entries(_exp2),
     "clamp": _of_entries(_clamp),
     "convert_element_type": _convert,
+    "bitcast_convert_type": _bitcast,
     "integer_pow": _integer_pow,
     "round": _round,
+    "rem": partial(_binary, rule=remainders),
+    "erf_inv": partial(_unary, rule=inverse_error_functions),
     "select_n": _select,
     "gather": gather,
     "dynamic_slice": dynamic_slice,

@@ -127,6 +127,13 @@ def linearize_by(primitive: Any, rule: Callable[..., Any]) -> None:
     _ad.primitive_linearizations[primitive] = linearize
 
 
+def generator_of(key: Any) -> Any:
+    """The generator of a random key, or of its type: functions of the words of one key, and their
+    shape.
+    """
+    return key.dtype._impl
+
+
 # --- arrays on several devices ------------------------------------------------------------------
 
 # Within ``jax.shard_map``, JAX tracks the mesh axes over which each array varies, and requires all

@@ -47,6 +47,19 @@ def _reciprocal_root(x: Any) -> Any:
     return np.reciprocal(np.sqrt(x))
 
 
+def _shifted(shift: Callable[..., Any]) -> Callable[..., Any]:
+    """A logical shift of integers, of which nothing is left if it is by all their bits."""
+
+    def rule(x: np.ndarray, number: np.ndarray) -> Any:
+        width = 8 * x.dtype.itemsize
+        bits = x.view(f"u{x.dtype.itemsize}")
+        number = number.view(bits.dtype)
+        shifted = shift(bits, np.minimum(number, width - 1))
+        return np.where(number < width, shifted, 0).astype(bits.dtype).view(x.dtype)
+
+    return rule
+
+
 ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "add": np.add,
     "add_any": np.add,
@@ -97,6 +110,8 @@ ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "not": np.invert,
+    "shift_left": _shifted(np.left_shift),
+    "shift_right_logical": _shifted(np.right_shift),
 }
 """Operations on corresponding entries, with NumPy's broadcasting."""
 
@@ -108,6 +123,7 @@ REDUCTIONS = {
     "reduce_min": "min",
     "reduce_and": "and",
     "reduce_or": "or",
+    "reduce_xor": "xor",
 }
 """The operation that each reduction repeats."""
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from artix.compiler.lane_groups import Graph, Parts, lanes_of_inputs
-from artix.compiler.scalar_program import Kind, Loop, Op, ScalarProgram, array_operand
+from artix.compiler.scalar_program import DTYPES, Kind, Loop, Op, ScalarProgram, array_operand
 
 #: Lanes are used where they leave at most this share of the operations, and where these are so many
 #: that their code exceeds an instruction cache of 128 kB. Shorter code is read once, and with more
@@ -147,11 +147,8 @@ class _Writer:
         """A known number of each lane."""
         key = ("table", kind, tuple(values))
         if key not in self._known:
-            dtype = {Kind.INT32: np.int32, Kind.FLOAT32: np.float32, Kind.FLOAT64: np.float64}[
-                Kind(kind)
-            ]
             place = len(self._graph.program.arguments) + len(self._tables)
-            self._tables.append(np.array(values, dtype))
+            self._tables.append(np.array(values, DTYPES[Kind(kind)]))
             self._known[key] = self._add(_LOAD, kind, self._lane(), array_operand(place))
         return self._known[key]
 

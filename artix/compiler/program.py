@@ -34,6 +34,7 @@ from artix.compiler.kept_values import (
     with_kept_arguments,
     with_kept_results,
 )
+from artix.compiler.random_words import has_keys, without_keys
 from artix.math.traces import quickly
 
 Array = jax.Array
@@ -281,6 +282,8 @@ def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJa
     try:
         with clean_context(), types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)):
             program, results = jax.make_jaxpr(quickly(function), return_shape=True)(*types)
+            if has_keys(program):
+                program = without_keys(program)
         return simplified(program), results
     finally:
         _tracing.active = before

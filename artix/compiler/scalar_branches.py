@@ -296,7 +296,9 @@ class _Writer:
     def _write_factor(self, number: int, branch: int) -> bool:
         """Multiplies an operand, a float, by the one that a branch carries, if there is one."""
         operands, kinds, factors = self._operands(number), self._kinds, self._factors[branch]
-        places = [k for k in range(3) if operands[k] >= 0 and kinds[operands[k] >> 1] >= 2]
+        places = [
+            k for k in range(3) if operands[k] >= 0 and kinds[operands[k] >> 1] >= Kind.FLOAT32
+        ]
         if not places:
             return False
         place = next((k for k in places if operands[k] >> 1 in factors), places[0])

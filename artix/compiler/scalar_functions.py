@@ -19,6 +19,14 @@ from artix.compiler.scalar_builder import (
     ScalarBuilder,
 )
 from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation
+from artix.compiler.scalar_words import (
+    complement,
+    halves,
+    in_order,
+    shift,
+    with_the_same_bits,
+    word,
+)
 
 _SELECT, _NOT, _CONVERT = int(Op.SELECT), int(Op.NOT), int(Op.CONVERT)
 
@@ -29,6 +37,9 @@ def extremum(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) 
         return a
     if kind == Kind.BOOL:
         return logical(builder, Op.AND if operation == Op.MIN else Op.OR, a, b)
+    if kind == Kind.UINT32:
+        is_less = compare(builder, kind, Op.LT, a, b)
+        return select(builder, kind, is_less, *((a, b) if operation == Op.MIN else (b, a)))
     if a > b:
         a, b = b, a
     if b >= CONSTANTS:
@@ -93,6 +104,8 @@ def compare(builder: ScalarBuilder, kind: int, operation: int, a: int, b: int) -
     if kind == Kind.BOOL:
         return _compare_bools(builder, operation, a, b)
     numeric, ordered = _COMPARISONS[operation], operation in (Op.LT, Op.LE)
+    if kind == Kind.UINT32 and ordered:
+        kind, a, b = int(Kind.INT32), in_order(builder, a), in_order(builder, b)
     if a >= CONSTANTS and b >= CONSTANTS:
         return builder.fold(numeric, kind, Kind.BOOL, a, b)
     if operation == Op.LT and (a == b or _never_less(builder, kind, a, b)):
@@ -221,6 +234,8 @@ _PARITIES = {
 
 def function_of(name: str, builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
     """A function of floats, or the absolute value or sign of integers."""
+    if kind == Kind.UINT32:
+        raise UnsupportedOperation(f"{name} of words")
     operation, numeric, parity = int(Op[name.upper()]), ELEMENTWISE[name], _PARITIES[name]
     return [_function(builder, kind, operation, numeric, parity, x) for x in operands]
 
@@ -294,13 +309,36 @@ def convert(
         return operands
     if target == Kind.BOOL:
         return [compare(builder, source, Op.NE, x, ZERO[source]) for x in operands]
+    if source == Kind.UINT32:
+        return [_of_word(builder, target, x) for x in operands]
+    if target == Kind.UINT32 and source == Kind.INT32:
+        return [with_the_same_bits(builder, target, x) for x in operands]
+    if target == Kind.UINT32 and source >= Kind.FLOAT32:
+        raise UnsupportedOperation("conversion of floats to words")
     return [_convert(builder, target, x) for x in operands]
+
+
+def _of_word(builder: ScalarBuilder, target: int, x: int) -> int:
+    """A word as a signed integer or a float."""
+    if target == Kind.INT32:
+        return with_the_same_bits(builder, target, x)
+    upper, *lower = (_convert(builder, target, half) for half in halves(builder, x))
+    if not lower:
+        return upper
+    scale = builder.constant(65536.0, target)
+    # Both parts are exact, so the sum is rounded once.
+    return builder.add(target, builder.multiply(target, (upper,), (scale,)), lower)[0]
+
+
+def bits(builder: ScalarBuilder, target: int, operands: Iterable[int]) -> list[int]:
+    """The scalars of another kind that have the same bits."""
+    return [with_the_same_bits(builder, target, x) for x in operands]
 
 
 def _convert(builder: ScalarBuilder, target: int, x: int) -> int:
     if x >= CONSTANTS:
         value = builder.value(x)
-        if target == Kind.INT32:
+        if target in (Kind.INT32, Kind.UINT32):
             return builder.constant(int(np.float64(value).astype(np.int32)), target)
         return builder.constant(
             float(np.float32(value) if target == Kind.FLOAT32 else value), target
@@ -390,8 +428,10 @@ def _arithmetic(float_rule: Binary, operation: Op) -> Binary:
     ) -> list[int]:
         if kind >= Kind.FLOAT32:
             return float_rule(builder, kind, firsts, seconds)
-        if kind != Kind.INT32 or operation == Op.DIV:
+        if kind == Kind.BOOL or operation == Op.DIV:
             raise UnsupportedOperation(f"{operation.name} of {Kind(kind).name}")
+        if kind == Kind.UINT32:
+            return [word(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)]
         return [integer(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)]
 
     return rule
@@ -415,9 +455,26 @@ def _logical(operation: Op) -> Binary:
     ) -> list[int]:
         if kind == Kind.INT32 and operation == Op.AND:
             return [_common_bits(builder, a, b) for a, b in zip(firsts, seconds, strict=False)]
-        if kind != Kind.BOOL:
-            raise UnsupportedOperation(f"{operation.name} of bits")
-        return [logical(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)]
+        if kind == Kind.BOOL:
+            function = logical
+        else:
+            function = word
+            firsts, seconds = (bits(builder, Kind.UINT32, each) for each in (firsts, seconds))
+        results = [
+            function(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)
+        ]
+        return results if kind == Kind.BOOL else bits(builder, kind, results)
+
+    return rule
+
+
+def _shifts(operation: Op) -> Binary:
+    def rule(
+        builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]
+    ) -> list[int]:
+        words = (bits(builder, Kind.UINT32, each) for each in (firsts, seconds))
+        results = [shift(builder, operation, a, b) for a, b in zip(*words, strict=False)]
+        return bits(builder, kind, results)
 
     return rule
 
@@ -439,6 +496,8 @@ BINARY: dict[str, Binary] = {
     "and": _logical(Op.AND),
     "or": _logical(Op.OR),
     "xor": _logical(Op.XOR),
+    "shift_left": _shifts(Op.SHIFT_LEFT),
+    "shift_right_logical": _shifts(Op.SHIFT_RIGHT),
     "atan2": arc_tangents,
 }
 
@@ -446,13 +505,16 @@ BINARY: dict[str, Binary] = {
 def _negatives(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
     if kind >= Kind.FLOAT32:
         return builder.negate(kind, operands)
+    if kind == Kind.UINT32:
+        return [word(builder, Op.SUB, ZERO[kind], x) for x in operands]
     return [integer(builder, Op.SUB, ZERO[Kind.INT32], x) for x in operands]
 
 
 def _negations(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:
-    if kind != Kind.BOOL:
-        raise UnsupportedOperation("NOT of bits")
-    return [negation(builder, x) for x in operands]
+    if kind == Kind.BOOL:
+        return [negation(builder, x) for x in operands]
+    words = bits(builder, Kind.UINT32, operands)
+    return bits(builder, kind, [complement(builder, x) for x in words])
 
 
 def _squares(builder: ScalarBuilder, kind: int, operands: Iterable[int]) -> list[int]:

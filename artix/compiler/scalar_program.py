@@ -19,8 +19,9 @@ class Kind(enum.IntEnum):
 
     BOOL = 0
     INT32 = 1
-    FLOAT32 = 2
-    FLOAT64 = 3
+    UINT32 = 2
+    FLOAT32 = 3
+    FLOAT64 = 4
 
 
 DTYPES = {kind: np.dtype(kind.name.lower()) for kind in Kind}
@@ -57,7 +58,9 @@ class Op(enum.IntEnum):
 
     The operands of a comparison are of one kind; if one is NaN, ``NE`` is true and the others are
     false. ``MIN`` and ``MAX`` are NaN if an operand is. Integers have ``ADD``, ``SUB``, ``MUL``,
-    ``MIN``, ``MAX``, ``ABS``, ``SIGN``, ``AND`` of bits, comparisons, ``SELECT`` and ``CONVERT``.
+    ``MIN``, ``MAX``, ``ABS``, ``SIGN``, ``AND`` of bits, comparisons, ``SELECT`` and ``CONVERT``;
+    words (``UINT32``) have sums, differences and products that wrap around, logical operations
+    on bits, shifts, ``EQ``, ``NE``, ``SELECT`` and ``BITCAST``.
     """
 
     INPUT = 0
@@ -114,17 +117,23 @@ class Op(enum.IntEnum):
     LOAD = 43
     """Entry ``a``, an integer, of an array; see :func:`array_operand`. Indices out of bounds mean
     the last entry."""
-    LANE = 44
+    SHIFT_LEFT = 44
+    """The word ``a`` shifted by the constant ``b``, below 32, to higher bits."""
+    SHIFT_RIGHT = 45
+    """The word ``a`` shifted by the constant ``b``, below 32, to lower bits."""
+    BITCAST = 46
+    """``a`` as the scalar of its own kind that has the same 32 bits."""
+    LANE = 47
     """The number of the thread among those of its robot, an integer; see
     :mod:`artix.compiler.lanes`."""
-    SHUFFLE = 45
+    SHUFFLE = 48
     """``a`` of the thread whose number differs in the bits of ``-2 - b``."""
-    OF_LANE = 46
+    OF_LANE = 49
     """``a`` of the thread with the number ``-2 - b``."""
 
 
 #: Operations with a single reference, their first operand, as plain integers.
-ONE_REFERENCE = (int(Op.CONVERT), int(Op.LOAD))
+ONE_REFERENCE = (int(Op.CONVERT), int(Op.BITCAST), int(Op.LOAD))
 #: Operations with two, which most scalars are.
 TWO_REFERENCES = (int(Op.MUL), int(Op.ADD), int(Op.SUB))
 

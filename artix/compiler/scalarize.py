@@ -32,7 +32,9 @@ from artix.compiler.scalar_transpose import transposed
 _MAX_ENTRIES = 1_000
 
 _INPUT, _CARRIED, _CONSTANT = int(Op.INPUT), int(Op.CARRIED), int(Op.CONSTANT)
-_MUL, _DIV, _LOAD, _CONVERT = int(Op.MUL), int(Op.DIV), int(Op.LOAD), int(Op.CONVERT)
+_MUL, _DIV, _LOAD = int(Op.MUL), int(Op.DIV), int(Op.LOAD)
+#: Operations whose second operand is the kind of the result, while scalars are built.
+_TO_A_KIND = int(Op.CONVERT), int(Op.BITCAST)
 
 #: From this number on, quotients with the same divisor become products with its reciprocal.
 _SHARED_DIVISIONS = 3
@@ -343,7 +345,7 @@ def _to_program(
 
     new_operands = operands.copy()
     new_operands[built.is_reference] = renumber(references)
-    new_operands[operations == _CONVERT, 1] = -1
+    new_operands[np.isin(operations, _TO_A_KIND), 1] = -1
     for row in np.flatnonzero(operations == _CARRIED).tolist():
         loop, entry, _ = operands[row].tolist()
         new_operands[row, :2] = list(carried).index(loop), carried[loop].index(entry)

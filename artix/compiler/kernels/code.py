@@ -20,7 +20,8 @@ def literal(number: float, scalar: str) -> str:
         with np.errstate(over="ignore"):
             rounded = float(np.float32(number)) if scalar == "float" else float(number)
         return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
-    return str(int(number))
+    integer = int(number)
+    return str(integer - 2**32 if scalar == "i32" and integer >= 2**31 else integer)
 
 
 def type_of(scalar: str, width: int) -> str:

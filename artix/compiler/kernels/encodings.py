@@ -184,6 +184,10 @@ def _of_integers(form: Callable[..., Form]) -> dict[str, Form]:
         "min": form(1, 2, 0x39, commutes=True),
         "max": form(1, 2, 0x3D, commutes=True),
         "and": form(1, 1, 0xDB, commutes=True),
+        "or": form(1, 1, 0xEB, commutes=True),
+        "xor": form(1, 1, 0xEF, commutes=True),
+        "shift_left": form(1, 2, 0x47),
+        "shift_right": form(1, 2, 0x45),
         "abs": form(1, 2, 0x1E),
         "convert": form(0, 1, 0x5B),
     }

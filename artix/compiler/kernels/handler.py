@@ -19,7 +19,7 @@ from artix.compiler.kernels.code import Code, Value
 from artix.compiler.scalar_program import BYTES, Kind
 
 #: XLA's numbers of types.
-_TYPES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.FLOAT32: 11, Kind.FLOAT64: 12}
+_TYPES = {Kind.BOOL: 1, Kind.INT32: 4, Kind.UINT32: 8, Kind.FLOAT32: 11, Kind.FLOAT64: 12}
 
 
 #: The interface version that the handler requests; the functions of the thread pool are older.

@@ -20,7 +20,13 @@ _COMPARISONS = {  # of floats, integers and bools
     Op.EQ: ("oeq", "eq", "eq"),
     Op.NE: ("une", "ne", "ne"),
 }
-_LOGIC = {Op.AND: "and", Op.OR: "or", Op.XOR: "xor"}
+_OF_BITS = {
+    Op.AND: "and",
+    Op.OR: "or",
+    Op.XOR: "xor",
+    Op.SHIFT_LEFT: "shl",
+    Op.SHIFT_RIGHT: "lshr",
+}
 
 
 class ElementaryFunctions:
@@ -161,8 +167,8 @@ class Instructions:
             )
         if op in _COMPARISONS:
             return self._comparison(op, a, b)
-        if op in _LOGIC:
-            return self._append(f"{_LOGIC[op]} {type_} {self.operand(a)}, {self.operand(b)}")
+        if op in _OF_BITS:
+            return self._append(f"{_OF_BITS[op]} {type_} {self.operand(a)}, {self.operand(b)}")
         if op in (Op.MIN, Op.MAX):
             return self._extremum(op, a, b, number)
         if op is Op.SELECT:
@@ -178,6 +184,9 @@ class Instructions:
             )
         if op is Op.CONVERT:
             return self._conversion(a, number)
+        if op is Op.BITCAST:
+            source = self._types[Kind(self._lists.kinds[a >> 1])]
+            return self._append(f"bitcast {source} {self.operand(a)} to {type_}")
         if op is Op.LOAD:
             return self._entry(a, array_operand(b), number)
         if op >= Op.LANE and self._exchange is not None:
@@ -312,7 +321,7 @@ class Instructions:
             )
         if source == Kind.BOOL:
             return self._append(
-                f"{'zext' if kind == Kind.INT32 else 'uitofp'} {old} {value} to {new}"
+                f"{'zext' if kind < Kind.FLOAT32 else 'uitofp'} {old} {value} to {new}"
             )
         if source == Kind.INT32:
             return self._append(f"sitofp {old} {value} to {new}")

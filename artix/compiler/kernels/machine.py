@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 #: Part of :func:`machine_key`; increase it with every change to the generated code.
-FORMAT = 20
+FORMAT = 21
 
 #: LLVM's optimisation level. No passes run before instruction selection, since the code, without
 #: its loops, is straight-line and already simplified. With ``ARTIX_KERNEL_LEVEL=0`` in the
@@ -411,7 +411,7 @@ _GPU_TRIPLE = "nvptx64-nvidia-cuda"
 _GPU_PROCESSOR, _PTX_FEATURES = "sm_80", "+ptx80"
 
 #: Part of :func:`gpu_key`; increase it with every change to the generated code.
-GPU_FORMAT = 5
+GPU_FORMAT = 6
 
 _GPU_OPTIMISATION = 2
 

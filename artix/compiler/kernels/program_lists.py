@@ -12,7 +12,13 @@ from artix.compiler.kernels.machine import KernelError
 from artix.compiler.scalar_program import KINDS, Kind, Op, ScalarProgram, array_operand
 
 #: LLVM's scalar types in instructions, by kind.
-SCALARS = {Kind.BOOL: "i1", Kind.INT32: "i32", Kind.FLOAT32: "float", Kind.FLOAT64: "double"}
+SCALARS = {
+    Kind.BOOL: "i1",
+    Kind.INT32: "i32",
+    Kind.UINT32: "i32",
+    Kind.FLOAT32: "float",
+    Kind.FLOAT64: "double",
+}
 
 
 class ProgramLists:
@@ -26,7 +32,7 @@ class ProgramLists:
         for dtype in (*(dtype for _, dtype, _ in program.arguments), *program.result_types):
             if dtype not in KINDS:
                 raise KernelError(
-                    f"kernels support arrays of bool, int32, float32 and float64, not of {dtype}"
+                    f"kernels support arrays of {', '.join(map(str, KINDS))}, not of {dtype}"
                 )
         self.program = program
         self.operations: list[int] = program.operations.tolist()

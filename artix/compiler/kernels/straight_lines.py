@@ -47,7 +47,16 @@ _OTHERS = {Op.ABS, Op.SIGN, Op.RSQRT, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
 _FUNCTIONS = {
     op: op.name.lower() for op in Op if Op.SIN <= op <= Op.CBRT or op in (Op.POW, Op.ATAN2)
 }
-_OF_INTEGERS = {*_ARITHMETIC, Op.ABS, Op.SELECT, Op.CONVERT, Op.AND} - {Op.DIV}
+_OF_BITS = {
+    Op.AND: "and",
+    Op.OR: "or",
+    Op.XOR: "xor",
+    Op.SHIFT_LEFT: "shift_left",
+    Op.SHIFT_RIGHT: "shift_right",
+}
+_OF_INTEGERS = {*_ARITHMETIC, Op.ABS, Op.SELECT, Op.CONVERT} - {Op.DIV}
+_OF_WORDS = {Op.ADD, Op.SUB, Op.MUL, *_OF_BITS, Op.SELECT, Op.CONVERT, Op.BITCAST}
+_WHOLE = {Kind.INT32, Kind.UINT32}
 _OF_FLOATS = {*_ARITHMETIC, *_ONE_TO_ONE, *_OTHERS, *_FUNCTIONS} - {Op.IS_FINITE}
 _OF_BOOLS = {*_LOGIC, *_COMPARED, Op.IS_FINITE, Op.SELECT, Op.CONVERT}
 
@@ -63,8 +72,10 @@ def encodable(lists: ProgramLists, width: int) -> np.ndarray:
         return np.zeros(len(program.operations), bool)
     operations, kinds, operands = program.operations, program.kinds, program.operands
     of_kind = {kind: _OF_FLOATS, Kind.BOOL: _OF_BOOLS, Kind.INT32: _OF_INTEGERS}
-    if kind == Kind.FLOAT64:
-        of_kind[Kind.INT32] = _OF_INTEGERS - {Op.AND}
+    if kind == Kind.FLOAT32:
+        of_kind[kind] = _OF_FLOATS | {Op.BITCAST}
+        of_kind[Kind.INT32] = _OF_INTEGERS | {Op.AND, Op.BITCAST}
+        of_kind[Kind.UINT32] = _OF_WORDS
     permitted = np.zeros((len(Kind), len(Op)), bool)
     for each, ops in of_kind.items():
         permitted[each, [int(op) for op in ops]] = True
@@ -388,13 +399,14 @@ class Line:
             return self._select(kind, value(a), b, c)
         if op in _LOGIC and kind == Kind.BOOL:
             return self._logic(op, value(a), b)
-        if kind == Kind.INT32 and self._has_integers and op is not Op.CONVERT:
+        if op is Op.BITCAST:
+            return self._append("move", -1, value(a))
+        if kind in _WHOLE and self._has_integers and op is not Op.CONVERT:
             x = value(a)
             if op is Op.ABS:
                 return self._emit(self._encoding.integers["abs"], -1, x)
-            return self._emit(
-                self._encoding.integers["and" if op is Op.AND else _ARITHMETIC[op]], x, value(b)
-            )
+            name = _OF_BITS[op] if op in _OF_BITS else _ARITHMETIC[op]
+            return self._emit(self._encoding.integers[name], x, value(b))
         if op in (Op.MIN, Op.MAX):
             return self._extremum(op, a, b)
         if op in _ARITHMETIC:
@@ -419,7 +431,7 @@ class Line:
 
     def _compare(self, op: Op, kind: Kind, a: int, b: int) -> int:
         name = _COMPARED[op]
-        if kind != Kind.INT32 or not self._has_integers:
+        if kind not in _WHOLE or not self._has_integers:
             return self._append(name, a, b)
         integers = self._encoding.integers
         if name in integers:
