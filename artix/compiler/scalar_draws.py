@@ -1,5 +1,5 @@
-"""Functions of scalars that random numbers need beside operations on words: the inverse of the error
-function for normal ones, and remainders for integers of a range.
+"""Functions of scalars that random numbers need beside operations on words: the inverse of the
+error function for normal ones, and remainders for integers of a range.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from artix.compiler.scalar_functions import compare, convert, function_of, selec
 from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation
 from artix.compiler.scalar_words import with_the_same_bits, word
 
-#: Coefficients of the polynomials by which which the inverse of the error function is
-#: evaluated, the highest powers first: of ``w - 2.5`` in the middle, of ``sqrt(w) - 3`` in the
-#: tails, with ``w = -log(1 - x^2)``.
+#: Coefficients of the polynomials that are the inverse of the error function divided by its
+#: argument ``x``, the highest powers first: of ``w - 2.5`` in the middle and of ``sqrt(w) - 3`` in
+#: the tails, with ``w = -log(1 - x^2)``.
 _MIDDLE = (
     2.81022636e-08,
     3.43273939e-07,
@@ -61,8 +61,7 @@ def _inverse_error_function(builder: ScalarBuilder, kind: int, x: int) -> int:
     (from_tail,) = builder.add(kind, (root,), (builder.constant(-3.0, kind),))
     middle = _polynomial(builder, kind, _MIDDLE, from_middle)
     tail = _polynomial(builder, kind, _TAILS, from_tail)
-    # At the ends w is infinite, and so must the result be.
-    (factor,) = (select(builder, kind, is_middle, middle, tail),)
+    factor = select(builder, kind, is_middle, middle, tail)
     (end,) = builder.multiply(kind, (x,), (builder.constant(math.inf, kind),))
     (inside,) = builder.multiply(kind, (factor,), (x,))
     is_end = compare(builder, kind, Op.EQ, square, ONE[kind])

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 import artix
+from artix.envs import random_numbers
 from artix.math import struct
 from artix.math.arrays import chosen
 
@@ -209,24 +210,74 @@ def observed(task: Task, ground: artix.Ground | None, start: Start) -> tuple[Any
 
 
 @artix.quantity
+def begun(
+    task: Task, ground: artix.Ground | None, words: Array, generator: Any
+) -> tuple[Start, Array]:
+    """The start of an episode, and the words of the key for its first step.
+
+    Keys are passed as :func:`artix.envs.random_numbers.words_of` returns them.
+    """
+    key = random_numbers.key_of(words, generator)
+    start, key = task.environment._on(ground)._started(key, None)
+    return start, random_numbers.words_of(key)[0]
+
+
+@artix.quantity
 def renewed(
+    task: Task, ground: artix.Ground | None, words: Array, generator: Any, after: EnvState
+) -> tuple[Start, Any, Array, Array]:
+    """State, observation, step count and the words of the key after a step, replaced by those of a
+    new episode if this one is done. In its state, keys are words.
+
+    A kernel draws and evaluates the start only where a robot of a vector needs one. XLA would do
+    that for all robots, write the results to memory, then read them back to choose.
+    """
+    environment, info = task.environment._on(ground), after.info
+    own_key = random_numbers.key_of(info["key"], generator)
+    ended = after.replace(info=info | {"key": own_key})
+    start, key = environment._started(random_numbers.key_of(words, generator), ended)
+    fresh, kept = observed(task, ground, start)
+    begins = start._replace(drawn=(), memory=start.memory | kept)
+    goes_on = Start(
+        after.articulation_state,
+        info["contact_memory"],
+        environment._memory(info),
+        info["randomized"],
+        (),
+    )
+    new = begins, fresh, jnp.zeros_like(info["steps"]), random_numbers.words_of(key)[0]
+    return chosen(after.done > 0, new, (goes_on, after.obs, info["steps"], info["key"]))
+
+
+class Ready(NamedTuple):
+    """What a control step begins with."""
+
+    key: Array
+    state: artix.State
+    memory: dict[str, Any]
+    randomized: tuple[Array, ...]
+    drawn: Any
+
+
+@artix.quantity
+def readied(
     task: Task,
     ground: artix.Ground | None,
-    done: Array,
-    start: Start,
-    ended: Start,
-    obs: Any,
-    steps: Array,
-) -> tuple[Start, Any, Array]:
-    """State, observation and step count after a step, replaced by those of a new episode if this
-    one is done.
-
-    XLA would write the fresh observations to memory, then read both sets back to choose: five times
-    the work.
+    words: Array,
+    generator: Any,
+    before: Start,
+    action: Array,
+) -> Ready:
+    """The beginning of a control step: its random numbers, the state once it is disturbed, and what
+    the task prepares. Its key is words, too.
     """
-    fresh, kept = observed(task, ground, start)
-    new = start._replace(drawn=(), memory=start.memory | kept), fresh, jnp.zeros_like(steps)
-    return chosen(done > 0, new, (ended._replace(drawn=()), obs, steps))
+    environment = task.environment._on(ground)
+    key, draw_key, change_key = random_numbers.split(random_numbers.key_of(words, generator), 3)
+    drawn = environment.draw(draw_key)
+    randomized = environment._drawn_again(change_key, before.randomized)
+    state = environment.disturb(before.state, drawn)
+    memory = environment.prepare(state, before.memory, action)
+    return Ready(random_numbers.words_of(key)[0], state, memory, randomized, drawn)
 
 
 @artix.quantity

@@ -25,8 +25,10 @@ from artix.envs.control_step import (
     Start,
     Task,
     Transition,
+    begun,
     evaluated,
     observed,
+    readied,
     renewed,
     stepped,
     transition_of,
@@ -166,7 +168,16 @@ class Environment:
     def _static(self) -> Task:
         """The environment as a static argument, once it is used."""
         self._check()
+        self._no_contacts  # noqa: B018, not within a program
         return Task(self)
+
+    def _on(self, ground: artix.Ground | None) -> Environment:
+        """The same environment on a ground that is an argument of a kernel, so that a large terrain
+        is not compiled into it.
+        """
+        copied = copy.copy(self)
+        vars(copied)["ground"] = ground
+        return copied
 
     @functools.cached_property
     def _no_contacts(self) -> Any:
@@ -270,7 +281,8 @@ class Environment:
                 f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found "
                 f"{key!r}"
             )
-        start, key = self._started(key, None)
+        words, generator = random_numbers.words_of(key)
+        start, words = begun(self._static, self.ground, words, generator)
         zero = jnp.zeros((), self.articulation.dtype)
         inputs = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
         outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, inputs)))
@@ -279,7 +291,7 @@ class Environment:
         info = {
             "truncation": zero,
             "steps": jnp.zeros((), jnp.int32),
-            "key": key,
+            "key": random_numbers.key_of(words, generator),
             "randomized": start.randomized,
         }
         info |= {"contact_memory": start.contact_memory} | start.memory
@@ -299,19 +311,15 @@ class Environment:
           The given state, or the start of a new episode. Reward, done, truncation and metrics are
           those of the last step either way.
         """
-        start, key = self._started(key, state)
-        info = state.info
-        contacts = state.info["contact_memory"]
-        ended = Start(
-            state.articulation_state, contacts, self._memory(info), info["randomized"], ()
+        words, generator = random_numbers.words_of(key)
+        after = state.replace(
+            info=state.info | {"key": random_numbers.words_of(state.info["key"])[0]}
         )
-        arguments = start, ended, state.obs, info["steps"]
-        chosen, obs, steps = renewed(self._static, self.ground, state.done, *arguments)
-        key = jnp.where(state.done > 0, key, info["key"])
+        chosen, obs, steps, words = renewed(self._static, self.ground, words, generator, after)
         entries = {
-            "truncation": info["truncation"],
+            "truncation": state.info["truncation"],
             "steps": steps,
-            "key": key,
+            "key": random_numbers.key_of(words, generator),
             "randomized": chosen.randomized,
         }
         entries["contact_memory"] = chosen.contact_memory
@@ -335,28 +343,27 @@ class Environment:
             finite.
         """
         action = self._checked(action)
-        key, draw_key, change_key = random_numbers.split(state.info["key"], 3)
-        memory = self._memory(state.info)
-        steps = state.info["steps"]
+        words, generator = random_numbers.words_of(state.info["key"])
+        steps, contacts = state.info["steps"], state.info["contact_memory"]
         is_finite = jnp.all(jnp.isfinite(action))
         action = jnp.clip(jnp.where(is_finite, action, 0), -1, 1)
-        drawn, randomized = (
-            self.draw(draw_key),
-            self._drawn_again(change_key, state.info["randomized"]),
+        before = Start(
+            state.articulation_state,
+            contacts,
+            self._memory(state.info),
+            state.info["randomized"],
+            (),
         )
-        start = self.disturb(state.articulation_state, drawn)
-        ready = Moved(
-            start, start, state.info["contact_memory"], self.prepare(start, memory, action)
-        )
-        step = Given(
-            self.ground, randomized, self._advance(ready, randomized, action), action, drawn
-        )
+        ready = readied(self._static, self.ground, words, generator, before, action)
+        moved = Moved(ready.state, ready.state, contacts, ready.memory)
+        moved = self._advance(moved, ready.randomized, action)
+        step = Given(self.ground, ready.randomized, moved, action, ready.drawn)
         end = evaluated(self._static, step, state.articulation_state, is_finite, steps)
         info = {
             "truncation": end.truncation,
             "steps": end.steps,
-            "key": key,
-            "randomized": randomized,
+            "key": random_numbers.key_of(ready.key, generator),
+            "randomized": ready.randomized,
         }
         info["contact_memory"] = end.contact_memory
         if (
