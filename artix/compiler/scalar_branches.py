@@ -39,8 +39,11 @@ _MOST_BRANCHES = 4
 
 def with_branches(program: ScalarProgram) -> ScalarProgram:
     """The program, with branches where they are worth it; otherwise the same one."""
-    selections = _selections(program)
-    part = _part(program, selections) if len(selections) >= _LEAST_SELECTIONS else None
+    part = None
+    for from_zero in (True, False):
+        selections = _selections(program, from_zero)
+        if part is None and len(selections) >= _LEAST_SELECTIONS:
+            part = _part(program, selections)
     if part is None:
         return program
     writer = _Writer(program, part)
@@ -64,12 +67,15 @@ class _Part(NamedTuple):
     """The number of the program's loops before each branch."""
 
 
-def _selections(program: ScalarProgram) -> np.ndarray:
-    """Numbers of the selections between something and zero by the condition that has most."""
-    operands = program.operands
-    otherwise = np.maximum(operands[:, 2], 0) >> 1
-    is_zero = (program.operations == _CONSTANT) & (program.constants == 0)
-    numbers = np.flatnonzero((program.operations == _SELECT) & is_zero[otherwise])
+def _selections(program: ScalarProgram, from_zero: bool) -> np.ndarray:
+    """Numbers of the selections between something and zero, or anything, by the condition that has
+    most.
+    """
+    operands, is_selection = program.operands, program.operations == _SELECT
+    if from_zero:
+        is_zero = (program.operations == _CONSTANT) & (program.constants == 0)
+        is_selection &= is_zero[np.maximum(operands[:, 2], 0) >> 1]
+    numbers = np.flatnonzero(is_selection)
     if not len(numbers):
         return numbers
     conditions = operands[numbers, 0] >> 1
@@ -103,7 +109,7 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
         if not elsewhere[number]:
             within[first] = within[second] = within[third] = True
         elif selects[number]:
-            within[second] = True
+            within[second] = elsewhere[third] = True
         else:
             elsewhere[first] = elsewhere[second] = elsewhere[third] = True
     is_within = [used and not others for used, others in zip(within, elsewhere, strict=True)]
@@ -123,13 +129,13 @@ def _part(program: ScalarProgram, selections: np.ndarray) -> _Part | None:
 
 
 def _leave_out_roots(program: ScalarProgram, sources: np.ndarray, is_within: list[bool]) -> None:
-    """Leaves out of a part what needs nothing of it and no float, in place.
+    """Leaves out of a part what needs nothing of it and neither a float nor a word, in place.
 
     The body of a loop is what depends on what it carries, so such scalars could not be in it.
     """
-    is_float = np.append(program.kinds >= Kind.FLOAT32, False)
-    needs_no_float = ~is_float[sources].any(axis=1)
-    for number in np.flatnonzero(np.array(is_within[:-1]) & needs_no_float).tolist():
+    may_have_factor = np.append(program.kinds >= Kind.UINT32, False)
+    has_none = ~may_have_factor[sources].any(axis=1)
+    for number in np.flatnonzero(np.array(is_within[:-1]) & has_none).tolist():
         if not any(is_within[source] for source in sources[number].tolist()):
             is_within[number] = False
 
@@ -294,10 +300,12 @@ class _Writer:
         return True
 
     def _write_factor(self, number: int, branch: int) -> bool:
-        """Multiplies an operand, a float, by the one that a branch carries, if there is one."""
+        """Multiplies an operand, a float or a word, by the one that a branch carries, if there is
+        one.
+        """
         operands, kinds, factors = self._operands(number), self._kinds, self._factors[branch]
         places = [
-            k for k in range(3) if operands[k] >= 0 and kinds[operands[k] >> 1] >= Kind.FLOAT32
+            k for k in range(3) if operands[k] >= 0 and kinds[operands[k] >> 1] >= Kind.UINT32
         ]
         if not places:
             return False

@@ -140,7 +140,7 @@ def symmetric_moments(
 
 def fresh(environment: Environment, num_envs: int, key: Array, steps_key: Array) -> EnvState:
     """New environments whose time limits are spread out, so that they do not end in step."""
-    env = jax.vmap(autoreset(environment).reset)(jax.random.split(key, num_envs))
+    env = jax.vmap(autoreset(environment).reset)(random_keys.split(key, num_envs))
     steps_key, length = random_keys.quick(steps_key), environment.episode_length
     steps = jax.random.randint(steps_key, (num_envs,), 0, length, jnp.int32)
     return env.replace(info={**env.info, "steps": steps})

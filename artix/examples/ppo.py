@@ -135,16 +135,16 @@ def policy_of(training: Training, config: Config) -> Policy:
 
 def optimizer_of(config: Config) -> optax.GradientTransformation:
     """Adam with clipped gradients. The learning rate is applied later."""
-    return optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm), optax.scale_by_adam(eps=1e-5)
-    )
+    clip = optax.clip_by_global_norm(config.max_gradient_norm)
+    # As one vector; XLA would compile it for each array of the networks.
+    return optax.flatten(optax.chain(clip, optax.scale_by_adam(eps=1e-5)))
 
 
 def start(environment: Environment, config: Config, num_devices: int) -> Training:
     """A new training run: untrained networks and fresh environments whose time limits are spread
     out.
     """
-    keys = jax.random.split(jax.random.key(config.seed), 5)
+    keys = random_keys.split(jax.random.key(config.seed), 5)
     env = fresh(environment, config.num_envs, keys[0], keys[4])
     one = jax.tree.map(lambda x: x[0], env.obs)
     parameters, observed = untrained(environment, config, one, keys[1], keys[2])
@@ -155,7 +155,7 @@ def start(environment: Environment, config: Config, num_devices: int) -> Trainin
     return Training(
         learner,
         Actors(
-            env, jax.random.split(keys[3], num_devices), jnp.zeros(config.num_envs, jnp.float32)
+            env, random_keys.split(keys[3], num_devices), jnp.zeros(config.num_envs, jnp.float32)
         ),
     )
 
@@ -268,8 +268,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
         )
 
     def iteration(learner: Learner, actors: Actors) -> tuple[Learner, Actors, dict[str, Array]]:
-        play_key, shuffle_key, next_key = jax.random.split(actors.key[0], 3)
-        play_keys = jax.random.split(play_key, config.unroll)
+        play_key, shuffle_key, next_key = random_keys.split(actors.key[0], 3)
+        play_keys = random_keys.split(play_key, config.unroll)
         actors, (experience, report) = jax.lax.scan(
             lambda a, key: play(learner, a, key), actors, play_keys
         )
@@ -281,8 +281,8 @@ def make_iteration(environment: Environment, config: Config) -> Callable[[Learne
             chosen, advantage = jax.tree.map(lambda x: x[rows], happened)
             return descend(learner, chosen, advantage, old_noise)
 
-        shuffles = jax.random.split(shuffle_key, config.epochs)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, happened[1].size))(shuffles)
+        shuffles = random_keys.split(shuffle_key, config.epochs)
+        rows = jax.vmap(lambda key: random_keys.shuffled(key, happened[1].size))(shuffles)
         rows = rows.reshape(config.epochs * config.minibatches, -1)
         learner, (losses, moments) = jax.lax.scan(descend_on, learner, rows)
         mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), moments)

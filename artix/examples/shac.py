@@ -116,15 +116,14 @@ def policy_of(training: Training, config: Config) -> Policy:
 
 def optimizer_of(config: Config) -> optax.GradientTransformation:
     """Adam with clipped gradients."""
-    return optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
-    )
+    clip = optax.clip_by_global_norm(config.max_gradient_norm)
+    return optax.flatten(optax.chain(clip, optax.adam(config.learning_rate)))
 
 
 def start(environment: Environment, config: Config, num_devices: int = 1) -> Training:
     """A new training run: untrained networks and fresh environments. Only one device learns."""
     del num_devices
-    keys = jax.random.split(jax.random.key(config.seed), 5)
+    keys = random_keys.split(jax.random.key(config.seed), 5)
     env = fresh(environment, config.num_envs, keys[0], keys[1])
     one = jax.tree.map(lambda x: x[0], env.obs)
     parameters, observed = untrained(environment, config, one, keys[2], keys[3])
@@ -228,7 +227,7 @@ def make_iteration(
         return jnp.mean(apart**2) / config.action_step + error / (jnp.var(wanted) + 1e-6), error
 
     def iteration(training: Training) -> tuple[Training, dict[str, Array]]:
-        play_key, shuffle_key, key = jax.random.split(training.key, 3)
+        play_key, shuffle_key, key = random_keys.split(training.key, 3)
         gradient, (env, total, experience, report) = jax.grad(play, has_aux=True)(
             jnp.zeros(shape, jnp.float32), training, play_key
         )
@@ -251,8 +250,8 @@ def make_iteration(
                 update, state = optimizer.update(gradient, state)
             return (optax.apply_updates(parameters, update), state), error
 
-        shuffles = jax.random.split(shuffle_key, config.epochs)
-        rows = jax.vmap(lambda key: jax.random.permutation(key, happened[1].size))(shuffles)
+        shuffles = random_keys.split(shuffle_key, config.epochs)
+        rows = jax.vmap(lambda key: random_keys.shuffled(key, happened[1].size))(shuffles)
         rows = rows.reshape(config.epochs * config.minibatches, -1)
         (parameters, optimizer_state), errors = jax.lax.scan(
             descend, (training.parameters, training.optimizer), rows

@@ -59,6 +59,24 @@ def quick(key: Array) -> Array:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_STRAIGHT_LINE)
 
 
+def split(key: Array, shape: int | tuple[int, ...] = 2) -> Array:
+    """The same keys as those of ``jax.random.split``, by straight-line code."""
+    keys = jax.random.split(quick(key), shape)
+    if not is_typed(key):
+        return keys
+    return jax.random.wrap_key_data(jax.random.key_data(keys), impl=jax.random.key_impl(key))
+
+
+def shuffled(key: Array, size: int) -> Array:
+    """The numbers below ``size`` in random order, int32 [size].
+
+    Sorted by random words once, they are half as long in order as by
+    ``jax.random.permutation``, which sorts twice so that equal words, of which 25,000 have 0.07
+    pairs, leave no trace.
+    """
+    return jnp.argsort(jax.random.bits(quick(key), (size,)))
+
+
 def is_typed(key: Array) -> bool:
     """Whether a key is one of ``jax.random.key``, not of ``jax.random.PRNGKey``."""
     return jnp.issubdtype(key.dtype, jax.dtypes.prng_key)

@@ -99,7 +99,7 @@ def copyable(lists: ProgramLists, width: int) -> list[bool]:
     """
     program, encoding = lists.program, encodings.encoding()
     kind = None if encoding is None else _kind_of(encoding, width)
-    kinds = {kind, Kind.BOOL, Kind.INT32}
+    kinds = {kind, Kind.BOOL, Kind.INT32} | ({Kind.UINT32} if kind == Kind.FLOAT32 else set())
     copied = [{Kind(x) for x in program.kinds[loop.starts >> 1].tolist()} for loop in program.loops]
     return [
         kind is not None and level > 0 and carried <= kinds
