@@ -679,6 +679,9 @@ def excitation(
     Returns:
       The number of base parameters, and the condition number, as in :class:`Identification`.
 
+    Raises:
+      ValueError: as :func:`identify`, torques aside.
+
     Examples:
       >>> arm = artix.robots.load("double_pendulum")
       >>> motion = artix.identification.exciting_trajectory(arm, duration=5.0, iterations=0)
@@ -686,8 +689,7 @@ def excitation(
       >>> print(base, condition < 100)
       11 True
     """
-    arrays = motion.time, motion.position, motion.velocity, motion.acceleration
-    silent = Log(robot, *arrays, 0 * motion.position)
+    silent = dataclasses.replace(motion, torque=0 * motion.position)
     names = ("viscous", "coulomb") if friction else ()
     model, measured = _model_of(robot, [silent], links, names, armature)
     evidence = gather(robot, silent, model, measured)

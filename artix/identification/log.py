@@ -155,7 +155,7 @@ class Log:
             for name in _COLUMNS
             if (value := getattr(self, name)) is not None
         }
-        return Log(self.robot, time, **columns)
+        return dataclasses.replace(self, time=time, **columns)
 
     def filtered(self, cutoff: float | None, order: int = 4) -> Log:
         """The log without what is faster than a cutoff, and with velocities and accelerations to go
@@ -196,7 +196,7 @@ class Log:
             velocity=spline.derivative(1)(self.time),
             acceleration=spline.derivative(2)(self.time),
             **columns,
-            filter=None if cutoff is None else (cutoff, order),
+            filter=self.filter if cutoff is None else (cutoff, order),
         )
 
     def like_torque(self, value: np.ndarray) -> np.ndarray:

@@ -90,8 +90,11 @@ def solve_velocity(
     planning of manipulators with a high number of degrees of freedom*, ICRA 1987.
 
     There is always a solution: a joint beyond its limits returns as fast as it may, accelerations
-    come before joint limits, and limits of joints before distances. *Derivatives*, in both modes,
-    are implicit; those of limits and distances that hold are included.
+    come before joint limits, and limits of joints before distances. A limit of a spherical joint
+    bounds a component of its rotation vector, whose rate is not the velocity: where the joint turns
+    about other axes by ``|x|`` in a tick, the component may pass its limit by half of ``|x|`` times
+    the angle, and the next ticks return it. *Derivatives*, in both modes, are implicit; those of
+    limits and distances that hold are included.
 
     Args:
       articulation: the articulation; a floating base moves without limits.

@@ -183,9 +183,9 @@ def chosen(condition: Array, yes: Tree, no: Tree) -> Tree:
 
 
 def square_root(square: Array, least: float = 0.0) -> Array:
-    """The square root; where a number is not above the least, zero with zero derivative."""
-    is_above = square > least
-    return jnp.where(is_above, jnp.sqrt(jnp.where(is_above, square, 1)), 0)
+    """The square root; up to the least number, zero with zero derivative. NaN stays NaN."""
+    is_least = square <= least
+    return jnp.where(is_least, 0, jnp.sqrt(jnp.where(is_least, 1, square)))
 
 
 def smallest(x: Array, most: float) -> Array:

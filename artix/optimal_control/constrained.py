@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from artix.math.arrays import check_finite
-from artix.model.checks import check_count, check_positive
+from artix.model.checks import check_count, check_not_negative, check_positive
 from artix.optimal_control.ilqr import (
     Iterations,
     Options,
@@ -240,6 +240,7 @@ def solve_constrained(
     }
     for name, value in positive.items():
         check_positive(name, value, "1")
+    check_not_negative("damping", damping)
     if np.ndim(weight) > 1 or not np.size(weight):
         raise ValueError(
             f"weight: expected a number, or several, [k]; found shape {np.shape(weight)}"

@@ -20,7 +20,7 @@ import numpy as np
 import artix
 from artix.contact.scene import accepts_ground, scene_of
 from artix.math import struct
-from artix.math.arrays import matmul
+from artix.math.arrays import known_values, matmul
 from artix.model.checks import as_array, check_names, check_positive, known
 from artix.optimal_control import knots
 from artix.optimal_control.actuators import Actuator
@@ -28,6 +28,8 @@ from artix.optimal_control.schedule import ContactSchedule
 from artix.simulation.step import with_budgets
 
 Array = jax.Array
+#: How far from the origin a fixed base may be said to stand [m, rad].
+PLACE_TOLERANCE = 1e-6
 #: A longer step is most likely one in milliseconds [s].
 LONGEST = 1.0
 
@@ -134,7 +136,7 @@ class DiscreteDynamics(struct.PyTreeNode):
         """A state as a flat vector: root pose [7] of a floating base, joint positions [n],
         generalised velocity [nv].
 
-        The states of motors follow, if there are some.
+        The states of motors follow, if there are some. A fixed base stands at the world's origin.
 
         Args:
           state: the state.
@@ -143,12 +145,16 @@ class DiscreteDynamics(struct.PyTreeNode):
         Returns:
           Shape [nx].
 
+        Raises:
+          ValueError: the base is fixed, and known to stand elsewhere.
+
         Examples:
           >>> robot = artix.robots.load("quadruped")
           >>> dynamics = optimal_control.discrete_dynamics(robot, 0.01)
           >>> dynamics.pack(artix.neutral_state(robot)).shape
           (37,)
         """
+        _check_place(self.articulation, state)
         body = knots.pack(self.articulation, state)
         if self.actuator is None:
             return body
@@ -459,6 +465,19 @@ def discrete_dynamics(
         dofs,
         None if actuator is None else _checked_actuator(articulation, actuator, dofs),
     )
+
+
+def _check_place(articulation: artix.Articulation, state: artix.State) -> None:
+    """Raises ``ValueError`` if a fixed base is known to stand where no flat state says."""
+    pose = known_values(state.root_pose) if articulation.topology.fixed_base else None
+    if pose is None or pose.shape != (7,):
+        return
+    if np.abs(pose[:6]).max() > PLACE_TOLERANCE:
+        raise ValueError(
+            "state.root_pose: flat states have no pose of a fixed base, which stands at the "
+            f"world's origin, upright; found {pose}. Put gravity and targets into axes of the "
+            "base, or attach the robot to a link that stands there (artix.attach_articulation)"
+        )
 
 
 def _warn_of_couplings(articulation: artix.Articulation) -> None:

@@ -27,7 +27,8 @@ class Policy(NamedTuple):
         [T, n].
       value_hessian: its Hessian, [T, n, n].
       decrease: by how much the feedforward lowers the cost, summed over knots, []. Without gaps,
-        the cost falls by as much. What closing gaps changes is not included.
+        the cost falls by as much. What closing gaps changes is not included. Where damping leaves
+        less of it than a step along the gradient would bring, it is that of such steps.
       start: the first deviation, where it is free, [n]; ``None`` where it is zero.
 
     Examples:
@@ -192,10 +193,9 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     """
     n = problem.state_matrix.shape[-1]
     m = problem.control_matrix.shape[-1]
-    stages = _Stage(*problem[:5])._replace(
-        hessian=problem.hessian.at[:, n:, n:].add(damping * jnp.eye(m, dtype=problem.gap.dtype))
-    )
-    elements = jax.vmap(_element)(stages)
+    stages = _Stage(*problem[:5])
+    damped = problem.hessian.at[:, n:, n:].add(damping * jnp.eye(m, dtype=problem.gap.dtype))
+    elements = jax.vmap(_element)(stages._replace(hessian=damped))
     zero = jnp.zeros((n, n), problem.gap.dtype)
     last = _Element(zero, problem.gap[0] * 0, zero, -problem.final_gradient, problem.final_hessian)
     joined = jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), elements, last)
@@ -206,7 +206,7 @@ def parallel_riccati(problem: LinearQuadratic, damping: Array | float = 0.0) -> 
     value = -to_go.slope[1:], to_go.curvature[1:]
 
     def policy(stage: _Stage, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
-        return _minimised(_expanded(stage, gradient, hessian), n, 0.0, None)[1]
+        return _minimised(_expanded(stage, gradient, hessian), n, damping, None)[1]
 
     feedforward, gain, decrease = jax.vmap(policy)(stages, *value)
     return Policy(feedforward, gain, *value, jnp.sum(decrease))
@@ -301,6 +301,7 @@ def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | N
     # The cost under this policy; exact with damping and at bounds, too.
     curvature = matmul(hessian[n:, n:], feedforward)
     decrease = -(jnp.sum(feedforward * gradient[n:]) + 0.5 * jnp.sum(feedforward * curvature))
+    decrease = jnp.maximum(decrease, _decrease_by_gradient(hessian[n:, n:], gradient[n:], box))
     cross = matmul(gain.T, hessian[n:, :n])
     value_gradient = (
         gradient[:n] + matmul(feedforward, hessian[n:, :n]) + matmul(gradient[n:] + curvature, gain)
@@ -309,6 +310,19 @@ def _minimised(expanded: _Expanded, n: int, damping: Array | float, box: Box | N
         hessian[:n, :n] + cross + cross.T + matmul(gain.T, matmul(hessian[n:, n:], gain))
     )
     return (value_gradient, 0.5 * (value_hessian + value_hessian.T)), (feedforward, gain, decrease)
+
+
+def _decrease_by_gradient(hessian: Array, gradient: Array, box: Box | None) -> Array:
+    """By how much a step along the gradient lowers ``1/2 u hessian u + gradient u`` at least, [].
+
+    It knows no damping, which makes the decrease of a damped step as small as one likes, far from
+    an optimum, too. The largest row sum of a symmetric matrix is not below its largest eigenvalue.
+    """
+    curvature = jnp.max(jnp.sum(jnp.abs(hessian), axis=1)) + LEAST_CURVATURE
+    step = -gradient / curvature
+    if box is not None:
+        step = jnp.clip(step, box.lower, box.upper)
+    return -jnp.sum(step * (gradient + 0.5 * curvature * step))
 
 
 # --- elements of the associative scan -----------------------------------------------------------
@@ -367,6 +381,8 @@ def _combined(earlier: _Element, later: _Element) -> _Element:
 
 # --- the control of a knot ----------------------------------------------------------------------
 
+#: Keeps a step along the gradient finite where controls cost nothing.
+LEAST_CURVATURE = 1e-9
 #: Projected Newton steps, of which a dozen controls need five.
 _STEPS = 8
 #: Step lengths tried in each.

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from artix.math.arrays import matmul
-from artix.model.checks import check_choice, check_count
+from artix.model.checks import check_choice, check_count, check_not_negative
 from artix.optimal_control.approximation import (
     Hessian,
     LinearQuadratic,
@@ -94,8 +94,8 @@ def solve(
         whole number.
       ValueError: an array, the references or the contact schedule do not fit the number of knots;
         one bound is given without the other, or bounds are reversed; a known start or guess is not
-        finite; a residual is not a vector; the problem has constraints; or options are unknown or
-        contradict each other.
+        finite; a residual is not a vector; the problem has constraints; damping or tolerance is
+        negative; or options are unknown or contradict each other.
 
     Examples:
       >>> pendulum = artix.robots.load("double_pendulum")
@@ -116,6 +116,8 @@ def solve(
             f"the problem has constraints ({', '.join(problem.constraints)}): use "
             "solve_constrained, or leave them out by problem.replace(...=None)"
         )
+    check_not_negative("damping", damping)
+    check_not_negative("tolerance", tolerance)
     options = Options(iterations, step_lengths, hessian, riccati, multiple_shooting)
     run = settle if until_converged else iterate
     return optimise(*prepared(problem, controls, states, options), options, damping, tolerance, run)

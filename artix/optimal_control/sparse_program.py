@@ -210,6 +210,7 @@ def minimise_quadratic(
 
     Raises:
       ImportError: ``qpsolvers`` or the solver is not installed.
+      ValueError: cost, rows or a derivative are not finite at the guess.
     """
     try:
         import qpsolvers
@@ -225,6 +226,12 @@ def minimise_quadratic(
     z = jnp.asarray(guess)
     cost, rows = (np.asarray(each, float) for each in values(stages, data, z))
     gradient, entries = (np.asarray(each, float) for each in slopes(stages, data, z))
+    # With such numbers, ProxQP does not end.
+    if not all(np.isfinite(each).all() for each in (rows, gradient, entries, hessian.data)):
+        raise ValueError(
+            "costs, constraints or their derivatives are not finite about the guess: a residual "
+            "is not finite there, or the rollout of the controls diverges; give states, too"
+        )
     indices, shape = jacobian_pattern(program), (len(rows), stages.size)
     jacobian = scipy.sparse.csr_matrix((entries, indices), shape=shape)
     is_equal = least_rows == 0

@@ -181,10 +181,8 @@ def step_by_quadratic_program(
     and the Gauss-Newton Hessian of the cost. Where dynamics and constraints are linear and costs
     quadratic, its minimum is the optimum. Otherwise repeat the step, or take one in each tick, as
     in Diehl, Bock and Schlöder, *A real-time iteration scheme for nonlinear optimization in optimal
-    feedback control*, SIAM
-    2005. Full steps converge near an optimum only; :func:`solve_constrained` and
-      :func:`solve_by_ipopt`
-    come from further away.
+    feedback control*, SIAM 2005. Full steps converge near an optimum only;
+    :func:`solve_constrained` and :func:`solve_by_ipopt` come from further away.
 
     Args:
       problem: the problem, as for :func:`solve_by_ipopt`, in either precision; solvers use float64.
@@ -202,7 +200,8 @@ def step_by_quadratic_program(
       ImportError: ``qpsolvers`` (extra ``qp``) or the solver is not installed.
       TypeError: an argument is traced, as within ``jax.jit``, or has another dtype than the
         articulation.
-      ValueError: an array does not fit the problem, or the tolerance is not positive.
+      ValueError: an array does not fit the problem, the tolerance is not positive, or costs or
+        constraints are not finite about the guess.
 
     Examples:
       >>> dynamics = optimal_control.discrete_dynamics(artix.robots.load("double_pendulum"), 0.05)

@@ -138,6 +138,16 @@ def test_base_parameters_are_those_of_pinocchio() -> None:
     assert excitation(arm, motion, friction=False, armature=False)[0] == rank
 
 
+def test_the_excitation_of_another_robot_is_refused() -> None:
+    arm, pendulum = artix.robots.load("arm7"), artix.robots.load("double_pendulum")
+    rest = artix.neutral_state(arm)
+    locked = artix.lock_joints(arm, rest, arm.topology.dof_names[2:])
+    motion = exciting_trajectory(pendulum, 5.0, iterations=0)
+    assert locked.topology.num_dofs == pendulum.topology.num_dofs
+    with pytest.raises(ValueError, match="other degrees of freedom"):
+        excitation(locked, motion)
+
+
 def test_motor_constants_from_a_known_link() -> None:
     """Currents alone determine the constants if the mass of one link is known."""
     torque = driven(PENDULUM, motion_of(0), TERMS)

@@ -61,6 +61,27 @@ def test_a_target_out_of_reach_is_said_to_be():
     assert found.position_error > 3
 
 
+@pytest.mark.parametrize("entries", [slice(0, 1), slice(3, 7)])
+def test_a_target_that_is_not_finite_is_not_reached(entries):
+    """The values are unknown under ``vmap``; such a target counted as reached, with errors of
+    zero.
+    """
+    arm = artix.robots.load("arm7").astype(jnp.float32)
+    start = artix.neutral_state(arm)
+    reached = artix.frame_pose(arm, start, "tool")
+    targets = jnp.stack([reached, reached.at[entries].set(jnp.nan), reached.at[3:].set(0)])
+    seeds = jax.tree.map(lambda leaf: leaf[None], start)
+
+    def find(target):
+        tasks = [FrameTask("tool", target), ComTask(target[:3], cost=0.0)]
+        return inverse_kinematics.solve(arm, tasks, seeds, iterations=1)
+
+    found = jax.vmap(find)(targets)
+    assert found.solved.tolist() == [True, False, False]
+    errors = jnp.stack([found.position_error, found.rotation_error])
+    assert jnp.isnan(errors).any(axis=0).tolist() == [False, True, True]
+
+
 @pytest.mark.slow
 def test_all_feet_of_a_floating_base():
     robot = artix.robots.load("quadruped").astype(jnp.float32)

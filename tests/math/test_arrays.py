@@ -18,6 +18,7 @@ from artix.math.arrays import (
     is_known,
     largest_magnitude,
     smallest,
+    square_root,
     with_entries,
 )
 
@@ -60,6 +61,15 @@ def test_the_largest_magnitude_of_few_numbers_has_derivatives(x: list[float]) ->
     value, tangent = jax.jvp(largest_magnitude, (point,), (jnp.ones_like(point),))
     assert (float(value), float(tangent)) == ((3.0, -1.0) if x else (0.0, 0.0))
     assert value.dtype == point.dtype
+
+
+def test_the_square_root_of_nothing_has_a_derivative_and_that_of_nan_is_nan() -> None:
+    point = jnp.array([4.0, 0.0, -1.0, jnp.nan], "float32")
+    for function in (square_root, jax.jit(square_root), artix.quantity(square_root)):
+        value, slope = jax.jvp(function, (point,), (jnp.ones_like(point),))
+        np.testing.assert_array_equal(value, [2.0, 0.0, 0.0, np.nan])
+        np.testing.assert_array_equal(slope, [0.25, 0.0, 0.0, np.nan])
+        assert value.dtype == point.dtype
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64", None])

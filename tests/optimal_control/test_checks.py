@@ -98,6 +98,17 @@ def test_weights_of_constraints_are_positive(name):
             optimal_control.solve_constrained(problem, CONTROLS, iterations=1, **{name: wrong})
 
 
+@pytest.mark.parametrize("name", ["damping", "tolerance"])
+def test_damping_and_tolerance_are_not_negative(name):
+    for wrong in (-1.0, np.nan):
+        for problem, solve in (
+            (slider_problem(), optimal_control.solve),
+            (slider_problem(final_equality=at_one), optimal_control.solve_constrained),
+        ):
+            with pytest.raises(ValueError, match=f"^{name}: expected a"):
+                solve(problem, CONTROLS, iterations=1, **{name: wrong})
+
+
 def test_wrong_schedules_are_refused():
     robot = artix.robots.load("quadruped").astype(jnp.float64)
     schedule = optimal_control.ContactSchedule.of(robot, FEET, np.ones((3, 4), bool))

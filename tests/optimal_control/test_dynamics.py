@@ -37,6 +37,17 @@ def test_flat_states_and_back():
     )
 
 
+def test_a_fixed_base_elsewhere_has_no_flat_state():
+    """Its pose was dropped in silence, and an arm at a wall planned as if it stood upright."""
+    arm = artix.robots.load("double_pendulum")
+    dynamics, state = optimal_control.discrete_dynamics(arm, 0.02), artix.neutral_state(arm)
+    for pose in ([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.6, 0.0, 0.0, 0.8]):
+        with pytest.raises(ValueError, match=r"state\.root_pose: flat states have no pose"):
+            dynamics.pack(state.replace(root_pose=jnp.array(pose)))
+    turned = state.replace(root_pose=-state.root_pose)  # the same rotation
+    np.testing.assert_array_equal(dynamics.pack(turned), np.zeros(4))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["smooth", "point", "weld"])
 def test_matrices_are_the_derivatives_of_the_step(kind):

@@ -261,6 +261,33 @@ def test_all_ways_lead_to_the_same_optimum(kind, stood_up):
         assert decrease[k + 2] < 1e-8
 
 
+def uphill(knot: optimal_control.Knot) -> jax.Array:
+    """Its value is ``u - 5``; its derivative says that larger forces cost less."""
+    return 2 * jax.lax.stop_gradient(knot.control) - knot.control - 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"riccati": "parallel"}, {"hessian": "exact"}, {"until_converged": True}, {"bound": 1.0}],
+    ids=str,
+)
+def test_a_solver_that_is_stuck_has_not_converged(options):
+    """Damping grew until the step that it left gained nothing, and that counted as an optimum."""
+    problem = slider_problem(final=None).replace(running=uphill)
+    if (bound := options.get("bound")) is not None:
+        bounds = jnp.full(1, bound)
+        problem = problem.replace(control_lower=-bounds, control_upper=bounds)
+    options = {name: value for name, value in options.items() if name != "bound"}
+    solution = optimal_control.solve(problem, jnp.zeros((3, 1)), iterations=40, **options)
+    assert solution.iterations.step_length[-1] == 0
+    assert not solution.converged
+    assert solution.iterations.decrease[-1] > 1
+    # Held by its bounds, it is at its optimum.
+    held = problem.replace(control_lower=jnp.zeros(1), control_upper=jnp.zeros(1))
+    if "riccati" not in options:
+        assert optimal_control.solve(held, jnp.zeros((3, 1)), iterations=2).converged
+
+
 def test_parallel_riccati_is_the_sequential_one():
     rng = np.random.default_rng(0)
     steps, n, m = 13, 5, 3

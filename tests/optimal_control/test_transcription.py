@@ -180,6 +180,10 @@ def test_a_quadratic_program_may_repeat_its_motion():
     np.testing.assert_allclose(step.states[:, 1], 1 / 1.2, atol=1e-5)
 
 
+def nowhere(knot):
+    return jnp.log(knot.state.joint_position - 1)
+
+
 def test_which_quadratic_programs_are_refused(monkeypatch):
     pytest.importorskip("qpsolvers")
     by_qp, zero = optimal_control.step_by_quadratic_program, jnp.zeros((8, 1))
@@ -195,6 +199,10 @@ def test_which_quadratic_programs_are_refused(monkeypatch):
         jax.jit(lambda u: by_qp(problem, u).controls)(zero)
     with pytest.raises(ValueError, match="tolerance: expected a positive number"):
         by_qp(problem, zero, tolerance=0.0)
+    # ProxQP does not end with such numbers.
+    for name in ("running", "final_equality"):
+        with pytest.raises(ValueError, match="not finite about the guess"):
+            by_qp(problem.replace(**{name: nowhere}), zero)
     monkeypatch.setitem(sys.modules, "qpsolvers", None)
     with pytest.raises(ImportError, match=r"artix\[qp\]"):
         by_qp(problem, zero)
