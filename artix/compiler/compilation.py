@@ -333,6 +333,11 @@ def _scalars_of_transpose(
         return None
 
 
+#: What operations without a kernel are called that draws of random numbers need, such as those of
+#: float64, permutations, and what is drawn until it fits.
+_OF_DRAWS = "random_", "of uint64", "sort", "rem by", "erf_inv"
+
+
 def refuse(what: str, why: str) -> None:
     """Logs, once, what is evaluated by XLA and why; without a reason nothing is logged."""
     if why.startswith(TooManyOperations.__name__):
@@ -340,9 +345,9 @@ def refuse(what: str, why: str) -> None:
             "; smaller ones have kernels: leave loops over steps to jax.lax.scan, and contacts "
             "out that do not matter"
         )
-    elif "random_" in why or why.endswith("scalars of uint32"):
+    elif any(name in why for name in _OF_DRAWS):
         why += (
-            "; random numbers have no kernel: draw them outside of the function, and pass them as "
+            "; if this is of random numbers, draw them outside of the function, and pass them as "
             "an argument"
         )
     if why and what not in _refused:

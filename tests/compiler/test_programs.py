@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import artix
@@ -329,17 +330,18 @@ def test_what_is_left_to_xla_is_named_and_explained(
     assert "mass_matrix is evaluated by XLA" in message and "jax.lax.scan" in message
 
 
-@pytest.mark.parametrize("draws", ["a seed", "the data of a key"])
-def test_random_numbers_are_named_as_what_has_no_kernel(draws: str, monkeypatch, caplog) -> None:
+@pytest.mark.parametrize("draw", [jax.random.gamma, jax.random.permutation])
+def test_draws_without_a_kernel_are_named(draw, monkeypatch, caplog) -> None:
     @artix.quantity
-    def noisy(articulation, state, seed):
-        key = jax.random.key(seed) if draws == "a seed" else jax.random.wrap_key_data(seed)
-        return state.joint_position + jax.random.normal(key, state.joint_position.shape, "float32")
+    def noisy(articulation, state, words):
+        return draw(jax.random.wrap_key_data(words), state.joint_position)
 
     robot = artix.robots.load("double_pendulum").astype("float32")
     monkeypatch.setattr(compilation, "_refused", set())
-    seed = jnp.int32(1) if draws == "a seed" else jnp.zeros(2, jnp.uint32)
-    jax.jit(noisy)(robot, artix.neutral_state(robot), seed)
+    words, positions = jnp.zeros(2, jnp.uint32), jnp.ones(2, "float32")
+    state = artix.neutral_state(robot).replace(joint_position=positions)
+    result = jax.jit(noisy)(robot, state, words)
+    np.testing.assert_array_equal(result, draw(jax.random.wrap_key_data(words), positions))
     assert "draw them outside of the function, and pass them as an argument" in caplog.text
 
 
