@@ -50,7 +50,9 @@ class Environment:
     A task defines four pure functions: :meth:`begin`, :meth:`actuate`, :meth:`outcome` and
     :meth:`observe`. It may also define :meth:`draw`, :meth:`prepare`, :meth:`disturb`,
     :meth:`remember`, :meth:`begin_again` and :attr:`mirror`. Outcome and observation are evaluated
-    as one kernel (:func:`artix.quantity`), and the physics as another.
+    as one kernel (:func:`artix.quantity`), the physics as another, and so are random starts, and
+    draws with what follows from them. What ``jax.random`` has no kernel for (permutations, float64
+    numbers, draws that repeat until one fits) leaves its kernel to XLA, which compiles it longer.
 
     Its attributes may be set until the first :meth:`reset` or :meth:`step`, which compile them into
     kernels; set those of a ``copy.copy`` afterwards. The first call refuses times, lengths and
