@@ -358,7 +358,7 @@ def load(path: str | os.PathLike[str], like: Any = None) -> Any:
         if name not in arrays:
             raise ValueError(
                 f"{os.fspath(path)!r} has no array {name!r}; it has a policy alone, or is of "
-                "another task"
+                "another task or version"
             )
         value = arrays[name]
         if value.shape != wanted.shape or value.dtype != wanted.dtype:
