@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -524,3 +525,83 @@ def test_materials_that_do_not_agree() -> None:
     assert "the friction of shapes and the ground is combined by 'multiply'" in said
     assert "2 of 5 pairs, such as 'ice_3" in said
     assert "same physxMaterial:frictionCombineMode" in said
+
+
+DOOR = """
+def Cube "frame" (prepend apiSchemas = ["PhysicsCollisionAPI"])
+{
+    double size = 20
+    double3 xformOp:scale = (1, 1, 10)
+    uniform token[] xformOpOrder = ["xformOp:scale"]
+}
+def Cube "door" (prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsRigidBodyAPI", "PhysicsMassAPI"])
+{
+    float physics:mass = 5
+    double size = 20
+    double3 xformOp:scale = (5, 0.2, 9)
+    double3 xformOp:translate = (50, 0, 0)
+    uniform token[] xformOpOrder = ["xformOp:translate", "xformOp:scale"]
+}
+def PhysicsRevoluteJoint "hinge"
+{
+    rel physics:body0 = </frame>
+    rel physics:body1 = </door>
+    uniform token physics:axis = "Z"
+    point3f physics:localPos1 = (-10, 0, 0)
+    %s
+}
+"""
+
+
+@pytest.mark.parametrize("collides", [False, True])
+def test_a_door_does_not_touch_the_frame_that_it_hangs_on(collides: bool) -> None:
+    """Unless the joint's ``collisionEnabled`` says so; both ends are those of USD's own parser."""
+    from pxr import Sdf, Usd, UsdPhysics
+
+    line = "bool physics:collisionEnabled = true" if collides else ""
+    text = STAGE.format(up="Z") + DOOR % line
+    scene, state = artix.load_world(text, dtype="float64")
+    assert scene.pairs == ((("door/door", "world/frame"),) if collides else ())
+    stage = Usd.Stage.CreateInMemory()
+    stage.GetRootLayer().ImportFromString(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        parsed = UsdPhysics.LoadUsdPhysicsFromRange(stage, [Sdf.Path("/")])
+    ((_, (joint,)),) = [
+        entry for kind, entry in parsed.items() if kind == UsdPhysics.ObjectType.RevoluteJoint
+    ]
+    assert (str(joint.body0), str(joint.body1)) == ("/frame", "/door")
+    assert joint.collisionEnabled == collides
+    pushed = {"door": artix.Control(joint_force=np.array([5.0])), "world": artix.Control()}
+    if not collides:
+        path = artix.rollout(scene, state, pushed, 0.005, num_steps=20)
+        # A cuboid of 1 m by 0.04 m about its end.
+        inertia = 5.0 * ((1.0**2 + 0.04**2) / 12 + 0.5**2)
+        wanted = 5.0 / inertia * 0.005**2 * 20 * 21 / 2
+        np.testing.assert_allclose(path["door"].joint_position[-1], [wanted], rtol=1e-3)
+
+
+def test_filtered_pairs_of_an_articulation_hold_for_all_of_its_shapes() -> None:
+    """USD applies the schema to an articulation root as well as to bodies and colliders."""
+    arm = """
+def Xform "arm" (prepend apiSchemas = ["PhysicsArticulationRootAPI"%s])
+{
+    %s
+    def Cube "base" (prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsRigidBodyAPI"])
+    {
+        double size = 20
+    }
+    def PhysicsFixedJoint "anchor"
+    {
+        rel physics:body1 = </arm/base>
+    }
+}
+"""
+    crate = CUBE.format(name="crate", size=10, place="0, 0, 30", schemas=BODY, more="")
+    for schema, relation, touching in (
+        ("", "", 1),
+        (', "PhysicsFilteredPairsAPI"', "rel physics:filteredPairs = </crate>", 0),
+    ):
+        text = STAGE.format(up="Z") + FLOOR + arm % (schema, relation) + crate
+        scene, _ = artix.load_world(text)
+        assert len(scene.pairs) == touching
