@@ -326,9 +326,8 @@ def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
     link_of = {shape.name: shape.link for shape in topology.geometries}
     for a, b in topology.geometry_pairs:
         first, second = link_of[a], link_of[b]
-        if first == topology.parent[second] or (
-            second == topology.parent[first] and {a, b} <= {*prims}
-        ):
+        joined = first == topology.parent[second] or second == topology.parent[first]
+        if joined and {a, b} <= {*prims}:
             message = f"PhysX keeps links apart that a joint connects: {a!r} does not touch {b!r}"
             out.report_unsupported(prims[a], message)
     names = list(prims)
