@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.common.poses import quaternion_from_rpy
 
 TABLE = """<mujoco model="table"><option timestep="0.002" cone="elliptic"/><worldbody>
   <geom name="floor" type="plane" size="0 0 1" friction="0.4"/>
@@ -605,3 +606,80 @@ def Xform "arm" (prepend apiSchemas = ["PhysicsArticulationRootAPI"%s])
         text = STAGE.format(up="Z") + FLOOR + arm % (schema, relation) + crate
         scene, _ = artix.load_world(text)
         assert len(scene.pairs) == touching
+
+
+OPEN_DOOR = """
+def Xform "frame"
+{
+}
+def Cube "door" (prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsRigidBodyAPI"%s])
+{
+    double size = 10
+    double3 xformOp:translate = (%s)
+    float3 xformOp:rotateXYZ = (%s)
+    uniform token[] xformOpOrder = ["xformOp:translate", "xformOp:rotateXYZ"]
+    %s
+}
+def Physics%sJoint "hinge"
+{
+    rel physics:body%d = </frame>
+    rel physics:body%d = </door>
+    uniform token physics:axis = "Z"
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["Revolute", "Prismatic", "Spherical"])
+@pytest.mark.parametrize("parent", [0, 1])
+def test_bodies_without_an_articulation_start_where_they_are(kind: str, parent: int) -> None:
+    """Their joints are constraints in PhysX, which do not move a door that stands open."""
+    turn = {"Revolute": "0, 0, 200", "Prismatic": "0, 0, 0", "Spherical": "20, -50, 70"}[kind]
+    place = "0, 0, -40" if kind == "Prismatic" else "0, 0, 0"
+    values = ("", place, turn, "", kind, parent, 1 - parent)
+    text = STAGE.format(up="Z") + OPEN_DOOR % values
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", artix.DescriptionWarning)
+        scene, state = artix.load_world(text, dtype="float64")
+    angles = np.radians([float(angle) for angle in turn.split(",")])
+    wanted = np.zeros(7)
+    wanted[2] = -0.4 if kind == "Prismatic" else 0.0
+    wanted[3:] = quaternion_from_rpy(*angles)
+    pose = np.asarray(artix.frame_pose(scene.articulations[0], state, frame="door"))
+    np.testing.assert_allclose(pose[:3], wanted[:3], atol=1e-7)
+    np.testing.assert_allclose(abs(pose[3:] @ wanted[3:]), 1.0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("schemas", "line", "said"),
+    [
+        ("", "vector3f physics:angularVelocity = (0, 0, 90)", "speeds are those of joints"),
+        (', "PhysxRigidBodyAPI"', "int physxRigidBody:lockedPosAxis = 3", "free to move"),
+    ],
+)
+def test_what_bodies_of_constraints_have_and_links_do_not_is_said(schemas, line, said) -> None:
+    text = STAGE.format(up="Z") + OPEN_DOOR % (
+        schemas,
+        "0, 0, 0",
+        "0, 0, 0",
+        line,
+        "Revolute",
+        0,
+        1,
+    )
+    with pytest.warns(artix.DescriptionWarning, match=said):
+        artix.load_world(text)
+
+
+def test_bodies_of_different_scenes_do_not_meet() -> None:
+    text = STAGE.format(up="Z") + FLOOR
+    for name, height in (("one", 10), ("two", 30)):
+        text += f'def PhysicsScene "of_{name}"\n{{\n}}\n' + CUBE.format(
+            name=name,
+            size=10,
+            place=f"0, 0, {height}",
+            schemas=BODY,
+            more=f"rel physics:simulationOwner = </of_{name}>",
+        )
+    assert artix.load_world(text)[0].pairs == ()
+    together = text.replace("simulationOwner = </of_two>", "simulationOwner = </of_one>")
+    assert len(artix.load_world(together)[0].pairs) == 1

@@ -18,7 +18,7 @@ from artix.io.common.diagnostics import Location, counted
 from artix.io.common.poses import rotation_matrix
 from artix.io.usd.joints import KINDS, enclosing
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
-from artix.io.usd.tree import ROOT_SCHEMA, UsdTree
+from artix.io.usd.tree import ROOT_SCHEMA, UsdTree, is_articulation
 from artix.model.geometry import Geometry
 from artix.model.topology import is_paired
 
@@ -60,11 +60,11 @@ def self_contact_pairs(
     if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
         return []
     # PhysX keeps the neighbours in an articulation apart, whatever their joint says.
-    is_articulation = root.has(ROOT_SCHEMA)
+    reduced = is_articulation(scene, root)
     joined = {
         frozenset((parent, child))
         for parent, joint, child in tree.edges
-        if is_articulation or not joint.prim.read_bool("physics:collisionEnabled", False)
+        if reduced or not joint.prim.read_bool("physics:collisionEnabled", False)
     }
     allowed = _filters(scene)
     pairs = [
@@ -135,8 +135,19 @@ def _filters(scene: UsdScene) -> Callable[[UsdShape, UsdShape], bool]:
         above = enclosing(collider, bodies), enclosing(collider, roots)
         return [collider, *filter(None, above)]
 
+    scenes = [p for p, prim in scene.prims.items() if prim.prim.GetTypeName() == "PhysicsScene"]
+
+    @functools.cache
+    def simulated_by(collider: str) -> str | None:
+        # Bodies of different scenes do not meet.
+        prim = scene.prims[enclosing(collider, bodies) or collider]
+        owner = prim.read_target("physics:simulationOwner") if len(scenes) > 1 else None
+        return owner if owner in scenes else next(iter(scenes), None)
+
     def allowed(a: UsdShape, b: UsdShape) -> bool:
         pairs = itertools.product(known_as(a.prim.path), known_as(b.prim.path))
+        if simulated_by(a.prim.path) != simulated_by(b.prim.path):
+            return False
         return not any(frozenset(pair) in filtered for pair in pairs) and grouped(a.prim, b.prim)
 
     return allowed
