@@ -19,7 +19,7 @@ from artix.io.common.diagnostics import DescriptionError, Report
 from artix.io.common.diagnostics import counted as numbered
 from artix.io.common.xml_tree import Element, read_xml
 from artix.io.load import MJCF, SUFFIXES, USD, save
-from artix.io.mjcf.geometries import obstacles
+from artix.io.mjcf.geometries import ground_geoms, obstacles
 from artix.io.mjcf.source import compile_mjcf, geom_type
 from artix.io.urdf.reader import expand_xacro
 from artix.io.usd.joints import enclosing
@@ -133,11 +133,12 @@ def _of_mjcf(path: Path, kept: Set[str]) -> Iterator[str]:
     if source is None:
         return
     model = source.model
+    ground = {geom: geom_type(model, geom) for geom in ground_geoms(model)}
     for geom in range(model.ngeom):
         if not model.geom_contype[geom] and not model.geom_conaffinity[geom]:
             yield "visual"
-        elif geom_type(model, geom) in _GROUND and not model.body_weldid[model.geom_bodyid[geom]]:
-            yield _GROUND[geom_type(model, geom)]
+        elif geom in ground:
+            yield _GROUND[ground[geom]]
     yield from ["geom beside the robot"] * len(obstacles(model))
     bodies = [name for name in source.names.bodies[1:] if name not in kept]
     yield from ["other body"] * len(bodies)

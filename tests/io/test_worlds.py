@@ -102,6 +102,28 @@ def test_things_rest_on_furniture_as_in_mujoco(has_arm: bool) -> None:
     np.testing.assert_allclose(height, data.qpos[-1], atol=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+@pytest.mark.parametrize("furniture", ["", '<geom name="rail" size="0.1" pos="0 0.15 1"/>'])
+def test_what_is_on_a_mocap_body_stands_in_the_way_as_in_mujoco(furniture: str) -> None:
+    """A ball fell through a platform that a hand or a script moves, and furniture beside one made
+    the reader refuse the file."""
+    text = f"""<mujoco><worldbody>{furniture}
+      <body name="lift" mocap="true" pos="0 0 1"><geom name="lift" type="box" size="0.2 0.2 0.05"/>
+        <body pos="0 0 -0.1"><geom name="below" size="0.06"/></body></body>
+      <body name="ball" pos="0 0 1.2"><freejoint/><geom name="ball" size="0.1" mass="1"/></body>
+    </worldbody></mujoco>"""
+    scene, state = artix.load_world(text, dtype="float64")
+    model = mujoco.MjModel.from_xml_string(text.replace("<geom ", '<geom margin="5" '))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    names = ({model.geom(k).name for k in contact.geom} for contact in data.contact)
+    wanted = {frozenset(pair) for pair in names if "ball" in pair}
+    found = {frozenset(name.split("/")[1] for name in pair) for pair in scene.pairs}
+    assert found == wanted and len(wanted) == 2 + bool(furniture)
+    end = artix.rollout(scene, state, None, 0.005, num_steps=200)
+    np.testing.assert_allclose(end["ball"].root_pose[-1, 2], 1.15, atol=1e-5)
+
+
 def test_a_robot_read_alone_is_said_to_miss_the_furniture() -> None:
     text = FURNITURE.format(egg="0 0 0 1 0 0 0 1 0 0 0 1", more="", floor=0)
     (issue,) = [i for i in artix.check(text, body="cube") if "do not touch" in i.message]
