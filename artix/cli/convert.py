@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,15 @@ from artix.cli.names import did_you_mean, naming
 from artix.cli.robot_source import check_robot, description_path, load_robot
 from artix.cli.text import CommandFailure, counted, refused
 from artix.io.common.diagnostics import DescriptionError, Report
+from artix.io.common.diagnostics import counted as numbered
 from artix.io.common.xml_tree import Element, read_xml
 from artix.io.load import MJCF, SUFFIXES, USD, save
-from artix.io.mjcf.source import compile_mjcf
+from artix.io.mjcf.geometries import ground_geoms, obstacles
+from artix.io.mjcf.source import compile_mjcf, geom_type
 from artix.io.urdf.reader import expand_xacro
+from artix.io.usd.joints import enclosing
 from artix.io.usd.stage import import_pxr, open_stage
+from artix.model.topology import Topology
 
 
 def run_convert(robot: str, output: str, **options: Any) -> int:
@@ -48,9 +52,10 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
     issues = check_robot(robot, **options)
     if any(issue.severity == "error" for issue in issues):
         return refused(issues, f"{robot!r} has errors and was not converted")
-    kept_out = not_converted(description_path(robot))  # Before the output may replace it.
     with _double_precision():
         articulation = load_robot(robot, **options)
+        # Before the output may replace it.
+        kept_out = not_converted(description_path(robot), articulation.topology)
         try:
             with naming(output):
                 warnings = save(articulation, output)
@@ -60,10 +65,10 @@ def run_convert(robot: str, output: str, **options: Any) -> int:
             raise CommandFailure(str(error)) from error
     for issue in [*issues, *warnings]:
         print(issue)
-    print(
-        f"{output}: {articulation.topology.num_links} links, {articulation.topology.num_dofs} DOFs",
-        end="",
-    )
+    topology = articulation.topology
+    links, dofs = topology.num_links, topology.num_dofs
+    sizes = numbered(links, "link", "links"), numbered(dofs, "DOF", "DOFs")
+    print(f"{output}: {', '.join(sizes)}", end="")
     lost = (
         [f"{counted(len(warnings), 'feature')} cannot be expressed in {suffix}"] if warnings else []
     )
@@ -83,6 +88,9 @@ def _double_precision() -> Iterator[None]:
         jax.config.update("jax_enable_x64", before)
 
 
+#: Types of geoms of MJCF that are the ground of a scene.
+_GROUND = {"PLANE": "ground plane", "HFIELD": "height field"}
+
 #: Elements of a URDF that are not part of an articulation.
 _URDF = {
     "visual": "visual",
@@ -93,17 +101,18 @@ _URDF = {
 }
 
 
-def not_converted(path: Path) -> list[str]:
-    """What a description that loads has beyond its articulation, as counted nouns such as
-    ``"9 visuals"``.
+def not_converted(path: Path, topology: Topology) -> list[str]:
+    """What a description that loads has beyond the articulation with this topology, as counted
+    nouns such as ``"9 visuals"``.
     """
+    kept = {*topology.link_names, *topology.frame_names}
     suffix = path.suffix.lower()
     if suffix == ".npz":
         return []
     if suffix in MJCF.suffixes:
-        nouns = _of_mjcf(path)
+        nouns = _of_mjcf(path, kept)
     elif suffix in USD.suffixes:
-        nouns = _of_usd(path)
+        nouns = _of_usd(path, kept)
     else:
         robot = read_xml(expand_xacro(path) if suffix == ".xacro" else path, Report(str(path)))
         nouns = iter(()) if robot is None else _of_urdf(robot)
@@ -119,14 +128,20 @@ def _of_urdf(robot: Element) -> Iterator[str]:
             yield _URDF[element.tag]
 
 
-def _of_mjcf(path: Path) -> Iterator[str]:
+def _of_mjcf(path: Path, kept: Set[str]) -> Iterator[str]:
     source = compile_mjcf(path, Report(str(path)))
     if source is None:
         return
     model = source.model
+    ground = {geom: geom_type(model, geom) for geom in ground_geoms(model)}
     for geom in range(model.ngeom):
         if not model.geom_contype[geom] and not model.geom_conaffinity[geom]:
             yield "visual"
+        elif geom in ground:
+            yield _GROUND[ground[geom]]
+    yield from ["geom beside the robot"] * len(obstacles(model))
+    bodies = [name for name in source.names.bodies[1:] if name not in kept]
+    yield from ["other body"] * len(bodies)
     for noun, number in (
         ("sensor", model.nsensor),
         ("camera", model.ncam),
@@ -135,14 +150,21 @@ def _of_mjcf(path: Path) -> Iterator[str]:
         yield from [noun] * int(number)
 
 
-def _of_usd(path: Path) -> Iterator[str]:
+def _of_usd(path: Path, kept: Set[str]) -> Iterator[str]:
     stage = open_stage(path, Report(str(path)))
     if stage is None:
         return
     pxr = import_pxr()
     from pxr import UsdLux
 
+    above = set[str]()  # Paths of the bodies so far, which come before what is on them.
     for prim in stage.Traverse(pxr.Usd.TraverseInstanceProxies()):
+        if prim.HasAPI(pxr.UsdPhysics.RigidBodyAPI):
+            above.add(str(prim.GetPath()))
+            if not {prim.GetName(), str(prim.GetPath())} & kept:
+                yield "other body"
+        if prim.HasAPI(pxr.UsdPhysics.CollisionAPI) and not enclosing(str(prim.GetPath()), above):
+            yield "ground plane" if prim.IsA(pxr.UsdGeom.Plane) else "collider beside the robot"
         if prim.IsA(pxr.UsdGeom.Gprim) and not prim.HasAPI(pxr.UsdPhysics.CollisionAPI):
             yield "visual"
         elif prim.IsA(pxr.UsdGeom.Camera):

@@ -85,10 +85,13 @@ def quantity(value: float, digits: int = 4) -> str:
 
 def counted(number: int, noun: str) -> str:
     """A number and a noun in the singular or plural: ``2 links``, ``1 DOF with friction``,
-    ``no errors``.
+    ``no errors``, ``2 bodies``.
     """
-    head, preposition, tail = noun.partition(" with ")
-    return f"{number or 'no'} {head}{'' if number == 1 else 's'}{preposition}{tail}"
+    preposition = next((word for word in (" with ", " beside ") if word in noun), " with ")
+    head, preposition, tail = noun.partition(preposition)
+    if number != 1:
+        head = f"{head[:-1]}ies" if head.endswith("body") else f"{head}s"
+    return f"{number or 'no'} {head}{preposition}{tail}"
 
 
 def installed(package: str) -> str:

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import jax
 import numpy as np
@@ -146,6 +147,10 @@ class Topology:
             and self._hash == other._hash
             and self._content == other._content
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: another process hashes names otherwise."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def __repr__(self) -> str:
         base = "fixed" if self.fixed_base else "floating"

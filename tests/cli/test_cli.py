@@ -458,6 +458,38 @@ def test_convert_says_what_it_leaves_behind(urdf, tmp_path, capsys):
     assert "nothing lost" in capsys.readouterr().out
 
 
+def test_convert_counts_what_stands_and_moves_beside_the_robot(tmp_path, capsys):
+    """One robot of a scene was converted with the words "nothing lost"."""
+    pytest.importorskip("mujoco")
+    path = tmp_path / "scene.xml"
+    path.write_text("""<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+      <geom type="box" size="0.3 0.3 0.1" pos="1 0 0"/>
+      <body name="a" pos="0 0 1"><freejoint/><geom size="0.1"/></body>
+      <body name="b" pos="0 0 2"><freejoint/><geom size="0.1"/></body>
+      <body name="c" pos="0 0 3"><freejoint/><geom size="0.1"/></body></worldbody></mujoco>""")
+    assert main(["convert", str(path), str(tmp_path / "a.npz"), "--body", "a"]) == 0
+    said = "1 link, 0 DOFs; not converted: 1 ground plane, 1 geom beside the robot, 2 other bodies"
+    assert said in capsys.readouterr().out
+
+
+def test_convert_of_a_stage_counts_what_stands_and_moves_beside_the_robot(tmp_path, capsys):
+    pytest.importorskip("pxr")
+    path = tmp_path / "arm.usda"
+    artix.save(robots.load("arm7"), path)
+    schemas = '(prepend apiSchemas = ["PhysicsCollisionAPI"%s])'
+    path.write_text(
+        f"""{path.read_text().rstrip()[:-1]}
+        def Plane "floor" {schemas % ""} {{}}
+        def Cube "table" {schemas % ""} {{}}
+        def Cube "crate" {schemas % ', "PhysicsRigidBodyAPI"'} {{}}
+        }}
+        """
+    )
+    assert main(["convert", str(path), str(tmp_path / "arm.npz")]) == 0
+    said = "not converted: 1 ground plane, 1 collider beside the robot, 1 other body"
+    assert said in capsys.readouterr().out
+
+
 def test_convert_of_a_stage_counts_what_only_looks(tmp_path, capsys):
     pytest.importorskip("pxr")
     stage, npz = str(tmp_path / "arm.usda"), str(tmp_path / "arm.npz")

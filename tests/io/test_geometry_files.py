@@ -557,3 +557,59 @@ def test_filters_of_usd(tmp_path) -> None:
     alone = tmp_path / "alone.usda"  # Without pairs, the switch is off.
     artix.save(robot, alone)
     assert artix.load_usd(alone, self_contact=True).topology.geometry_pairs == ()
+
+
+def _two_spheres(pair: str) -> artix.Articulation:
+    """Three links in a row with a ball each; the pair of ``pair`` touches."""
+    builder = artix.ArticulationBuilder(fixed_base=True)
+    joint = artix.Joint.revolute(wrapped=False, limits=[(-1, 1)])
+    for k, name in enumerate("abc"):
+        builder.add_link(*((k - 1, joint) if k else ()), mass=1.0, inertia=[1, 1, 1], name=name)
+        builder.add_geometry(name, artix.Geometry.sphere(0.1), name=f"ball_{name}")
+    builder.add_geometry_pair(*(f"ball_{name}" for name in pair))
+    if pair == "ac":
+        strut = artix.LoopJointType.DISTANCE
+        builder.add_loop_joint(
+            artix.LoopJoint(name="strut", link_a="a", link_b="c", type=strut, max_distance=1.0)
+        )
+    return builder.build()
+
+
+def test_usd_keeps_neighbours_apart_and_says_so(tmp_path) -> None:
+    """PhysX filters the two links of a joint in an articulation, whatever the joint says."""
+    issues = artix.save(_two_spheres("ab"), tmp_path / "robot.usda")
+    assert any("does not touch 'ball_" in str(issue) for issue in issues)
+    again = artix.load_usd(tmp_path / "robot.usda", self_contact=True)
+    assert again.topology.geometry_pairs == ()
+
+
+def test_a_loop_joint_between_links_that_touch_survives_usd(tmp_path) -> None:
+    """Its default in USD is to keep the two links apart."""
+    issues = artix.save(_two_spheres("ac"), tmp_path / "robot.usda")
+    assert not any("does not touch" in str(issue) for issue in issues)
+    again = artix.load_usd(tmp_path / "robot.usda", self_contact=True)
+    assert {frozenset(pair) for pair in again.topology.geometry_pairs} == {
+        frozenset(("ball_a", "ball_c"))
+    }
+
+
+@pytest.mark.parametrize("kind", ["hull", "ellipsoid", "sensor"])
+def test_mjcf_says_that_materials_of_all_shapes_are_lost(kind, tmp_path) -> None:
+    """Those of hulls, ellipsoids and paired sensors were dropped without a word."""
+    material = {"restitution": 0.5, "stiffness": 1e4, "damping": 10.0, "sensor": kind == "sensor"}
+    points = np.array([[x, y, z] for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.1, 0.1)])
+    shape = {
+        "hull": lambda: artix.Geometry.hull(points, **material),
+        "ellipsoid": lambda: artix.Geometry.ellipsoid((0.1, 0.2, 0.3), **material),
+        "sensor": lambda: artix.Geometry.sphere(0.1, **material),
+    }[kind]()
+    builder = artix.ArticulationBuilder()
+    builder.add_link(mass=1.0, inertia=[1, 1, 1], name="base")
+    builder.add_link("base", artix.Joint.prismatic(), mass=1.0, inertia=[1, 1, 1], name="tip")
+    builder.add_geometry("tip", shape, name="tip")
+    if kind == "sensor":
+        builder.add_geometry("base", artix.Geometry.sphere(0.1), name="ball")
+        builder.add_geometry_pair("ball", "tip")
+    issues = [str(issue) for issue in artix.save(builder.build(), tmp_path / "robot.xml")]
+    for lost in ("its restitution", "its stiffness"):
+        assert any(f"geometry 'tip': MJCF cannot express {lost}" in issue for issue in issues)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import artix
+from artix.io.common.poses import quaternion_from_rpy
 
 TABLE = """<mujoco model="table"><option timestep="0.002" cone="elliptic"/><worldbody>
   <geom name="floor" type="plane" size="0 0 1" friction="0.4"/>
@@ -98,6 +100,28 @@ def test_things_rest_on_furniture_as_in_mujoco(has_arm: bool) -> None:
     height = path["world"].joint_position[-1, 0]
     np.testing.assert_allclose(height, -0.53, atol=1e-6)
     np.testing.assert_allclose(height, data.qpos[-1], atol=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
+@pytest.mark.parametrize("furniture", ["", '<geom name="rail" size="0.1" pos="0 0.15 1"/>'])
+def test_what_is_on_a_mocap_body_stands_in_the_way_as_in_mujoco(furniture: str) -> None:
+    """A ball fell through a platform that a hand or a script moves, and furniture beside one made
+    the reader refuse the file."""
+    text = f"""<mujoco><worldbody>{furniture}
+      <body name="lift" mocap="true" pos="0 0 1"><geom name="lift" type="box" size="0.2 0.2 0.05"/>
+        <body pos="0 0 -0.1"><geom name="below" size="0.06"/></body></body>
+      <body name="ball" pos="0 0 1.2"><freejoint/><geom name="ball" size="0.1" mass="1"/></body>
+    </worldbody></mujoco>"""
+    scene, state = artix.load_world(text, dtype="float64")
+    model = mujoco.MjModel.from_xml_string(text.replace("<geom ", '<geom margin="5" '))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    names = ({model.geom(k).name for k in contact.geom} for contact in data.contact)
+    wanted = {frozenset(pair) for pair in names if "ball" in pair}
+    found = {frozenset(name.split("/")[1] for name in pair) for pair in scene.pairs}
+    assert found == wanted and len(wanted) == 2 + bool(furniture)
+    end = artix.rollout(scene, state, None, 0.005, num_steps=200)
+    np.testing.assert_allclose(end["ball"].root_pose[-1, 2], 1.15, atol=1e-5)
 
 
 def test_a_robot_read_alone_is_said_to_miss_the_furniture() -> None:
@@ -524,3 +548,160 @@ def test_materials_that_do_not_agree() -> None:
     assert "the friction of shapes and the ground is combined by 'multiply'" in said
     assert "2 of 5 pairs, such as 'ice_3" in said
     assert "same physxMaterial:frictionCombineMode" in said
+
+
+DOOR = """
+def Cube "frame" (prepend apiSchemas = ["PhysicsCollisionAPI"])
+{
+    double size = 20
+    double3 xformOp:scale = (1, 1, 10)
+    uniform token[] xformOpOrder = ["xformOp:scale"]
+}
+def Cube "door" (prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsRigidBodyAPI", "PhysicsMassAPI"])
+{
+    float physics:mass = 5
+    double size = 20
+    double3 xformOp:scale = (5, 0.2, 9)
+    double3 xformOp:translate = (50, 0, 0)
+    uniform token[] xformOpOrder = ["xformOp:translate", "xformOp:scale"]
+}
+def PhysicsRevoluteJoint "hinge"
+{
+    rel physics:body0 = </frame>
+    rel physics:body1 = </door>
+    uniform token physics:axis = "Z"
+    point3f physics:localPos1 = (-10, 0, 0)
+    %s
+}
+"""
+
+
+@pytest.mark.parametrize("collides", [False, True])
+def test_a_door_does_not_touch_the_frame_that_it_hangs_on(collides: bool) -> None:
+    """Unless the joint's ``collisionEnabled`` says so; both ends are those of USD's own parser."""
+    from pxr import Sdf, Usd, UsdPhysics
+
+    line = "bool physics:collisionEnabled = true" if collides else ""
+    text = STAGE.format(up="Z") + DOOR % line
+    scene, state = artix.load_world(text, dtype="float64")
+    assert scene.pairs == ((("door/door", "world/frame"),) if collides else ())
+    stage = Usd.Stage.CreateInMemory()
+    stage.GetRootLayer().ImportFromString(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        parsed = UsdPhysics.LoadUsdPhysicsFromRange(stage, [Sdf.Path("/")])
+    ((_, (joint,)),) = [
+        entry for kind, entry in parsed.items() if kind == UsdPhysics.ObjectType.RevoluteJoint
+    ]
+    assert (str(joint.body0), str(joint.body1)) == ("/frame", "/door")
+    assert joint.collisionEnabled == collides
+    pushed = {"door": artix.Control(joint_force=np.array([5.0])), "world": artix.Control()}
+    if not collides:
+        path = artix.rollout(scene, state, pushed, 0.005, num_steps=20)
+        # A cuboid of 1 m by 0.04 m about its end.
+        inertia = 5.0 * ((1.0**2 + 0.04**2) / 12 + 0.5**2)
+        wanted = 5.0 / inertia * 0.005**2 * 20 * 21 / 2
+        np.testing.assert_allclose(path["door"].joint_position[-1], [wanted], rtol=1e-3)
+
+
+def test_filtered_pairs_of_an_articulation_hold_for_all_of_its_shapes() -> None:
+    """USD applies the schema to an articulation root as well as to bodies and colliders."""
+    arm = """
+def Xform "arm" (prepend apiSchemas = ["PhysicsArticulationRootAPI"%s])
+{
+    %s
+    def Cube "base" (prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsRigidBodyAPI"])
+    {
+        double size = 20
+    }
+    def PhysicsFixedJoint "anchor"
+    {
+        rel physics:body1 = </arm/base>
+    }
+}
+"""
+    crate = CUBE.format(name="crate", size=10, place="0, 0, 30", schemas=BODY, more="")
+    for schema, relation, touching in (
+        ("", "", 1),
+        (', "PhysicsFilteredPairsAPI"', "rel physics:filteredPairs = </crate>", 0),
+    ):
+        text = STAGE.format(up="Z") + FLOOR + arm % (schema, relation) + crate
+        scene, _ = artix.load_world(text)
+        assert len(scene.pairs) == touching
+
+
+OPEN_DOOR = """
+def Xform "frame"
+{
+}
+def Cube "door" (prepend apiSchemas = ["PhysicsCollisionAPI", "PhysicsRigidBodyAPI"%s])
+{
+    double size = 10
+    double3 xformOp:translate = (%s)
+    float3 xformOp:rotateXYZ = (%s)
+    uniform token[] xformOpOrder = ["xformOp:translate", "xformOp:rotateXYZ"]
+    %s
+}
+def Physics%sJoint "hinge"
+{
+    rel physics:body%d = </frame>
+    rel physics:body%d = </door>
+    uniform token physics:axis = "Z"
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["Revolute", "Prismatic", "Spherical"])
+@pytest.mark.parametrize("parent", [0, 1])
+def test_bodies_without_an_articulation_start_where_they_are(kind: str, parent: int) -> None:
+    """Their joints are constraints in PhysX, which do not move a door that stands open."""
+    turn = {"Revolute": "0, 0, 200", "Prismatic": "0, 0, 0", "Spherical": "20, -50, 70"}[kind]
+    place = "0, 0, -40" if kind == "Prismatic" else "0, 0, 0"
+    values = ("", place, turn, "", kind, parent, 1 - parent)
+    text = STAGE.format(up="Z") + OPEN_DOOR % values
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", artix.DescriptionWarning)
+        scene, state = artix.load_world(text, dtype="float64")
+    angles = np.radians([float(angle) for angle in turn.split(",")])
+    wanted = np.zeros(7)
+    wanted[2] = -0.4 if kind == "Prismatic" else 0.0
+    wanted[3:] = quaternion_from_rpy(*angles)
+    pose = np.asarray(artix.frame_pose(scene.articulations[0], state, frame="door"))
+    np.testing.assert_allclose(pose[:3], wanted[:3], atol=1e-7)
+    np.testing.assert_allclose(abs(pose[3:] @ wanted[3:]), 1.0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("schemas", "line", "said"),
+    [
+        ("", "vector3f physics:angularVelocity = (0, 0, 90)", "speeds are those of joints"),
+        (', "PhysxRigidBodyAPI"', "int physxRigidBody:lockedPosAxis = 3", "free to move"),
+    ],
+)
+def test_what_bodies_of_constraints_have_and_links_do_not_is_said(schemas, line, said) -> None:
+    text = STAGE.format(up="Z") + OPEN_DOOR % (
+        schemas,
+        "0, 0, 0",
+        "0, 0, 0",
+        line,
+        "Revolute",
+        0,
+        1,
+    )
+    with pytest.warns(artix.DescriptionWarning, match=said):
+        artix.load_world(text)
+
+
+def test_bodies_of_different_scenes_do_not_meet() -> None:
+    text = STAGE.format(up="Z") + FLOOR
+    for name, height in (("one", 10), ("two", 30)):
+        text += f'def PhysicsScene "of_{name}"\n{{\n}}\n' + CUBE.format(
+            name=name,
+            size=10,
+            place=f"0, 0, {height}",
+            schemas=BODY,
+            more=f"rel physics:simulationOwner = </of_{name}>",
+        )
+    assert artix.load_world(text)[0].pairs == ()
+    together = text.replace("simulationOwner = </of_two>", "simulationOwner = </of_one>")
+    assert len(artix.load_world(together)[0].pairs) == 1

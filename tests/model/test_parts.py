@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import os
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import jax
@@ -171,6 +174,26 @@ def test_robots_are_copied_and_pickled(arm) -> None:
         arm.mass  # noqa: B018
     with pytest.raises(dataclasses.FrozenInstanceError):
         arm.link_mass = jnp.zeros(3)
+
+
+def test_a_robot_from_another_process_has_an_equal_topology() -> None:
+    """Python hashes names by a seed of the process; a worker compiled for the robot it was sent
+    once more, and did not find it among its own."""
+    topology = artix.robots.load("double_pendulum").topology
+    hash(topology)
+    received = f"""
+import pickle
+import artix
+topology = pickle.loads({pickle.dumps(topology)!r})
+mine = artix.robots.load("double_pendulum").topology
+assert topology == mine and {{mine: 0}}[topology] == 0
+"""
+    for seed in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "-c", received],
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed, "JAX_PLATFORMS": "cpu"},
+        )
 
 
 def test_members_of_a_fleet_may_lack_what_others_have(arm) -> None:

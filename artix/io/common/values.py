@@ -174,13 +174,17 @@ def unsupported_features(
     """
     return (
         (element, what)
-        for feature, element, what in _features(articulation)
+        for feature, element, what in _features(articulation, supported)
         if feature not in supported
     )
 
 
-def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
-    """Yields each feature in use: its name, the element that uses it, and a phrase for messages."""
+def _features(
+    articulation: Articulation, supported: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yields each feature in use, but for those of shapes that a format does not support: its name,
+    the element that uses it, and a phrase for messages.
+    """
     topology = articulation.topology
     drive = articulation.drive
     friction = articulation.friction
@@ -229,7 +233,7 @@ def _features(articulation: Articulation) -> Iterator[tuple[str, str, str]]:
                 f"joint {topology.dof_names[follower]!r}",
                 "the compliance of its mimic relation",
             )
-    yield from _geometry_features(articulation, topology)
+    yield from _geometry_features(articulation, topology, supported)
     for kind in ("fixed_tendon", "spatial_tendon", "loop_joint"):
         for coupling in getattr(topology, f"{kind}s"):
             yield kind, f"{kind.replace('_', ' ')} {coupling.name!r}", f"a {kind.replace('_', ' ')}"
@@ -240,7 +244,7 @@ _OF_SOME_FORMATS = {GeometryType.HULL: "a hull of points", GeometryType.ELLIPSOI
 
 
 def _geometry_features(
-    articulation: Articulation, topology: Topology
+    articulation: Articulation, topology: Topology, supported: Collection[str]
 ) -> Iterator[tuple[str, str, str]]:
     """The same for shapes: each shape itself, and each material parameter that differs from its
     default.
@@ -256,14 +260,14 @@ def _geometry_features(
         yield "geometry_pair", f"geometry {a!r}", f"its contact with {b!r}"
     for k, shape in enumerate(topology.geometries):
         where = f"geometry {shape.name!r}"
+        feature, what = "geometry", shape.type.noun
         if shape.sensor:
-            kind = "paired_sensor" if shape.name in paired else "sensor"
-            yield f"geometry_{kind}", where, "a sensor shape"
-            continue
-        if shape.type in _OF_SOME_FORMATS:
-            yield f"geometry_{shape.type.value}", where, _OF_SOME_FORMATS[shape.type]
-            continue
-        yield "geometry", where, shape.type.noun
-        for feature, (used, what) in materials.items():
-            if used[k]:
-                yield f"geometry_{feature}", where, what
+            feature += "_paired_sensor" if shape.name in paired else "_sensor"
+            what = "a sensor shape"
+        elif shape.type in _OF_SOME_FORMATS:
+            feature, what = f"geometry_{shape.type.value}", _OF_SOME_FORMATS[shape.type]
+        yield feature, where, what
+        if feature in supported:
+            for material, (used, of_material) in materials.items():
+                if used[k]:
+                    yield f"geometry_{material}", where, of_material

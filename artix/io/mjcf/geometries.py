@@ -22,6 +22,7 @@ from artix.io.mjcf.source import (
     has_dofs,
     is_free,
     pose_from_wxyz,
+    welds,
 )
 from artix.model.geometry import SIZE_NUMBERS, SMALL_MESH, Geometry, GeometryType
 from artix.model.topology import is_paired
@@ -155,7 +156,7 @@ Combination: TypeAlias = Literal["max", "ground", "robot"]
 
 def ground_geoms(model: mujoco.MjModel) -> list[int]:
     """The static planes and height fields, which make up the ground."""
-    static = np.flatnonzero(np.asarray(model.body_weldid)[model.geom_bodyid] == 0).tolist()
+    static = np.flatnonzero(welds(model)[model.geom_bodyid] == 0).tolist()
     return [geom for geom in static if geom_type(model, geom) in ("PLANE", "HFIELD")]
 
 
@@ -165,7 +166,7 @@ def obstacles(model: mujoco.MjModel) -> list[int]:
     The base of a robot is not among them: they are on the world and on its children without joints.
     """
     body_of = np.asarray(model.geom_bodyid)
-    moves = np.asarray(model.body_weldid)[body_of] != 0
+    moves = welds(model)[body_of] != 0
     tops = np.asarray(model.body_rootid)[body_of]
     stands = np.array([not has_dofs(model, body) for body in range(model.nbody)])[tops]
     types, affinities = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
@@ -211,7 +212,7 @@ def geoms_touching_others(model: mujoco.MjModel, bodies: Collection[int]) -> set
     """
     excluded = excluded_bodies(model)
     body_of = np.asarray(model.geom_bodyid)
-    moving = np.flatnonzero(np.asarray(model.body_weldid)[body_of])
+    moving = np.flatnonzero(welds(model)[body_of])
     is_inside = np.isin(body_of[moving], list(bodies))
     inside, outside = set(moving[is_inside].tolist()), moving[~is_inside]
     types, affinities = np.asarray(model.geom_contype), np.asarray(model.geom_conaffinity)
@@ -290,9 +291,8 @@ def ground_friction(model: mujoco.MjModel) -> GroundFriction:
         collides = bool(model.geom_contype[geom] or model.geom_conaffinity[geom])
         if mine or (not ground and collides and frozenset((0, body)) not in excluded):
             touching.append(geom)
-    moving = {
-        pair: mu for pair, mu in frictions.items() if model.body_weldid[model.geom_bodyid[pair[0]]]
-    }
+    moves = welds(model)[model.geom_bodyid] != 0
+    moving = {pair: mu for pair, mu in frictions.items() if moves[pair[0]]}
     combination, shapes, surfaces = _coefficients(model, touching, ground, moving or frictions)
     inexact = {
         pair: (wanted, read)
@@ -362,7 +362,7 @@ def check_friction(source: MjcfSource, bodies: list[int], friction: GroundFricti
     inside = [geom for geom in friction.shapes if model.geom_bodyid[geom] in bodies]
     inexact = {pair: values for pair, values in friction.inexact.items() if pair[0] in inside}
     apart = [geom for geom in friction.apart if geom in inside]
-    if not inside or not np.any(np.asarray(model.body_weldid)[model.geom_bodyid[inside]]):
+    if not inside or not np.any(welds(model)[model.geom_bodyid[inside]]):
         return  # Shapes on a fixed root touch nothing.
     if friction.combination != "max" or (friction.outranks and not friction.surfaces):
         rule = "ground" if friction.combination == "ground" else "robot"
@@ -574,7 +574,7 @@ def _filtered_pairs(source: MjcfSource, candidates: list[int]) -> list[tuple[int
 
 def _moves_as_one(model: mujoco.MjModel, a: int, b: int) -> bool:
     """Whether two geoms are on bodies that are welded together."""
-    weld = model.body_weldid
+    weld = welds(model)
     return bool(weld[model.geom_bodyid[a]] == weld[model.geom_bodyid[b]])
 
 

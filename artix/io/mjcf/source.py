@@ -428,6 +428,15 @@ def is_free(model: mujoco.MjModel, body: int) -> bool:
     return model.body_jntnum[body] > 0 and model.jnt_type[model.body_jntadr[body]] == FREE
 
 
+def welds(model: mujoco.MjModel) -> np.ndarray:
+    """The first of the bodies that each body is welded to, zero for those that do not move: mocap
+    bodies as well, which artix reads as fixed ones.
+    """
+    weld = np.array(model.body_weldid)
+    weld[np.isin(weld, np.flatnonzero(np.asarray(model.body_mocapid) >= 0))] = 0
+    return weld
+
+
 def has_dofs(model: mujoco.MjModel, top: int) -> bool:
     """Whether anything moves in the subtree of a child of the world."""
     return bool(np.any(model.body_dofnum[np.asarray(model.body_rootid) == top]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import posixpath
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,14 @@ from artix.io.usd.contacts import physics_material
 from artix.io.usd.joints import KINDS, UsdAxis, UsdJoint, enclosing, is_supported, read_joint
 from artix.io.usd.mass_properties import mass_properties
 from artix.io.usd.stage import DEGREE, AxisUnits, UsdPrim, UsdScene
-from artix.io.usd.tree import UsdTree, colliders_by_body, find_root, find_tree, is_between
+from artix.io.usd.tree import (
+    UsdTree,
+    colliders_by_body,
+    find_root,
+    find_tree,
+    is_articulation,
+    is_between,
+)
 from artix.model.joints import Drive, DriveEnvelope, Joint, JointFriction
 
 #: Name of the root link that represents the world if the first joint to the world can move.
@@ -66,6 +74,11 @@ class UsdArticulation:
     colliders: dict[str, list[UsdPrim]]
     actuators: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
     shapes: dict[str, list[UsdPrim]] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def is_articulation(self) -> bool:
+        """Whether it is one of PhysX, rather than bodies whose joints are constraints."""
+        return is_articulation(self.scene, self.root)
 
     @property
     def name(self) -> str:
@@ -203,6 +216,8 @@ class UsdArticulation:
         joints = [joint.prim for _, joint, _ in self.tree.edges] + [
             joint.prim for joint in self.tree.loops
         ]
+        if not self.is_articulation:
+            self._note_constrained(bodies)
         for prims in ([self.root], bodies, joints):
             self._note_unread({prim.path: prim for prim in prims}, "")
         shapes = [prim for prims in self.shapes.values() for prim in prims]
@@ -213,6 +228,21 @@ class UsdArticulation:
         ]
         for prims in (shapes, materials):
             self._note_unread({prim.path: prim for prim in prims}, "mjc:")
+
+    def _note_constrained(self, bodies: Sequence[UsdPrim]) -> None:
+        """Reports what PhysX reads of bodies that are no links of an articulation, and artix does
+        not.
+        """
+        for prim in bodies:
+            for name in ("physxRigidBody:lockedPosAxis", "physxRigidBody:lockedRotAxis"):
+                if prim.read(name):
+                    fix = "join the body to the world by a PhysicsJoint with these axes locked"
+                    self.scene.left_out(prim, f"{name}: the body is free to move along all", fix)
+            is_root = prim.path == self.tree.root and not self.tree.fixed_base
+            for name in () if is_root else ("physics:velocity", "physics:angularVelocity"):
+                if np.any(prim.read(name)):
+                    fix = "give its joint a PhysicsJointStateAPI with the velocity"
+                    self.scene.left_out(prim, f"{name}: speeds are those of joints", fix)
 
     def _note_unread(self, prims: dict[str, UsdPrim], space: str) -> None:
         """Reports unread properties in a namespace: those that affect the motion as left out,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,9 @@ from artix.contact.ground import Ground, Plane
 from artix.contact.materials import COMBINATIONS_OF_SHAPES
 from artix.io.common.diagnostics import Location, counted
 from artix.io.common.poses import rotation_matrix
+from artix.io.usd.joints import KINDS, enclosing
 from artix.io.usd.stage import UsdPrim, UsdScene, import_pxr
-from artix.io.usd.tree import UsdTree
+from artix.io.usd.tree import ROOT_SCHEMA, UsdTree, is_articulation
 from artix.model.geometry import Geometry
 from artix.model.topology import is_paired
 
@@ -58,7 +59,13 @@ def self_contact_pairs(
     root = scene.prims[root.path]
     if not root.read_bool("physxArticulation:enabledSelfCollisions", True):
         return []
-    joined = {frozenset((parent, child)) for parent, _, child in tree.edges}
+    # PhysX keeps the neighbours in an articulation apart, whatever their joint says.
+    reduced = is_articulation(scene, root)
+    joined = {
+        frozenset((parent, child))
+        for parent, joint, child in tree.edges
+        if reduced or not joint.prim.read_bool("physics:collisionEnabled", False)
+    }
     allowed = _filters(scene)
     pairs = [
         (a.name, b.name)
@@ -100,20 +107,70 @@ def pairs_across(
 
 
 def _filters(scene: UsdScene) -> Callable[[UsdShape, UsdShape], bool]:
-    """A function that tells whether filtered pairs and collision groups let two shapes touch."""
-    filtered = set()
+    """A function that tells whether filtered pairs, collision groups and joints let two shapes
+    touch.
+    """
+    bodies, colliders = (
+        {
+            path
+            for path, prim in scene.prims.items()
+            if prim.has(schema) and prim.read_bool(on, True)
+        }
+        for schema, on in (
+            ("PhysicsRigidBodyAPI", "physics:rigidBodyEnabled"),
+            ("PhysicsCollisionAPI", "physics:collisionEnabled"),
+        )
+    )
+    roots = [path for path, prim in scene.prims.items() if prim.has(ROOT_SCHEMA)]
+    filtered = _jointed(scene, bodies, colliders)
     for path, prim in scene.prims.items():
         relation = prim.prim.GetRelationship("physics:filteredPairs")
         if relation and prim.has("PhysicsFilteredPairsAPI"):
             filtered |= {frozenset((path, str(target))) for target in relation.GetTargets()}
     grouped = _collision_groups(scene)
 
+    @functools.cache
+    def known_as(collider: str) -> list[str]:
+        # Shapes are filtered by their own paths and by those of their bodies and articulations.
+        above = enclosing(collider, bodies), enclosing(collider, roots)
+        return [collider, *filter(None, above)]
+
+    scenes = [p for p, prim in scene.prims.items() if prim.prim.GetTypeName() == "PhysicsScene"]
+
+    @functools.cache
+    def simulated_by(collider: str) -> str | None:
+        # Bodies of different scenes do not meet.
+        prim = scene.prims[enclosing(collider, bodies) or collider]
+        owner = prim.read_target("physics:simulationOwner") if len(scenes) > 1 else None
+        return owner if owner in scenes else next(iter(scenes), None)
+
     def allowed(a: UsdShape, b: UsdShape) -> bool:
-        # Shapes are filtered by their own paths and by those of their bodies.
-        pairs = itertools.product((a.prim.path, a.body), (b.prim.path, b.body))
+        pairs = itertools.product(known_as(a.prim.path), known_as(b.prim.path))
+        if simulated_by(a.prim.path) != simulated_by(b.prim.path):
+            return False
         return not any(frozenset(pair) in filtered for pair in pairs) and grouped(a.prim, b.prim)
 
     return allowed
+
+
+def _jointed(
+    scene: UsdScene, bodies: Container[str], colliders: Container[str]
+) -> set[frozenset[str]]:
+    """The bodies, and colliders that stand around, that a joint connects and thereby keeps from
+    touching each other: a door does not touch its frame.
+    """
+    apart = set()
+    for prim in scene.prims.values():
+        if (
+            str(prim.prim.GetTypeName()) in KINDS
+            and prim.read_bool("physics:jointEnabled", True)
+            and not prim.read_bool("physics:collisionEnabled", False)
+        ):
+            targets = [prim.read_target(f"physics:body{side}") or "/" for side in "01"]
+            ends = [enclosing(path, bodies) or enclosing(path, colliders) for path in targets]
+            if all(ends):
+                apart.add(frozenset(map(str, ends)))
+    return apart
 
 
 def _collision_groups(scene: UsdScene) -> Callable[[UsdPrim, UsdPrim], bool]:

@@ -549,6 +549,8 @@ def write_loop_joints(out: Author) -> None:
         ends = (None if joint.link_a < 0 else out.bodies[joint.link_a], out.bodies[joint.link_b])
         connect(prim, ends, (numbers.pose_a[index], numbers.pose_b[index]))
         author(prim, "bool", "physics:excludeFromArticulation", True)
+        # By default a joint keeps the bodies that it connects from touching each other.
+        author(prim, "bool", "physics:collisionEnabled", True)
         if joint.type is LoopJointType.D6:
             lock(prim, list(joint.locked_axes))
         elif joint.type is LoopJointType.DISTANCE:

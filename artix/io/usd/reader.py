@@ -234,7 +234,7 @@ def read_state(description: UsdArticulation) -> InitialState:
     state = InitialState(_root_pose(description), _root_velocity(description), {}, {})
     misplaced = []
     for parent, joint, child in description.tree.edges:
-        local = _joint_state(description, joint, parent, state)
+        local = _joint_state(description, joint, parent, child, state)
         if not is_between(child) and not is_between(parent or ""):
             error = _place_error(description, joint, parent, child, local)
             if max(error) > PLACE_TOLERANCE:
@@ -244,14 +244,25 @@ def read_state(description: UsdArticulation) -> InitialState:
 
 
 def _joint_state(
-    description: UsdArticulation, joint: UsdJoint, parent: str | None, state: InitialState
+    description: UsdArticulation,
+    joint: UsdJoint,
+    parent: str | None,
+    child: str,
+    state: InitialState,
 ) -> np.ndarray:
     """Stores a joint's state under the names of its degrees of freedom; returns the joint motion
     ``J(q)`` as a pose.
+
+    A joint of an articulation without a state is at zero, as in PhysX. Bodies that are no
+    articulation start where they are.
     """
     sign = joint.sign(parent)
     applied = joint.prim.instances("PhysicsJointStateAPI")
-    for axis in joint.axes:
+    where_bodies_are = np.zeros(len(joint.axes))
+    between = is_between(child) or is_between(parent or "")
+    if not applied and not between and not description.is_articulation:
+        where_bodies_are = _measured_position(description, joint, parent, child)
+    for axis, place in zip(joint.axes, where_bodies_are, strict=True):
         unit = sign * description.scene.units.axis(axis.angular).position
         space = f"state:{axis.instance}:physics"
         for numbers, quantity in ((state.position, "position"), (state.velocity, "velocity")):
@@ -259,9 +270,36 @@ def _joint_state(
             numbers[joint.dof(axis)] = (
                 joint.prim.read_number(f"{space}:{quantity}") * unit if is_given else 0.0
             )
+        if axis.instance not in applied:
+            state.position[joint.dof(axis)] = float(place)
     return joint_motion(
         [axis.axis for axis in joint.axes], [state.position[joint.dof(axis)] for axis in joint.axes]
     )
+
+
+def _parent_frame(description: UsdArticulation, joint: UsdJoint, parent: str | None) -> np.ndarray:
+    """The joint's frame on its parent in the world."""
+    first = joint.frames(parent)[0]
+    return first if parent is None else compose(description.scene.pose(parent), first)
+
+
+def _measured_position(
+    description: UsdArticulation, joint: UsdJoint, parent: str | None, child: str
+) -> np.ndarray:
+    """The position of a joint of one axis, or of all rotations, from the poses of its bodies; zero
+    for others.
+    """
+    child_frame = compose(description.scene.pose(child), joint.frames(parent)[1])
+    motion = compose(inverse(_parent_frame(description, joint, parent)), child_frame)
+    if len(joint.axes) == 1 and not joint.axes[0].angular:
+        return motion[[joint.axes[0].axis % 3]]
+    vector, scalar = motion[3:6] * np.sign(motion[6] or 1.0), abs(motion[6])
+    if len(joint.axes) == 1:
+        return np.array([2.0 * np.arctan2(vector[joint.axes[0].axis], scalar)])
+    if len(joint.axes) == 3:
+        size = float(np.linalg.norm(vector))
+        return vector * (2.0 * np.arctan2(size, scalar) / size if size else 2.0)
+    return np.zeros(len(joint.axes))
 
 
 def _place_error(
@@ -273,8 +311,7 @@ def _place_error(
 ) -> tuple[float, float]:
     """How far a body is from the pose given by its joint's state [m; chord of unit quaternions]."""
     scene = description.scene
-    first, second = joint.frames(parent)
-    parent_frame = first if parent is None else compose(scene.pose(parent), first)
+    parent_frame, second = _parent_frame(description, joint, parent), joint.frames(parent)[1]
     expected = compose(compose(parent_frame, motion), inverse(second))
     actual = scene.pose(child)
     distance = float(np.linalg.norm(expected[:3] - actual[:3]))

@@ -158,6 +158,16 @@ def roots_of(scene: UsdScene) -> list[UsdPrim]:
     return [prim for prim in roots if prim.read_bool("physxArticulation:articulationEnabled", True)]
 
 
+def is_articulation(scene: UsdScene, root: UsdPrim) -> bool:
+    """Whether the bodies of a root are an articulation of PhysX, rather than bodies whose joints
+    are constraints.
+    """
+    return any(
+        enclosing(one.path, (root.path,)) or enclosing(root.path, (one.path,))
+        for one in roots_of(scene)
+    )
+
+
 def find_tree(
     scene: UsdScene,
     root: UsdPrim,

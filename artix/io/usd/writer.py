@@ -323,6 +323,13 @@ def _write_pairs(out: Author, prims: dict[str, Usd.Prim]) -> None:
         if shape.sensor and shape.name in paired:
             message = "a sensor is written as a trigger, which does not touch other links either"
             out.report_unsupported(prims[shape.name], message)
+    link_of = {shape.name: shape.link for shape in topology.geometries}
+    for a, b in topology.geometry_pairs:
+        first, second = link_of[a], link_of[b]
+        joined = first == topology.parent[second] or second == topology.parent[first]
+        if joined and {a, b} <= {*prims}:
+            message = f"PhysX keeps links apart that a joint connects: {a!r} does not touch {b!r}"
+            out.report_unsupported(prims[a], message)
     names = list(prims)
     for k, a in enumerate(names):
         apart = [b for b in names[k + 1 :] if frozenset((a, b)) not in touching]
