@@ -99,6 +99,31 @@ def test_gradients_are_those_of_selections():
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
+def started_again(x, words):
+    """Random numbers that count where the first entry is positive, elsewhere those that are there."""
+    draws = jax.random.uniform(jax.random.wrap_key_data(words), (20,), x.dtype, -1, 1)
+    return jnp.where(x[0] > 0, draws, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_draws_are_made_where_they_count(dtype):
+    """Also of words, and where what is there otherwise is not zero."""
+    generator = np.random.default_rng(3)
+
+    def draws(x, words):
+        return started_again(x.astype("float32"), words).astype(x.dtype)
+
+    with jax.enable_x64(dtype == "float64"):
+        x = jnp.asarray(generator.normal(size=(64, 20)), dtype)
+        x = x.at[:32, 0].set(-1)
+        words = jnp.asarray(generator.integers(0, 2**32, (64, 2)), "uint32")
+        types = jax.ShapeDtypeStruct((20,), dtype), jax.ShapeDtypeStruct((2,), "uint32")
+        program = scalarize(trace(draws, types)[0], levels=(1, 1), known={})
+        assert [loop.length for loop in program.loops] == [0]
+        result = jax.jit(jax.vmap(artix.quantity(draws)))(x, words)
+        np.testing.assert_allclose(result, jax.vmap(draws)(x, words), atol=3e-7)
+
+
 def test_the_gradient_of_a_step_has_branches_for_fast_motion():
     """Where motion is slow, a part of the backward pass is skipped."""
     robot = artix.robots.load("quadruped")

@@ -30,6 +30,7 @@ from artix.compiler.operation import program_p
 from artix.compiler.scalar_order import depth_first, fewest_live, live
 from artix.compiler.scalar_program import Op, ScalarProgram
 from artix.compiler.scalarize import scalarize
+from artix.math.random_keys import threefry
 from tests.compiler.test_branches import masked
 from tests.support.gpu_threads import run_threads
 from tests.support.programs import operands_of, programs_in, rows_of
@@ -314,6 +315,22 @@ def test_kinds_of_numbers() -> None:
             for one, other in zip(found, jax.vmap(function)(x, k, yes), strict=True):
                 assert one.dtype == other.dtype
                 np.testing.assert_array_equal(one, other)
+
+
+def test_words() -> None:
+    """Random numbers, whose words are integers without a sign."""
+
+    def function(words: jax.Array) -> Sequence[jax.Array]:
+        first, second = threefry(words, words[:1], jnp.arange(3, dtype=jnp.uint32))
+        floats = jax.lax.bitcast_convert_type((first >> 9) | 0x3F800000, jnp.float32)
+        return first, second, first < second, first.astype(jnp.float32), floats, first * second
+
+    words = np.random.default_rng(0).integers(0, 2**32, (35, 2)).astype("uint32")
+    program = scalarize(jax.make_jaxpr(function)(words[0]), [1], {}, max_operations=3000)
+    results = run_threads(Layout(fewest_live(program), [Mapped(True, False)], False), [words], 35)
+    for one, other in zip(results, jax.vmap(function)(words), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
 
 
 def test_rows_too_long_for_shared_memory() -> None:

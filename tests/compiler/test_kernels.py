@@ -106,6 +106,7 @@ def numpy_operation(op, kind, values):
         Op.MIN: np.minimum, Op.MAX: np.maximum, Op.POW: np.power, Op.ATAN2: np.arctan2, Op.LT: np.less,
         Op.LE: np.less_equal, Op.EQ: np.equal, Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or,
         Op.XOR: np.bitwise_xor, Op.SELECT: np.where, Op.CONVERT: lambda x: x.astype(dtype),
+        Op.SHIFT_LEFT: np.left_shift, Op.SHIFT_RIGHT: np.right_shift, Op.BITCAST: lambda x: x.view(dtype),
     }  # fmt: skip
     with np.errstate(all="ignore"):
         return np.asarray(one[op](*values)).astype(dtype)
