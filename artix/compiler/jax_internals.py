@@ -35,7 +35,7 @@ _within_program: Any = jax.make_user_context(False)
 
 
 @contextlib.contextmanager
-def clean_context() -> Iterator[None]:
+def clean_context(within_program: bool = True) -> Iterator[None]:
     """Within this context, JAX traces as it does outside ``jax.shard_map``, without a mesh and by
     its default rules.
 
@@ -48,7 +48,7 @@ def clean_context() -> Iterator[None]:
         _one_place(),
         _mesh.use_abstract_mesh(_mesh.empty_abstract_mesh),
         jax.numpy_rank_promotion("allow"),
-        _within_program(True),
+        _within_program(within_program),
     ):
         yield
 

@@ -38,6 +38,8 @@ from artix.compiler.program import Program
 
 def _lower_by_xla(context: Any, *operands: Any, program: Program, axes: Axes) -> Any:
     """Lowers a program operation by operation, for XLA to compile."""
+    if not context.module_context.lowering_parameters.for_export:
+        program = program.in_parts
     return lower_on_one_device(
         functools.partial(_evaluate_by_xla, program=program, axes=axes), context, *operands
     )
@@ -110,6 +112,7 @@ def _evaluate_merged(program: Program, groups: Sequence[Axes], *operands: Any) -
 
 def _evaluate_in_blocks(program: Program, axes: Axes, *operands: Any) -> list[Any]:
     """:func:`evaluate_by_xla` block by block, for programs too large for a kernel."""
+    program = program.in_parts
 
     def of_part(*parts: Any) -> list[Any]:
         size = next(

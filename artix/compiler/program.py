@@ -87,6 +87,8 @@ class Program:
         results, and its results whose cotangents are the last arguments.
       pads: if its arrays contain those of another program, that program and where they are.
       selects: if it has only some of the results of another program, that program and which.
+      make_parts: of a function of users, returns its jaxpr with the programs that it calls as
+        operations.
       kept_types: shapes and dtypes of the values that it keeps for derivatives, see
         :mod:`artix.compiler.kept_values`.
       carried: if it keeps any, the arguments that it keeps with them, since they change from call
@@ -114,6 +116,7 @@ class Program:
         transposes: Transposed | None = None,
         pads: Padded | None = None,
         selects: Selected | None = None,
+        make_parts: Callable[[], ClosedJaxpr] | None = None,
         kept_types: Sequence[Type] = (),
         carried: Sequence[int] = (),
     ) -> None:
@@ -132,6 +135,7 @@ class Program:
         self.transposes = transposes
         self.pads = pads
         self.selects = selects
+        self.make_parts = make_parts
         self.kept_types = tuple(kept_types)
         self.carried = tuple(carried)
         self.digests: dict[Any, bytes] = {}
@@ -147,6 +151,15 @@ class Program:
     def jaxpr(self) -> ClosedJaxpr:
         """The program's jaxpr, a function of all arguments."""
         return self._make()
+
+    @functools.cached_property
+    def in_parts(self) -> Program:
+        """The program as XLA evaluates it where it has no kernel: what it calls may have some."""
+        if self.make_parts is None or not self.has_kernel:
+            return self
+        types = self.argument_types, self.result_types
+        options = {**self.switches, "known": self.known}
+        return Program(self.name, self.make_parts, *types, self.num_values, **options)
 
     @functools.cached_property
     def num_operand_values(self) -> int:
@@ -274,13 +287,23 @@ class Program:
 
 
 @long_call
-def trace(function: Callable[..., Any], types: Sequence[Type]) -> tuple[ClosedJaxpr, Any]:
+def trace(
+    function: Callable[..., Any], types: Sequence[Type], in_parts: bool = False
+) -> tuple[ClosedJaxpr, Any]:
     """The jaxpr of a function of arrays and the types of its results, independent of the caller's
     context.
+
+    Args:
+      function: the function.
+      types: those of its arguments.
+      in_parts: whether the programs that it calls stay operations, instead of being drawn in.
     """
-    before, _tracing.active = _tracing.active, True
+    before, _tracing.active = _tracing.active, not in_parts
     try:
-        with clean_context(), types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)):
+        with (
+            clean_context(not in_parts),
+            types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)),
+        ):
             program, results = jax.make_jaxpr(quickly(function), return_shape=True)(*types)
             if has_keys(program):
                 program = without_keys(program)
@@ -506,6 +529,7 @@ def _with_options(program: Program, key: bytes | None, **options: Any) -> Progra
         "transposes": program.transposes,
         "pads": program.pads,
         "selects": program.selects,
+        "make_parts": program.make_parts,
         **program.keeps,
         **options,
     }

@@ -352,6 +352,8 @@ def _traced(
         key=key,
         kept_types=signature.kept,
         carried=carried,
+        # artix's own calls are few, and their derivatives would be of other programs.
+        make_parts=None if key else lambda: trace(call_with_arrays, argument_types, True)[0],
     )
     if jaxpr is not None:
         program.jaxpr = jaxpr

@@ -345,6 +345,26 @@ def test_draws_without_a_kernel_are_named(draw, monkeypatch, caplog) -> None:
     assert "draw them outside of the function, and pass them as an argument" in caplog.text
 
 
+def test_what_a_function_without_a_kernel_calls_has_one(monkeypatch) -> None:
+    @artix.quantity
+    def inertias(articulation, state):
+        return jnp.sort(jnp.diagonal(artix.mass_matrix(articulation, state)))
+
+    robot = artix.robots.load("double_pendulum").astype("float32")
+    monkeypatch.setattr(compilation, "_refused", set())
+    states = random_states(robot, 5)
+    evaluate = jax.jit(jax.vmap(functools.partial(inertias, robot)))
+    assert "custom_call @artix" in evaluate.lower(states).as_text()
+    matrices = jax.vmap(functools.partial(artix.mass_matrix, robot))(states)
+    expected = np.sort(np.diagonal(matrices, axis1=1, axis2=2))
+    np.testing.assert_allclose(evaluate(states), expected, rtol=1e-6)
+    with artix.use_kernels(False):
+        assert (
+            "custom_call"
+            not in jax.jit(jax.vmap(inertias, (None, 0))).lower(robot, states).as_text()
+        )
+
+
 def main() -> None:
     """Writes the tables."""
     from tests.constraints.test_constraint_programs import counted as counted_of_constraints
