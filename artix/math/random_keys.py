@@ -70,11 +70,10 @@ def split(key: Array, shape: int | tuple[int, ...] = 2) -> Array:
 def shuffled(key: Array, size: int) -> Array:
     """The numbers below ``size`` in random order, int32 [size].
 
-    Sorted by random words once, they are half as long in order as by
-    ``jax.random.permutation``, which sorts twice so that equal words, of which 25,000 have 0.07
-    pairs, leave no trace.
+    They are sorted by random words once, in half the time of ``jax.random.permutation``. That sorts
+    twice, so that equal words leave no trace; 25,000 words have 0.07 equal pairs in the mean.
     """
-    return jnp.argsort(jax.random.bits(quick(key), (size,)))
+    return jnp.argsort(jax.random.bits(quick(key), (size,))).astype(jnp.int32)
 
 
 def is_typed(key: Array) -> bool:
