@@ -363,7 +363,8 @@ def test_reference_positions_other_than_zero_are_said():
     ],
 )
 def test_models_of_others_load_and_say_what_checking_says(folder):
-    """Every model of three packages that MuJoCo compiles, in at most 12 warnings, one a kind."""
+    """Every model of three packages that MuJoCo compiles, in at most 13 warnings, one a kind (as of MJX's pendula,
+    whose mocap bodies stand in the way of others)."""
     if not (SITE_PACKAGES / folder).is_dir():
         pytest.skip(f"{folder.partition('/')[0]} is not installed")
     for path in sorted((SITE_PACKAGES / folder).glob("*.xml")):
@@ -371,7 +372,7 @@ def test_models_of_others_load_and_say_what_checking_says(folder):
             mujoco.MjModel.from_xml_path(str(path))
         except ValueError:
             continue
-        assert len(said(path)) <= 12, path.name
+        assert len(said(path)) <= 13, path.name
 
 
 # --- XML ----------------------------------------------------------------------------------------
