@@ -455,25 +455,22 @@ def _logical(operation: Op) -> Binary:
     ) -> list[int]:
         if kind == Kind.INT32 and operation == Op.AND:
             return [_common_bits(builder, a, b) for a, b in zip(firsts, seconds, strict=False)]
-        if kind == Kind.BOOL:
-            function = logical
-        else:
-            function = word
-            firsts, seconds = (bits(builder, Kind.UINT32, each) for each in (firsts, seconds))
-        results = [
-            function(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)
-        ]
-        return results if kind == Kind.BOOL else bits(builder, kind, results)
+        if kind != Kind.BOOL:
+            return of_words(builder, kind, firsts, seconds)
+        return [logical(builder, operation, a, b) for a, b in zip(firsts, seconds, strict=False)]
 
+    of_words = _on_words(word, operation)
     return rule
 
 
-def _shifts(operation: Op) -> Binary:
+def _on_words(function: Callable[..., int], operation: Op) -> Binary:
+    """Applies a function of words to the bits of integers, with a sign or without."""
+
     def rule(
         builder: ScalarBuilder, kind: int, firsts: Iterable[int], seconds: Iterable[int]
     ) -> list[int]:
         words = (bits(builder, Kind.UINT32, each) for each in (firsts, seconds))
-        results = [shift(builder, operation, a, b) for a, b in zip(*words, strict=False)]
+        results = [function(builder, operation, a, b) for a, b in zip(*words, strict=False)]
         return bits(builder, kind, results)
 
     return rule
@@ -496,8 +493,8 @@ BINARY: dict[str, Binary] = {
     "and": _logical(Op.AND),
     "or": _logical(Op.OR),
     "xor": _logical(Op.XOR),
-    "shift_left": _shifts(Op.SHIFT_LEFT),
-    "shift_right_logical": _shifts(Op.SHIFT_RIGHT),
+    "shift_left": _on_words(shift, Op.SHIFT_LEFT),
+    "shift_right_logical": _on_words(shift, Op.SHIFT_RIGHT),
     "atan2": arc_tangents,
 }
 

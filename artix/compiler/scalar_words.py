@@ -23,8 +23,8 @@ _EVALUATED: dict[int, Callable[[int, int], int]] = {
     int(Op.AND): lambda a, b: a & b,
     int(Op.OR): lambda a, b: a | b,
     int(Op.XOR): lambda a, b: a ^ b,
-    int(Op.SHIFT_LEFT): lambda a, b: a << b if b < 32 else 0,
-    int(Op.SHIFT_RIGHT): lambda a, b: a >> b if b < 32 else 0,
+    int(Op.SHIFT_LEFT): lambda a, b: a << b,
+    int(Op.SHIFT_RIGHT): lambda a, b: a >> b,
 }
 _COMMUTE = {int(op) for op in (Op.ADD, Op.MUL, Op.AND, Op.OR, Op.XOR)}
 #: Operations that leave a word as it is where the other one is this.
