@@ -34,7 +34,7 @@ from artix.compiler.kept_values import (
     with_kept_arguments,
     with_kept_results,
 )
-from artix.compiler.random_words import has_keys, without_keys
+from artix.compiler.random_words import has_keys, with_words, without_keys
 from artix.math.traces import quickly
 
 Array = jax.Array
@@ -291,20 +291,22 @@ def trace(
     function: Callable[..., Any], types: Sequence[Type], in_parts: bool = False
 ) -> tuple[ClosedJaxpr, Any]:
     """The jaxpr of a function of arrays and the types of its results, independent of the caller's
-    context.
+    context. Random keys among the results are words.
 
     Args:
       function: the function.
       types: those of its arguments.
       in_parts: whether the programs that it calls stay operations, instead of being drawn in.
     """
+    quick = quickly(function)
     before, _tracing.active = _tracing.active, not in_parts
     try:
         with (
             clean_context(not in_parts),
             types_of_64_bits(any(x.dtype.itemsize == 8 for x in types)),
         ):
-            program, results = jax.make_jaxpr(quickly(function), return_shape=True)(*types)
+            make = jax.make_jaxpr(lambda *arrays: with_words(quick(*arrays)), return_shape=True)
+            program, results = make(*types)
             if has_keys(program):
                 program = without_keys(program)
         return simplified(program), results

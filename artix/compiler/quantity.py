@@ -21,6 +21,7 @@ from artix.compiler.jax_internals import is_staging
 from artix.compiler.kept_values import kept_types
 from artix.compiler.operation import evaluate
 from artix.compiler.program import MAX_KNOWN, Program, is_readable, is_tracing, trace
+from artix.compiler.random_words import with_words
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -102,8 +103,7 @@ def quantity(function: _Function) -> _Function:
 
     Args:
       function: a function of pytrees whose results are arrays; the only errors it raises concern
-        shapes and dtypes. Its arguments cannot be random keys, but their data
-        (``jax.random.key_data``).
+        shapes and dtypes.
 
     Raises:
       ValueError: from the decorated function, an argument is a :class:`~artix.State` whose values
@@ -224,7 +224,7 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
       **kwargs: its keyword arguments.
 
     Raises:
-      TypeError: an array has 64 bits where JAX's x64 mode is off, or is a random key.
+      TypeError: an array has 64 bits where JAX's x64 mode is off.
     """
     function = _without_decorator(function)
     leaves, structure = jax.tree.flatten((args, kwargs))
@@ -234,11 +234,9 @@ def call_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Call | N
         return None
     dtypes = [array.dtype for array in arrays]
     different = {*dtypes}
-    if not all(isinstance(dtype, np.dtype) for dtype in different):
-        raise TypeError(
-            f"{function.__name__}: random keys cannot be arguments of a quantity; pass "
-            "jax.random.key_data(key), and within it use jax.random.wrap_key_data"
-        )
+    if not all(isinstance(dtype, np.dtype) for dtype in different):  # Some are random keys.
+        args, kwargs = with_words((args, kwargs))
+        return call_of(function, *args, **kwargs)
     canonical_of = {dtype: jax.dtypes.canonicalize_dtype(dtype) for dtype in different}
     canonical = [canonical_of[dtype] for dtype in dtypes]
     if dtypes != canonical:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from artix.compiler.array_entries import MOVEMENTS
@@ -25,6 +26,38 @@ Array = jax.Array
 _MOVED = {*MOVEMENTS, "select_n", "gather", "scatter", "dynamic_slice", "dynamic_update_slice"}
 #: Equations of these are taken apart into those of the function that they call.
 _CALLS = ("jit", "pjit", "closed_call")
+
+
+class Words(NamedTuple):
+    """The words of a random key in its place among the arguments or results of a program.
+
+    As part of a pytree it has one leaf, the words. From arrays, JAX makes the key again.
+    """
+
+    words: Any
+    generator: Any
+
+
+def _of_leaves(generator: Any, leaves: Sequence[Any]) -> Any:
+    (words,) = leaves
+    if isinstance(words, jax.Array | np.ndarray):
+        return jax.random.wrap_key_data(jnp.asarray(words), impl=generator)
+    return Words(words, generator)
+
+
+jax.tree_util.register_pytree_node(Words, lambda key: ((key.words,), key.generator), _of_leaves)
+
+
+def with_words(tree: Any) -> Any:
+    """A pytree with :class:`Words` in the place of keys."""
+    return jax.tree.map(lambda leaf: _words_of(leaf) if _is_key(leaf) else leaf, tree)
+
+
+def _words_of(key: Any) -> Words:
+    generator = jax.random.key_impl(key)
+    if isinstance(key, jax.Array):
+        return Words(jax.random.key_data(key), generator)
+    return Words(jax.eval_shape(jax.random.key_data, key), generator)
 
 
 def has_keys(jaxpr: Any) -> bool:

@@ -210,32 +210,23 @@ def observed(task: Task, ground: artix.Ground | None, start: Start) -> tuple[Any
 
 
 @artix.quantity
-def begun(
-    task: Task, ground: artix.Ground | None, words: Array, generator: Any
-) -> tuple[Start, Array]:
-    """The start of an episode, and the words of the key for its first step.
-
-    Keys are passed as :func:`artix.envs.random_numbers.words_of` returns them.
-    """
-    key = random_numbers.key_of(words, generator)
-    start, key = task.environment._on(ground)._started(key, None)
-    return start, random_numbers.words_of(key)[0]
+def begun(task: Task, ground: artix.Ground | None, key: Array) -> tuple[Start, Array]:
+    """The start of an episode, and the key for its first step."""
+    return task.environment._on(ground)._started(key, None)
 
 
 @artix.quantity
 def renewed(
-    task: Task, ground: artix.Ground | None, words: Array, generator: Any, after: EnvState
+    task: Task, ground: artix.Ground | None, key: Array, after: EnvState
 ) -> tuple[Start, Any, Array, Array]:
-    """State, observation, step count and the words of the key after a step, replaced by those of a
-    new episode if this one is done. In its state, keys are words.
+    """State, observation, step count and key after a step, replaced by those of a new episode if
+    this one is done.
 
     A kernel draws and evaluates the start only where a robot of a vector needs one. XLA would do
     that for all robots, write the results to memory, then read them back to choose.
     """
     environment, info = task.environment._on(ground), after.info
-    own_key = random_numbers.key_of(info["key"], generator)
-    ended = after.replace(info=info | {"key": own_key})
-    start, key = environment._started(random_numbers.key_of(words, generator), ended)
+    start, key = environment._started(key, after)
     fresh, kept = observed(task, ground, start)
     begins = start._replace(drawn=(), memory=start.memory | kept)
     goes_on = Start(
@@ -245,7 +236,7 @@ def renewed(
         info["randomized"],
         (),
     )
-    new = begins, fresh, jnp.zeros_like(info["steps"]), random_numbers.words_of(key)[0]
+    new = begins, fresh, jnp.zeros_like(info["steps"]), key
     return chosen(after.done > 0, new, (goes_on, after.obs, info["steps"], info["key"]))
 
 
@@ -263,21 +254,20 @@ class Ready(NamedTuple):
 def readied(
     task: Task,
     ground: artix.Ground | None,
-    words: Array,
-    generator: Any,
+    key: Array,
     before: Start,
     action: Array,
 ) -> Ready:
     """The beginning of a control step: its random numbers, the state once it is disturbed, and what
-    the task prepares. Its key is words, too.
+    the task prepares.
     """
     environment = task.environment._on(ground)
-    key, draw_key, change_key = random_numbers.split(random_numbers.key_of(words, generator), 3)
+    key, draw_key, change_key = random_numbers.split(key, 3)
     drawn = environment.draw(draw_key)
     randomized = environment._drawn_again(change_key, before.randomized)
     state = environment.disturb(before.state, drawn)
     memory = environment.prepare(state, before.memory, action)
-    return Ready(random_numbers.words_of(key)[0], state, memory, randomized, drawn)
+    return Ready(key, state, memory, randomized, drawn)
 
 
 @artix.quantity

@@ -285,8 +285,7 @@ class Environment:
                 f"{self.name}: reset takes a JAX random key, such as jax.random.key(0); found "
                 f"{key!r}"
             )
-        words, generator = random_numbers.words_of(key)
-        start, words = begun(self._static, self.ground, words, generator)
+        start, key = begun(self._static, self.ground, key)
         zero = jnp.zeros((), self.articulation.dtype)
         inputs = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
         outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, inputs)))
@@ -295,7 +294,7 @@ class Environment:
         info = {
             "truncation": zero,
             "steps": jnp.zeros((), jnp.int32),
-            "key": random_numbers.key_of(words, generator),
+            "key": key,
             "randomized": start.randomized,
         }
         info |= {"contact_memory": start.contact_memory} | start.memory
@@ -315,15 +314,11 @@ class Environment:
           The given state, or the start of a new episode. Reward, done, truncation and metrics are
           those of the last step either way.
         """
-        words, generator = random_numbers.words_of(key)
-        after = state.replace(
-            info=state.info | {"key": random_numbers.words_of(state.info["key"])[0]}
-        )
-        chosen, obs, steps, words = renewed(self._static, self.ground, words, generator, after)
+        chosen, obs, steps, key = renewed(self._static, self.ground, key, state)
         entries = {
             "truncation": state.info["truncation"],
             "steps": steps,
-            "key": random_numbers.key_of(words, generator),
+            "key": key,
             "randomized": chosen.randomized,
         }
         entries["contact_memory"] = chosen.contact_memory
@@ -347,7 +342,6 @@ class Environment:
             finite.
         """
         action = self._checked(action)
-        words, generator = random_numbers.words_of(state.info["key"])
         steps, contacts = state.info["steps"], state.info["contact_memory"]
         is_finite = jnp.all(jnp.isfinite(action))
         action = jnp.clip(jnp.where(is_finite, action, 0), -1, 1)
@@ -358,7 +352,7 @@ class Environment:
             state.info["randomized"],
             (),
         )
-        ready = readied(self._static, self.ground, words, generator, before, action)
+        ready = readied(self._static, self.ground, state.info["key"], before, action)
         moved = Moved(ready.state, ready.state, contacts, ready.memory)
         moved = self._advance(moved, ready.randomized, action)
         step = Given(self.ground, ready.randomized, moved, action, ready.drawn)
@@ -366,7 +360,7 @@ class Environment:
         info = {
             "truncation": end.truncation,
             "steps": end.steps,
-            "key": random_numbers.key_of(ready.key, generator),
+            "key": ready.key,
             "randomized": ready.randomized,
         }
         info["contact_memory"] = end.contact_memory

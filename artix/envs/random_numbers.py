@@ -6,8 +6,6 @@ them as ``jax.random`` does. Keys are JAX's own, and both can be mixed.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -52,16 +50,6 @@ def split(key: Array, count: int = 2) -> list[Array]:
     if not is_typed(key):
         return list(pairs)
     return [jax.random.wrap_key_data(pair, impl="threefry2x32") for pair in pairs]
-
-
-def words_of(key: Array) -> tuple[Array, Any]:
-    """The words of a key, which kernels take, and what :func:`key_of` needs to make it again."""
-    return (jax.random.key_data(key), jax.random.key_impl(key)) if is_typed(key) else (key, None)
-
-
-def key_of(words: Array, generator: Any) -> Array:
-    """The key of these words; the inverse of :func:`words_of`."""
-    return words if generator is None else jax.random.wrap_key_data(words, impl=generator)
 
 
 def typed(key: Array) -> Array:

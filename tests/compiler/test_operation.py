@@ -558,13 +558,6 @@ def test_what_is_static_and_what_cannot_be_an_argument() -> None:
         with pytest.raises(error, match="frame: "):
             artix.frame_pose(arm, state, frame)
 
-    @artix.quantity
-    def somewhere(articulation, key):
-        return artix.random_state(articulation, key)
-
-    with pytest.raises(TypeError, match="somewhere: random keys cannot be arguments of a quantity"):
-        somewhere(arm, jax.random.key(0))
-
 
 def test_robots_outlive_those_they_are_equal_to() -> None:
     first = artix.robots.load("double_pendulum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -227,3 +228,44 @@ def test_derivatives_pass_draws() -> None:
     for differentiate in (jax.grad, jax.jacfwd):
         result = jax.jit(differentiate(quantity))(x, words)
         np.testing.assert_allclose(result, jax.grad(noisy)(x, words), rtol=2e-6, atol=1e-7)
+
+
+def _split(key: Array, x: Array) -> tuple[Array, dict[str, Array]]:
+    first, second = jax.random.split(key)
+    word = jax.random.key_data(first)[-1]
+    return x * (word >> 8).astype(x.dtype), {"key": second}
+
+
+@pytest.mark.parametrize("generator", ["threefry2x32", "rbg"])
+def test_keys_are_arguments_and_results(generator: str) -> None:
+    keys = jax.random.split(jax.random.key(1, impl=generator), 5)
+    x = jnp.linspace(1, 2, 15, dtype="float32").reshape(5, 3)
+    numbers, expected = jax.vmap(_split)(keys, x)
+    quantity = artix.quantity(_split)
+    closure = jax.jit(lambda x: quantity(keys[2], x))  # The key is known.
+    batches = jax.jit(jax.vmap(quantity))(keys, x)
+    singles = [f(keys[2], x[2]) for f in (quantity, jax.jit(quantity))]
+    for (result, others), index in (
+        (batches, ...),
+        *((each, 2) for each in singles),
+        (closure(x[2]), 2),
+    ):
+        np.testing.assert_array_equal(result, numbers[index])
+        assert others["key"].dtype == keys.dtype
+        words = jax.random.key_data(others["key"])
+        np.testing.assert_array_equal(words, jax.random.key_data(expected["key"])[index])
+    slopes = jax.jit(jax.grad(lambda x: jnp.sum(quantity(keys[2], x)[0])))(x[2])
+    np.testing.assert_array_equal(slopes, jnp.full(3, numbers[2, 0] / x[2, 0]))
+
+
+def test_loops_carry_keys() -> None:
+    def walk(function: Callable[..., Any]) -> Any:
+        def step(key: Array, x: Array) -> tuple[Array, Array]:
+            number, others = function(key, x)
+            return others["key"], number
+
+        return lax.scan(step, jax.random.key(4), jnp.ones((6, 2), "float32"))
+
+    (key, numbers), (last, expected) = jax.jit(lambda: walk(artix.quantity(_split)))(), walk(_split)
+    np.testing.assert_array_equal(numbers, expected)
+    assert jnp.all(key == last)
