@@ -494,10 +494,11 @@ class _Progress:
                 report["seconds"] - self.last["seconds"], 1e-9
             )
             self.speed = speed if math.isnan(self.speed) else 0.95 * self.speed + 0.05 * speed
-        time_now, live = time.perf_counter(), sys.stdout.isatty()
-        if time_now - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
+        clock = time.perf_counter()
+        live = sys.stdout.isatty()
+        if clock - self.shown > (0.2 if live else LINE_PERIOD) or report["steps"] >= self.steps:
             print(("\r" if live else "") + self._text(report), end="" if live else "\n", flush=True)
-            self.shown = time_now
+            self.shown = clock
         self.last = report
 
     def _text(self, report: dict[str, float]) -> str:

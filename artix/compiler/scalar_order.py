@@ -158,7 +158,7 @@ def _roots(program: ScalarProgram, operands: np.ndarray, is_leaf: np.ndarray) ->
         count=len(roots),
     ).astype(bool)
     missing = counts @ needs
-    is_left = np.ones(len(groups), bool)
+    is_open = np.ones(len(groups), bool)
     ordered = list[int]()
     needed_for = np.ascontiguousarray(needs.T)
     while len(ordered) < len(roots):
@@ -170,9 +170,9 @@ def _roots(program: ScalarProgram, operands: np.ndarray, is_leaf: np.ndarray) ->
             continue
         ordered.append(roots[place])
         missing[place] = np.inf
-        new = np.flatnonzero(needed_for[place] & is_left)
+        new = np.flatnonzero(needed_for[place] & is_open)
         missing -= counts[new] @ needs[new].astype(np.float32)
-        is_left[new] = False
+        is_open[new] = False
     return ordered
 
 

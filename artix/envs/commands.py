@@ -147,20 +147,20 @@ def _drawn_by(function: Callable[..., Any], key: Array, dtype) -> DrawnCommand:
 
 
 def next_command(
-    command: Array, time_left: Array, drawn: DrawnCommand, dt: float
+    command: Array, remaining: Array, drawn: DrawnCommand, dt: float
 ) -> tuple[Array, Array]:
     """The command of the next control step, and how long it still holds.
 
     Args:
       command: the command of this step, [3].
-      time_left: how long it still holds, [] [s].
+      remaining: how long it still holds, [] [s].
       drawn: the candidate for the next one.
       dt: the control period [s].
     """
-    time_left = time_left - dt
-    is_over = time_left <= 0
+    remaining = remaining - dt
+    is_over = remaining <= 0
     changed = jnp.where(drawn.changes, drawn.value, command)
-    return jnp.where(is_over, changed, command), jnp.where(is_over, drawn.time, time_left)
+    return jnp.where(is_over, changed, command), jnp.where(is_over, drawn.time, remaining)
 
 
 def _stands(uniform: Array, commands: VelocityCommands) -> Array:

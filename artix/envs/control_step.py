@@ -148,13 +148,13 @@ class Start(NamedTuple):
     randomized: tuple[Array, ...]
     drawn: Any
 
-    def given(self, ground: artix.Ground | None, action: Array) -> Given:
+    def first_parts(self, ground: artix.Ground | None, action: Array) -> TransitionParts:
         """Input for the observation at a reset, as if after a step in which nothing moved."""
         moved = Moved(self.state, self.state, self.contact_memory, self.memory)
-        return Given(ground, self.randomized, moved, action, self.drawn)
+        return TransitionParts(ground, self.randomized, moved, action, self.drawn)
 
 
-class Given(NamedTuple):
+class TransitionParts(NamedTuple):
     """The parts of a task's :class:`Transition`, with randomised leaves still separate from robot
     and ground.
     """
@@ -166,7 +166,7 @@ class Given(NamedTuple):
     drawn: Any
 
 
-def transition_of(environment: Any, inputs: Given) -> Transition:
+def transition_of(environment: Any, inputs: TransitionParts) -> Transition:
     """The transition that a task sees, with the randomised leaves inserted into the robot and the
     ground.
     """
@@ -204,7 +204,7 @@ def observed(task: Task, ground: artix.Ground | None, start: Start) -> tuple[Any
     """The observation at a reset, and what the task remembers of it."""
     environment = task.environment
     action = jnp.zeros(environment.action_size, start.state.joint_position.dtype)
-    transition = transition_of(environment, start.given(ground, action))
+    transition = transition_of(environment, start.first_parts(ground, action))
     kept = environment.remember(transition, is_first=True)
     return environment.observe(transition.replace(memory=transition.memory | kept)), kept
 
@@ -272,7 +272,7 @@ def readied(
 
 @artix.quantity
 def evaluated(
-    task: Task, inputs: Given, start: artix.State, action_is_finite: Array, steps: Array
+    task: Task, inputs: TransitionParts, start: artix.State, action_is_finite: Array, steps: Array
 ) -> End:
     """The end of a control step that began at ``start``. If a value is not finite, the robot stays
     at ``start``.

@@ -19,12 +19,12 @@ import artix
 from artix.envs import random_numbers
 from artix.envs.control_step import (
     EnvState,
-    Given,
     Moved,
     Outcome,
     Start,
     Task,
     Transition,
+    TransitionParts,
     begun,
     evaluated,
     observed,
@@ -41,7 +41,7 @@ Array = jax.Array
 #: What an episode without contacts depends on.
 _OF_SCENE = ("articulation", "ground", "solver_options")
 #: Entries of ``info`` that belong to the environment; all others are the task's memory.
-_OWN = ("truncation", "steps", "key", "randomized", "contact_memory", "final_obs")
+_RESERVED = ("truncation", "steps", "key", "randomized", "contact_memory", "final_obs")
 
 
 class Environment:
@@ -287,7 +287,7 @@ class Environment:
             )
         start, key = begun(self._static, self.ground, key)
         zero = jnp.zeros((), self.articulation.dtype)
-        inputs = start.given(self.ground, jnp.zeros(self.action_size, zero.dtype))
+        inputs = start.first_parts(self.ground, jnp.zeros(self.action_size, zero.dtype))
         outcome = jax.eval_shape(lambda: self.outcome(transition_of(self, inputs)))
         self._check_outcome(outcome, jax.eval_shape(lambda: start.memory))
         metrics = dict.fromkeys((*outcome.metrics, "nan"), zero)
@@ -355,7 +355,7 @@ class Environment:
         ready = readied(self._static, self.ground, state.info["key"], before, action)
         moved = Moved(ready.state, ready.state, contacts, ready.memory)
         moved = self._advance(moved, ready.randomized, action)
-        step = Given(self.ground, ready.randomized, moved, action, ready.drawn)
+        step = TransitionParts(self.ground, ready.randomized, moved, action, ready.drawn)
         end = evaluated(self._static, step, state.articulation_state, is_finite, steps)
         info = {
             "truncation": end.truncation,
@@ -415,7 +415,7 @@ class Environment:
     def _check_outcome(self, outcome: Outcome, memory: dict[str, Any]) -> None:
         """Refuses an outcome that does not fit the environment's state. All leaves are shapes."""
         for part, names, reserved in (
-            ("memory", memory, _OWN),
+            ("memory", memory, _RESERVED),
             ("metric", outcome.metrics, ("nan",)),
         ):
             if taken := sorted({*names} & {*reserved}):
@@ -444,7 +444,7 @@ class Environment:
 
     def _memory(self, info: dict[str, Any]) -> dict[str, Any]:
         """The task's memory, which is everything in ``info`` that is not the environment's own."""
-        return {name: value for name, value in info.items() if name not in _OWN}
+        return {name: value for name, value in info.items() if name not in _RESERVED}
 
     def _started(self, key: Array, ended: EnvState | None) -> tuple[Start, Array]:
         """The start of an episode, and the key for its first step."""
@@ -565,10 +565,10 @@ class Wrapper(Environment):
 
     Attributes:
       unwrapped: the other environment. Attributes that are set are set there.
-      own: names of what is the wrapper's own; of the class.
+      overrides: names of the attributes that the wrapper does not take from it; of the class.
     """
 
-    own: ClassVar[tuple[str, ...]] = ("unwrapped",)
+    overrides: ClassVar[tuple[str, ...]] = ("unwrapped",)
 
     def __init__(self, environment: Environment) -> None:
         vars(self)["unwrapped"] = environment
@@ -583,13 +583,13 @@ class Wrapper(Environment):
 
     def __getattribute__(self, name: str) -> Any:
         """All else is the other environment's, which has what the base class only declares."""
-        if name in type(self).own or name.startswith("__"):
+        if name in type(self).overrides or name.startswith("__"):
             return super().__getattribute__(name)
         return getattr(self.unwrapped, name)
 
 
 class _Autoreset(Wrapper):
-    own = ("unwrapped", "reset", "step")
+    overrides = ("unwrapped", "reset", "step")
 
     def reset(self, key: Array) -> EnvState:
         state = self.unwrapped.reset(key)

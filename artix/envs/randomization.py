@@ -264,15 +264,15 @@ def with_drawn(tree: _Tree, changes: Sequence[Change], drawn: Sequence[Array]) -
         tree = _replaced(tree, change.leaf.split("."), _of_length_one(change, after))
         for name in change.also:
             beside = leaf_of(tree, name)
-            rows, own_rows = _rows_of(name), _rows_of(change.leaf)
+            rows, rows_of_leaf = _rows_of(name), _rows_of(change.leaf)
             if (
-                rows != own_rows
+                rows != rows_of_leaf
                 and hasattr(tree, "topology")
                 and (index is not ... or numbers.ndim)
             ):
                 raise ValueError(
                     f"randomisation of {change.leaf}: the rows of {name} stand for "
-                    f"{rows or 'something else'}, its own for {own_rows or 'something else'}; "
+                    f"{rows or 'something else'}, its own for {rows_of_leaf or 'something else'}; "
                     "make it a change of its own"
                 )
             factor = (

@@ -229,7 +229,7 @@ class Residual(Wrapper):
         policy = base.plus(shac.policy_of(training, config))
     """
 
-    own = ("unwrapped", "base", "step")
+    overrides = ("unwrapped", "base", "step")
 
     def __init__(self, environment: Environment, base: Base) -> None:
         size = environment.observation_size

@@ -243,9 +243,9 @@ def _batch(kind: Kind, function: Function, operands: Sequence[Array]) -> Functio
     ]
 
     def of_member(leaves_of_kind: Sequence[Array], *arguments: Any) -> Any:
-        own_leaves = iter(leaves_of_kind)
+        different = iter(leaves_of_kind)
         all_leaves = [
-            next(own_leaves) if flag else leaf
+            next(different) if flag else leaf
             for leaf, flag in zip(leaves, kind.differs, strict=True)
         ]
         return function(jax.tree.unflatten(structure, all_leaves), *arguments)
@@ -267,7 +267,7 @@ def _call_of_member(
     These are its first ones, which are known, the articulation's, all members', and arrays among
     the options.
     """
-    leaves_of_kind, structure_of_own = jax.tree.flatten(kind.articulation)
+    leaves_of_kind, structure_of_kind = jax.tree.flatten(kind.articulation)
     leaves_of_kind = [
         jax.ShapeDtypeStruct(leaf.shape[1:] if differs else leaf.shape, leaf.dtype)
         if is_operand
@@ -278,7 +278,7 @@ def _call_of_member(
     ]
     types = types_of_member(leaves, axes)
     arguments = [
-        jax.tree.unflatten(structure_of_own, leaves_of_kind),
+        jax.tree.unflatten(structure_of_kind, leaves_of_kind),
         *jax.tree.unflatten(structure, types),
     ]
     call = call_of(of_member.function, *of_member.known, *arguments, **of_member.options)

@@ -491,10 +491,10 @@ def _warn_of_couplings(articulation: artix.Articulation) -> None:
         ],
         "loop joints": [one.name for one in tree.loop_joints],
     }
-    found = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
-    if found:
+    ignored = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds.items() if names]
+    if ignored:
         warnings.warn(
-            f"{tree.name}: smooth and scheduled dynamics ignore its {' and its '.join(found)}; "
+            f"{tree.name}: smooth and scheduled dynamics ignore its {' and its '.join(ignored)}; "
             "options=artix.SolverOptions() simulates them, artix.lock_joints holds joints still",
             stacklevel=3,
         )

@@ -126,8 +126,11 @@ def cross_entropy(
         total = jnp.maximum(jnp.sum(counts), 1)
         mean = jnp.sum(counts * drawn[order], axis=0) / total
         deviation = jnp.sqrt(jnp.sum(counts * (drawn[order] - mean) ** 2, axis=0) / total)
-        is_found = jnp.any(counts > 0)
-        return (jnp.where(is_found, mean, carry[0]), jnp.where(is_found, deviation, carry[1])), None
+        any_finite = jnp.any(counts > 0)
+        return (
+            jnp.where(any_finite, mean, carry[0]),
+            jnp.where(any_finite, deviation, carry[1]),
+        ), None
 
     check_finite("controls", controls)
     check_key(key)

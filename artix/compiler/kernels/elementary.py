@@ -144,15 +144,15 @@ def arc_tangent_2(y: Value, x: Value) -> Value:
     """The angle of the point (x, y), also for signed zeros."""
     high, low, _ = FORMATS[x.scalar].half_pi
     absolute_y, absolute_x = magnitude(y), magnitude(x)
-    is_steep, is_left = absolute_y > absolute_x, (bits(x) < 0)
+    is_steep, is_negative = absolute_y > absolute_x, (bits(x) < 0)
     small, large = is_steep.where(absolute_x, absolute_y), is_steep.where(absolute_y, absolute_x)
     ratio = small.equals(large).where(small.like(1.0), small / large)  # both may be infinite
     ratio = large.equals(0.0).where(small, ratio)
     angle = _arc_tangent_of_ratio(ratio)
     zero = x.like(0.0)
-    base = is_steep.where(x.like(high), is_left.where(x.like(2 * high), zero))
-    rest = is_steep.where(x.like(low), is_left.where(x.like(2 * low), zero))
-    angle = (is_steep ^ is_left).where(-angle, angle)
+    base = is_steep.where(x.like(high), is_negative.where(x.like(2 * high), zero))
+    rest = is_steep.where(x.like(low), is_negative.where(x.like(2 * low), zero))
+    angle = (is_steep ^ is_negative).where(-angle, angle)
     return ((base + angle) + rest).intrinsic("copysign", y)
 
 

@@ -103,7 +103,7 @@ class Layout:
                     used[argument] = set(range(self.entries(argument)))
         for argument, entries in used.items():
             count = self.entries(argument)
-            if self._has_own_rows(argument) and 4 * len(entries) >= count:
+            if self._reads_rows(argument) and 4 * len(entries) >= count:
                 candidates.append(
                     (BYTES[self.argument_kinds[argument]], False, argument, tuple(range(count)))
                 )
@@ -124,7 +124,7 @@ class Layout:
             offset = end
         return offset
 
-    def _has_own_rows(self, argument: int) -> bool:
+    def _reads_rows(self, argument: int) -> bool:
         """Whether neighbouring threads read neighbouring rows."""
         robots, items = self.mapped[argument]
         return robots and (self.loops_over_items or items or not self.has_items)

@@ -197,12 +197,12 @@ def _handler(
             shared.offset(program.state.rows).store(
                 listed.buffer(1 + number).offset(_DATA).load("ptr"), align=8
             )
-        own_arguments, own_results = arguments.after(first_argument), results.after(first_result)
+        its_arguments, its_results = arguments.after(first_argument), results.after(first_result)
         differs = differs | _store_arguments(
-            code, program, own_arguments, shared, (batch, total), items
+            code, program, its_arguments, shared, (batch, total), items
         )
         differs = differs | _store_results(
-            code, program, own_results, shared, total if joined else batch, items
+            code, program, its_results, shared, total if joined else batch, items
         )
         first_argument += len(program.arguments)
         first_result += 0 if joined else len(program.results)

@@ -282,10 +282,10 @@ class LeggedVelocity(Environment):
         start_key, command_key, other_key = random_numbers.split(key, 3)
         phase_key, lag_key = random_numbers.split(other_key)
         dtype = self.articulation.dtype
-        command, time_left = commands.first_command(command_key, self.velocity_commands, dtype)
+        command, remaining = commands.first_command(command_key, self.velocity_commands, dtype)
         memory: dict[str, Any] = {
             "command": command,
-            "command_time_left": time_left,
+            "command_time_left": remaining,
             "last_action": jnp.zeros(self.action_size, dtype),
             "gait": Gait.standing(len(self.robot.feet), dtype),
             "mean_yaw_rate": jnp.zeros((), dtype),
@@ -395,12 +395,12 @@ class LeggedVelocity(Environment):
         drawn = transition.drawn["command"]
         if "commands" in self.curricula:
             drawn = drawn._replace(value=memory["curricula"]["commands"] * drawn.value)
-        command, time_left = commands.next_command(
+        command, remaining = commands.next_command(
             memory["command"], memory["command_time_left"], drawn, self.dt
         )
         changed = {
             "command": command,
-            "command_time_left": time_left,
+            "command_time_left": remaining,
             "last_action": transition.action,
             "gait": gait.landed(),
         }

@@ -38,7 +38,7 @@ class StepStart(NamedTuple):
     """Centres of mass of the links, [L, 3]."""
     mass_axes: Array
     """Orientations of the links' mass frames, [4, L]."""
-    own_inertia: Array
+    link_inertia: Array
     """Rotational inertias about the centres of mass in the mass frames [kg m^2], [3, 3, L]."""
     mass: Array
     """Masses of the links [kg], [L]."""
@@ -105,7 +105,7 @@ def evaluate_step_start(
         frame=frame,
         center=mass_frame.position.T,
         mass_axes=mass_frame.rotation,
-        own_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
+        link_inertia=jnp.moveaxis(articulation.link_inertia, 0, -1),
         mass=articulation.link_mass,
         motions=dof_motions(topology, kin),
         link_jacobian=frame_jacobian(articulation, state, offset="com") if with_all else None,
@@ -149,7 +149,7 @@ def inverse_with(at_start: StepStart, added: Array) -> Array:
 def world_inertias(at_start: StepStart) -> Array:
     """Rotational inertias about the centres of mass in world axes [kg m^2], [L, 3, 3]."""
     axes = spatial.rotation_matrix(at_start.mass_axes)
-    turned = spatial.multiply_transposed(spatial.multiply(axes, at_start.own_inertia), axes)
+    turned = spatial.multiply_transposed(spatial.multiply(axes, at_start.link_inertia), axes)
     return jnp.moveaxis(turned, -1, 0)
 
 
@@ -228,7 +228,7 @@ def spins(at_start: StepStart, angular: Array) -> Array:
     """
     axes = at_start.mass_axes
     return spatial.rotate(
-        axes, spatial.apply(at_start.own_inertia, spatial.rotate_inverse(axes, angular))
+        axes, spatial.apply(at_start.link_inertia, spatial.rotate_inverse(axes, angular))
     )
 
 

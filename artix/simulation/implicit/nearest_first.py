@@ -65,7 +65,7 @@ def solve_nearest_first(
         every = solve_all(argument)
         return every._replace(steps=few.steps + every.steps)
 
-    is_needed = jnp.any(_left_out(touches) & closes)
+    is_needed = jnp.any(_not_nearest(touches) & closes)
     few = few._replace(rates=rates, impulses=impulses)
     return if_needed(is_needed, with_all, start_of_all, few)
 
@@ -95,7 +95,7 @@ def _spread(touches: Touches, values: Array) -> Array:
     return joined([*parts, values[first:]])
 
 
-def _left_out(touches: Touches) -> Array:
+def _not_nearest(touches: Touches) -> Array:
     """Which of all contacts are not among the nearest, [K]."""
     parts = []
     for ground in touches.ground_contacts:

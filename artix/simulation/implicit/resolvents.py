@@ -190,8 +190,8 @@ def _linear_drives(
     the matrix, and takes what is in the matrix away beyond it.
     """
     response, inside = row.response, row.in_matrix * row.gain
-    left_over = 1 - inside * response
-    alone = row._replace(drive=row.drive._replace(response=response / left_over))
+    remainder = 1 - inside * response
+    alone = row._replace(drive=row.drive._replace(response=response / remainder))
 
     def pull(rate: Array) -> Array:
         return drive_impulse(alone, rate - response * center, sweep)
@@ -203,7 +203,7 @@ def _linear_drives(
     change, outside = pull(rate) - center, (1 - row.in_matrix) * row.gain
     wanted = _unlimited_impulse(alone, rate - response * center)
     is_within = within_limit(row.drive, wanted, sweep) == wanted
-    factor = jnp.where(is_within, 1 + outside * response, left_over)
+    factor = jnp.where(is_within, 1 + outside * response, remainder)
     return change, Linear(factor * change, jnp.where(is_within, outside, -inside))
 
 

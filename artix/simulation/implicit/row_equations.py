@@ -85,9 +85,9 @@ class RowEquations(NamedTuple):
     rows: StepRows
     slope_dofs: Array
     """How a DOF's impulse answers its velocity, [n]."""
-    own_dofs: Array
+    diagonal_dofs: Array
     slope_bounds: Array
-    own_bounds: Array
+    diagonal_bounds: Array
     by_impulse: Array
     """[K, 3, 3]."""
     by_rate: Array
@@ -127,8 +127,8 @@ class RowEquations(NamedTuple):
         rates = self.rows.rates(x.velocity)
         return Changes(
             matmul(self.matrix, x.velocity) - self.push(x.dofs, x.bounds, x.contacts),
-            self.own_dofs * x.dofs + self.slope_dofs * rates.dofs,
-            self.own_bounds * x.bounds + self.slope_bounds * rates.bounds,
+            self.diagonal_dofs * x.dofs + self.slope_dofs * rates.dofs,
+            self.diagonal_bounds * x.bounds + self.slope_bounds * rates.bounds,
             -times(self.by_rate, rates.contacts) - times(self.by_impulse, x.contacts),
         )
 
@@ -139,8 +139,8 @@ class RowEquations(NamedTuple):
         pushed = self.push(self.slope_dofs * x.dofs, self.slope_bounds * x.bounds, answer)
         return Changes(
             matmul(x.velocity, self.matrix) + pushed,
-            self.own_dofs * x.dofs - rates.dofs,
-            self.own_bounds * x.bounds - rates.bounds,
+            self.diagonal_dofs * x.dofs - rates.dofs,
+            self.diagonal_bounds * x.bounds - rates.bounds,
             -rates.contacts - times_transposed(self.by_impulse, x.contacts),
         )
 
@@ -163,8 +163,8 @@ class _Regularized(NamedTuple):
     @classmethod
     def of(cls, equations: RowEquations, order: np.ndarray | None) -> _Regularized:
         added, by_impulse = _REGULARIZATION, equations.by_impulse
-        inverse_dofs = 1 / (equations.own_dofs + added)
-        inverse_bounds = 1 / (equations.own_bounds + added)
+        inverse_dofs = 1 / (equations.diagonal_dofs + added)
+        inverse_bounds = 1 / (equations.diagonal_bounds + added)
         inverse_law = by_impulse
         if len(by_impulse):
             inverse_law = inverses(added * identity(3, by_impulse.dtype) - by_impulse)

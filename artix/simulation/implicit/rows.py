@@ -271,7 +271,7 @@ class StepRows(NamedTuple):
         """
         at = Impulses(BoundImpulses(*[rates.dofs] * 3), rates.bounds, rates.contacts)
         if center is not None:
-            springs = self.own_rates(self.apart(impulses, center))
+            springs = self.rates_of_rows(self.apart(impulses, center))
             at = jax.tree.map(lambda rate, spring: rate + share * spring, at, springs)
         row, bounds, contacts = self.dofs, impulses.distances, impulses.contacts
         errors, parts = linear_dofs(row, self.sweep, impulses.dofs, at.dofs, budget, share)
@@ -300,7 +300,7 @@ class StepRows(NamedTuple):
         drive = jnp.zeros_like(apart.dofs.drive)
         return apart._replace(dofs=apart.dofs._replace(drive=drive))
 
-    def own_rates(self, impulses: Impulses) -> Impulses:
+    def rates_of_rows(self, impulses: Impulses) -> Impulses:
         """Impulses as the velocities that they give to their own rows."""
         dofs, bounds, contacts = impulses
         on_dofs = BoundImpulses(*(impulse * self.dofs.response for impulse in dofs))
@@ -314,7 +314,7 @@ class StepRows(NamedTuple):
 
     def velocities(self, impulses: Impulses) -> Array:
         """The same as one array, [R]."""
-        dofs, bounds, contacts = self.own_rates(impulses)
+        dofs, bounds, contacts = self.rates_of_rows(impulses)
         parts = [*dofs]
         if self.bounds is not None:
             parts.append(bounds)

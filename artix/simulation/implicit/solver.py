@@ -485,7 +485,7 @@ def _newton_step(system: StepSystem, loop: _Loop) -> _NewtonStep:
     )
     imbalance = system.imbalance(change, impulses)
     whole = first, moved, added
-    springs = rows.own_rates(rows.apart(impulses, center))
+    springs = rows.rates_of_rows(rows.apart(impulses, center))
     released = slopes.answers(jax.tree.map(lambda rate: -share * rate, springs))
     second = -solve(imbalance - rows.force(released))
     moved = rows.rates(second)
