@@ -50,7 +50,11 @@ jax.tree_util.register_pytree_node(Words, lambda key: ((key.words,), key.generat
 
 def with_words(tree: Any) -> Any:
     """A pytree with :class:`Words` in the place of keys."""
-    return jax.tree.map(lambda leaf: _words_of(leaf) if _is_key(leaf) else leaf, tree)
+    return jax.tree.map(
+        lambda leaf: _words_of(leaf) if _is_key(leaf) else leaf,
+        tree,
+        is_leaf=lambda leaf: isinstance(leaf, Words),
+    )
 
 
 def _words_of(key: Any) -> Words:

@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec, Sharding
 from artix.compiler.compilation import RowProgram
 from artix.compiler.program import is_readable
 from artix.compiler.quantity import Call, call_of, is_array, is_one_operation, quantity
+from artix.compiler.random_words import with_words
 from artix.compiler.row_operation import RowPrograms, evaluate_rows
 from artix.fleet.kinds import (
     Axis,
@@ -149,6 +150,7 @@ def _function_by_kind(
     functions = [with_known_zeros(kind, function, options) for kind in kinds]
 
     def of_fleet(parameters: Sequence[Sequence[Array]], *arguments: Any) -> Any:
+        arguments = with_words(arguments)  # Keys have axes that say nothing of a robot.
         leaves, structure = jax.tree.flatten(arguments)
         axes_of_kinds = chosen_axes(
             kinds, meanings, partial(function, **options), leaves, structure
@@ -174,7 +176,7 @@ def _function_by_kind(
 
         def otherwise(*values: Array) -> list[Array]:
             parameters, arguments = jax.tree.unflatten(all_structure, values[:num_operands])
-            return jax.tree.leaves(gathered(parameters, *arguments))
+            return jax.tree.leaves(with_words(gathered(parameters, *arguments)))
 
         results = iter(evaluate_rows(RowPrograms(programs, otherwise, joined), [*operands, *large]))
         structures = [call.structure for call, *_ in calls]
@@ -200,7 +202,7 @@ def _gather(
     """The results of :func:`_function_by_kind`, each kind evaluated for the gathered rows of its
     members.
     """
-    leaves, structure = jax.tree.flatten(arguments)
+    leaves, structure = jax.tree.flatten(with_words(arguments))
     results = []
     for kind, function, operands, axes in zip(
         kinds, functions, parameters, axes_of_kinds, strict=True
@@ -208,7 +210,8 @@ def _gather(
         rows = _as_slice(kind.members)
         entries = [(slice(None), *(axis.entries for axis in leaf_axes)) for leaf_axes in axes]
         of_kind = [leaf[rows][entry] for leaf, entry in zip(leaves, entries, strict=True)]
-        results.append(_batch(kind, function, operands)(*jax.tree.unflatten(structure, of_kind)))
+        of_members = _batch(kind, function, operands)
+        results.append(with_words(of_members(*jax.tree.unflatten(structure, of_kind))))
     if not joined:
         return tuple(results)
     structure = _common([jax.tree.structure(result) for result in results])

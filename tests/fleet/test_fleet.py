@@ -205,6 +205,31 @@ def chains() -> artix.Fleet:
     return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)])
 
 
+@pytest.mark.parametrize("by_kernels", [True, False])
+def test_each_member_has_a_key(by_kernels: bool) -> None:
+    """Random keys are arguments and results of members like other arrays."""
+
+    def noise(articulation, state, key) -> tuple[jax.Array, jax.Array]:
+        first, second = jax.random.split(key)
+        return state.joint_position + jax.random.uniform(
+            first, state.joint_position.shape, state.joint_position.dtype
+        ), second
+
+    members = [robots.load(name) for name in ("double_pendulum", "cart_pole", "arm7")]
+    fleet, keys = artix.Fleet(members), jax.random.split(jax.random.key(5), 3)
+    states = [artix.neutral_state(member) for member in members]
+    expected = [noise(*each) for each in zip(members, states, keys, strict=True)]
+    with artix.use_kernels(by_kernels):
+        positions, others = fleet.evaluate(noise, fleet.neutral_state(), keys)
+        of_kinds = fleet.evaluate_kinds(noise, fleet.neutral_state(), keys)
+    assert others.dtype == keys.dtype
+    for number, (position, other) in enumerate(expected):
+        np.testing.assert_array_equal(positions[number, : len(position)], position)
+        assert others[number] == other
+        np.testing.assert_array_equal(of_kinds[number][0][0], position)
+        assert of_kinds[number][1][0] == other
+
+
 def test_arguments_of_ambiguous_length_are_refused() -> None:
     """A goal of three coordinates has as many entries as the longer chain has joints."""
     fleet = chains()
