@@ -47,6 +47,7 @@ from artix.compiler.scalar_functions import (
     select,
 )
 from artix.compiler.scalar_program import BYTES, Kind, Op, UnsupportedOperation, kind_of
+from artix.compiler.sorting import sort, top_k
 
 
 def symbolic_rule(equation: Any) -> Rule:
@@ -372,6 +373,8 @@ _RULES: Mapping[str, Callable[[Any], Rule]] = {
     "dot_general": _dot_general,
     "argmax": partial(_place_of_extremum, operation=Op.MAX),
     "argmin": partial(_place_of_extremum, operation=Op.MIN),
+    "sort": sort,
+    "top_k": top_k,
     **{name: partial(_reduction, combine=BINARY[combine]) for name, combine in REDUCTIONS.items()},
     **{name: partial(_cumulative, combine=BINARY[combine]) for name, combine in CUMULATIVE.items()},
     **{

@@ -334,7 +334,7 @@ def _scalars_of_transpose(
 
 
 #: What operations without a kernel are called that draws of random numbers need, such as those of
-#: float64, permutations, and what is drawn until it fits.
+#: float64, long permutations, and what is drawn until it fits.
 _OF_DRAWS = "random_", "of uint64", "sort", "rem by", "erf_inv"
 
 

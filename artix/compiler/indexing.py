@@ -42,6 +42,7 @@ from artix.compiler.scalar_builder import (
 )
 from artix.compiler.scalar_functions import (
     Binary,
+    bits,
     bounds,
     compare,
     extremum,
@@ -160,15 +161,14 @@ def load_windows(builder: ScalarBuilder, equation: Any, entries: Value, indices:
       indices: its indices, not all known, coordinates last.
 
     Raises:
-      UnsupportedOperation: the indices are not int32.
+      UnsupportedOperation: the indices are neither int32 nor uint32.
     """
     shape, dtype, _ = result_of(equation)
     operand, indices_shape = shapes_of(equation)
-    indices = builder.references(indices, _INDEX)
+    indices = _indices(builder, indices, equation.invars[1].aval.dtype)
     kind = kind_of(dtype)
     windows = gather_windows(operand, indices_shape, equation.params)
     source = _source(builder, entries, windows.strides, windows.last)
-    check_index(equation.invars[1].aval.dtype)
     outside = builder.constant(
         np.array(fill_value(dtype, equation.params["fill_value"]), dtype).item(), kind
     )
@@ -231,8 +231,8 @@ def load_slice(
     source = _source(builder, entries, strides, last)
     position = builder.constant(source.first, _INDEX)
     for axis, start in enumerate(starts):
-        check_index(equation.invars[1 + axis].aval.dtype)
-        index = _clip(builder, builder.references(start, _INDEX)[0], last[axis])
+        (index,) = _indices(builder, start, equation.invars[1 + axis].aval.dtype)
+        index = _clip(builder, index, last[axis])
         position = _advance(builder, position, index, strides[axis])
     offsets = dynamic_slice_numbers(operand, [0] * len(operand), sizes).ravel().tolist()
     return builder.as_value(source.entries(builder, kind, position, offsets), shape, dtype)
@@ -258,6 +258,21 @@ def _source(
         ):
             return _Source(number, first, len(entries))
     return Computed(entries, starts_along(strides, last))
+
+
+def _indices(builder: ScalarBuilder, value: Value, dtype: Any) -> Sequence[int]:
+    """The entries of an array of indices, as integers.
+
+    Raises:
+      UnsupportedOperation: they are neither int32 nor uint32.
+    """
+    if kind_of(dtype) != Kind.UINT32:
+        check_index(dtype)
+        return builder.references(value, _INDEX)
+    kind = int(Kind.UINT32)
+    largest = builder.constant(2**31 - 1, kind)  # No array has as many entries.
+    words = builder.references(value, kind)
+    return bits(builder, _INDEX, [extremum(builder, kind, Op.MIN, x, largest) for x in words])
 
 
 def check_index(dtype: Any) -> None:
@@ -345,11 +360,10 @@ def _scatter_at_unknown(
     """Changes entries at unknown indices."""
     operand, indices_shape, changes = shapes_of(equation)
     kind = kind_of(result_of(equation)[1])
-    check_index(equation.invars[1].aval.dtype)
     windows = scatter_windows(operand, indices_shape, changes, equation.params)
     starts, is_inside = window_starts(
         builder,
-        builder.references(indices, int(Kind.INT32)),
+        _indices(builder, indices, equation.invars[1].aval.dtype),
         windows,
         clips(equation.params["mode"]),
     )

@@ -98,8 +98,8 @@ def quantity(function: _Function) -> _Function:
     dtype.
 
     What ``jax.random`` draws within the function is part of its kernel, and compiled in a tenth of
-    the time that XLA takes: words, integers and float32 numbers, but for permutations and draws
-    that repeat until one fits (``gamma``, ``ball``).
+    the time that XLA takes: words, integers and float32 numbers, but for permutations of more
+    than 128 entries and draws that repeat until one fits (``gamma``, ``ball``).
 
     Args:
       function: a function of pytrees whose results are arrays; the only errors it raises concern

@@ -51,10 +51,10 @@ class Environment:
     :meth:`observe`. It may also define :meth:`draw`, :meth:`prepare`, :meth:`disturb`,
     :meth:`remember`, :meth:`begin_again` and :attr:`mirror`. Outcome and observation are evaluated
     as one kernel (:func:`artix.quantity`), the physics as another, and so are random starts, and
-    draws with what follows from them. What ``jax.random`` has no kernel for (permutations, float64
-    numbers, draws that repeat until one fits) leaves its kernel to XLA, which compiles it longer.
-    In :meth:`begin`, :meth:`draw`, :meth:`disturb` and :meth:`prepare` the numbers of
-    ``self.ground`` are an argument's, so Python cannot read them.
+    draws with what follows from them. What ``jax.random`` has no kernel for (float64 numbers,
+    permutations of more than 128 entries, draws that repeat until one fits) leaves its kernel to
+    XLA, which compiles it longer. In :meth:`begin`, :meth:`draw`, :meth:`disturb` and
+    :meth:`prepare` the numbers of ``self.ground`` are an argument's, so Python cannot read them.
 
     Its attributes may be set until the first :meth:`reset` or :meth:`step`, which compile them into
     kernels; set those of a ``copy.copy`` afterwards. The first call refuses times, lengths and
