@@ -390,7 +390,7 @@ def update_kinematic(
       [0. 0. 0. 0. 0. 0.]
     """
     ArticulationKinematicFlag(flags)
-    return simulation.replace(report=jax.tree.map(jnp.zeros_like, simulation.report))
+    return simulation.replace(report=simulation.report.cleared())
 
 
 def get_links(articulation: AnyArticulation) -> tuple[int, ...]:

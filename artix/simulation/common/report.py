@@ -219,6 +219,12 @@ class StepReport(struct.PyTreeNode):
         none, holds = residual_of(dofs[:0]), jnp.ones((), bool)
         return cls(dofs, links, links, links, loops, none, none, holds, holds, none.max)
 
+    def cleared(self) -> StepReport:
+        """The report of a step in which nothing happens: zeros, and all laws hold."""
+        zeros = jax.tree.map(jnp.zeros_like, self)
+        holds = jnp.ones_like(self.is_solved)
+        return zeros.replace(is_finite=holds, is_solved=holds)
+
 
 class SceneReport(struct.PyTreeNode):
     """The report of a step of a scene whose robots have names.
