@@ -26,6 +26,7 @@ from artix.physx.enums import (
 )
 from artix.physx.simulation import AnyArticulation, ArticulationSimulation, wake_if
 from artix.physx.solver import sleeping
+from artix.simulation.common.report import cleared
 
 Array = jax.Array
 
@@ -390,7 +391,7 @@ def update_kinematic(
       [0. 0. 0. 0. 0. 0.]
     """
     ArticulationKinematicFlag(flags)
-    return simulation.replace(report=simulation.report.cleared())
+    return simulation.replace(report=cleared(simulation.report))
 
 
 def get_links(articulation: AnyArticulation) -> tuple[int, ...]:

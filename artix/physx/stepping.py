@@ -16,7 +16,7 @@ from artix.model.checks import check_vector
 from artix.physx.simulation import ArticulationSimulation, check_in_scene
 from artix.physx.solver.sleeping import is_sleeping, sleep_after_step, woken_by
 from artix.simulation.common.control import lacks_gains
-from artix.simulation.common.report import all_finite
+from artix.simulation.common.report import all_finite, cleared
 from artix.simulation.step import step_and_report
 
 Array = jax.Array
@@ -68,7 +68,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     state, sleep = sleep_after_step(
         articulation, before, end, simulation.sleep, control, dt, simulation.sleep_threshold
     )
-    report = chosen(sleeps, report.cleared().replace(is_finite=all_finite(state)), report)
+    report = chosen(sleeps, cleared(report).replace(is_finite=all_finite(state)), report)
     unloaded = jnp.zeros_like(simulation.external_force)
     return simulation.replace(state=state, sleep=sleep, report=report, external_force=unloaded)
 

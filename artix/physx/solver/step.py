@@ -19,7 +19,7 @@ from artix.kinematics.forward import kinematics
 from artix.kinematics.frames import frame_pose, frame_velocity, link_frames
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_number, as_time, check_state, check_type, check_vector
+from artix.model.checks import as_number, as_time, check_state, check_type
 from artix.physx.solver.contact_rows import (
     AnchoredContacts,
     StepContacts,

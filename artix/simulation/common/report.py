@@ -219,12 +219,6 @@ class StepReport(struct.PyTreeNode):
         none, holds = residual_of(dofs[:0]), jnp.ones((), bool)
         return cls(dofs, links, links, links, loops, none, none, holds, holds, none.max)
 
-    def cleared(self) -> StepReport:
-        """The report of a step in which nothing happens: zeros, and all laws hold."""
-        zeros = jax.tree.map(jnp.zeros_like, self)
-        holds = jnp.ones_like(self.is_solved)
-        return zeros.replace(is_finite=holds, is_solved=holds)
-
 
 class SceneReport(struct.PyTreeNode):
     """The report of a step of a scene whose robots have names.
@@ -315,6 +309,12 @@ def summarized(states: Sequence[State], reports: Sequence[StepReport]) -> Rollou
     is_solved = reports[0].is_solved if reports else jnp.ones((), bool)
     largest = jnp.max(jnp.stack(residuals)), jnp.max(jnp.stack(rates))
     return RolloutReport(all_finite(*states), omitted, largest[0], is_solved, largest[1])
+
+
+def cleared(report: StepReport) -> StepReport:
+    """The report of a step in which nothing happens: zeros, and all laws hold."""
+    holds = jnp.ones_like(report.is_solved)
+    return jax.tree.map(jnp.zeros_like, report).replace(is_finite=holds, is_solved=holds)
 
 
 def all_finite(*states: State) -> Array:
