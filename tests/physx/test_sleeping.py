@@ -161,6 +161,8 @@ def test_counters_of_another_robot_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             artix.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
+    with pytest.raises(TypeError, match=r"articulation: expected artix\.Articulation, found Scene"):
+        artix.step_with_sleep(artix.Scene(pole), artix.neutral_state(pole), awake, None, 0.01)  # type: ignore[arg-type]
     for threshold in (-1.0, float("nan"), np.ones(3)):
         with pytest.raises(ValueError, match="sleep_threshold: expected one number"):
             artix.step_with_sleep(

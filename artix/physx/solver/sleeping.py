@@ -115,9 +115,10 @@ def check_sleep(articulation: Articulation, sleep: SleepState) -> None:
     """Raises unless counters are those of an articulation's links, and finite if they are known.
 
     Raises:
-      TypeError: they are no :class:`SleepState`, or have another dtype.
+      TypeError: they are no :class:`SleepState`, or have another dtype; or this is no articulation.
       ValueError: they are of another number of links, or a known number is not finite.
     """
+    check_type("articulation", articulation, Articulation)
     check_type("sleep", sleep, SleepState)
     links = articulation.topology.num_links
     shapes = {"wake_counter": (links,), "linear_sum": (links, 3), "angular_sum": (links, 3)}
