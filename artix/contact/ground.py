@@ -12,11 +12,21 @@ import numpy.typing as npt
 from artix.contact.height_field import HeightField
 from artix.contact.materials import Combination, check_combination, surface_arrays
 from artix.math import spatial, struct
-from artix.math.arrays import check_floating, device_array, one_array
+from artix.math.arrays import (
+    check_finite,
+    check_floating,
+    device_array,
+    known_values,
+    one_array,
+)
 from artix.model.checks import check_type
+from artix.model.geometry import check_known_material
 from artix.model.validation import finite_array
 
 Array = jax.Array
+
+#: How far the length of a plane's normal may be from one.
+_NORMAL_TOLERANCE = 1e-3
 
 
 class Plane(struct.PyTreeNode):
@@ -179,7 +189,9 @@ class Ground(struct.PyTreeNode):
 
 
 def check_ground(ground: Any) -> None:
-    """Raises ``TypeError`` for what is no ground, and says how to make one of a bare surface."""
+    """Raises ``TypeError`` for what is no ground, and says how to make one of a bare surface;
+    ``ValueError`` for known numbers that are out of range.
+    """
     if isinstance(ground, Plane | HeightField):
         kind = type(ground).__name__
         raise TypeError(
@@ -199,3 +211,23 @@ def check_ground(ground: Any) -> None:
             raise TypeError(
                 f"ground.surfaces[{k}]: expected artix.Plane or artix.HeightField, found {kind}"
             )
+    memory = ground.__dict__
+    if memory.get("_has_numbers"):  # Steps take microseconds.
+        return
+    for k, surface in enumerate(ground.surfaces):
+        check_known_material(f"ground.surfaces[{k}]", surface)
+        if isinstance(surface, Plane):
+            _check_known_plane(f"ground.surfaces[{k}]", surface)
+    memory["_has_numbers"] = True
+
+
+def _check_known_plane(where: str, plane: Plane) -> None:
+    check_finite(f"{where}.height", plane.height)
+    normal = known_values(plane.normal)
+    if normal is not None and not np.all(
+        np.abs(np.linalg.norm(normal, axis=-1) - 1) < _NORMAL_TOLERANCE
+    ):
+        raise ValueError(
+            f"{where}.normal: expected a vector of length 1; found {normal}; "
+            "artix.Plane.of(normal=...) takes any length"
+        )

@@ -58,7 +58,7 @@ class Softness(NamedTuple):
     @classmethod
     def of(cls, stiffness: Array, damping: Array) -> Softness:
         """From a stiffness [N/m], ``inf`` for a rigid surface, and a damping [N s/m]."""
-        soft = stiffness < jnp.inf
+        soft = stiffness != jnp.inf  # What is NaN is not rigid.
         compliance = jnp.where(
             soft,
             1 / jnp.where(soft, stiffness, jnp.ones_like(stiffness)),

@@ -17,6 +17,7 @@ import numpy as np
 from artix.compiler.argument_types import register_check
 from artix.math.arrays import check_finite, known_values
 from artix.model.articulation import Articulation, State, checked_leaves
+from artix.model.geometry import check_known_material
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -281,6 +282,27 @@ def check_known_state(name: str, state: Any, *, any_length: bool = False) -> Non
     check_finite(f"{name}.joint_position", state.joint_position, _DIVERGED)
     check_finite(f"{name}.joint_velocity", state.joint_velocity, _DIVERGED)
     check_quaternion(f"{name}.root_pose", state.root_pose, any_length=any_length)
+
+
+#: What to write instead of NaN.
+_UNKNOWN = "; no limit is inf, and what is not there is zero"
+
+
+def check_known_parameters(articulation: Articulation) -> None:
+    """Raises ``ValueError`` if a number of a robot is known and NaN, or a material of its shapes is
+    out of range.
+
+    NaN compares as false, so a step would take it for a limit or a friction that does not act. It
+    remembers robots that are as they should be.
+    """
+    memory = articulation.__dict__
+    if memory.get("_has_numbers"):
+        return
+    for name, array, _ in checked_leaves(articulation):
+        check_finite(f"articulation.{name}", array, _UNKNOWN, infinite=True)
+    if articulation.topology.geometries:
+        check_known_material("articulation.geometry", articulation.geometry)
+    memory["_has_numbers"] = True
 
 
 #: The attribute that marks functions of quaternions of any length.

@@ -243,8 +243,8 @@ class TendonJoint:
       dof: name of the DOF, or of a joint with one DOF.
       coefficient: change of the tendon's length per joint position, [m/rad] for a rotation, [1] for
         a translation.
-      recip_coefficient: joint effort per tendon force; equal to ``coefficient`` if the forces are
-        to conserve energy.
+      recip_coefficient: joint effort per share of the tendon's force (see :class:`FixedTendon`);
+        equal to ``coefficient`` if the forces are to conserve energy.
       parent: index, in the tendon's list, of the tendon joint on the parent link; -1 for those next
         to the root link.
 
@@ -271,12 +271,18 @@ class TendonJoint:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FixedTendon:
-    """A tendon of length ``offset + sum_i coefficient_i q_i``, PhysX's
+    """A tendon of length ``l = offset + sum_i coefficient_i q_i``, PhysX's
     ``PxArticulationFixedTendon``.
+
+    As in PhysX, its K joints share the tension: the effort at joint i is
+    ``recip_coefficient_i / K`` times ``-stiffness (l - rest_length) - damping l' -
+    limit_stiffness excess``. For a tendon that pulls at each joint with the whole tension, as
+    MuJoCo's, multiply the three gains by K.
 
     Attributes:
       name: the tendon's name.
-      joints: its joints, a tree that follows the links, parents first.
+      joints: its joints, a tree that follows the links, parents first. One with coefficients of
+        zero counts among the K.
       stiffness: spring towards ``rest_length`` [N/m].
       damping: damper of the length [N s/m].
       limit_stiffness: spring that pulls the length back into ``limits`` [N/m].

@@ -11,15 +11,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
 from artix.math import struct
-from artix.math.arrays import entries
+from artix.math.arrays import entries, known_values
 from artix.model.hull_faces import NO_FACES, HullFaces, hull_faces
 from artix.model.joints import IDENTITY_POSE
 from artix.model.validation import check_fields, finite_array, number, unit_pose
@@ -257,6 +257,28 @@ def check_material(owner: object, where: str) -> None:
         raise ValueError(
             f"{where}: a rigid surface has no damping; found {damping}; give a finite stiffness too"
         )
+
+
+#: Which values of a known material are valid, and what to say of others.
+_VALID: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "friction": (lambda x: (x >= 0) & (x < np.inf), "finite numbers, not negative"),
+    "restitution": (lambda x: (x >= 0) & (x <= 1), "numbers from 0 to 1"),
+    "stiffness": (lambda x: x > 0, "positive numbers, inf for rigid"),
+    "damping": (lambda x: (x >= 0) & (x < np.inf), "finite numbers, not negative"),
+}
+
+
+def check_known_material(where: str, surface: Any) -> None:
+    """Raises ``ValueError`` if the material of a surface, or of all shapes of a robot, is known and
+    has a number that is out of range, as after ``replace``.
+    """
+    for name, (is_valid, meaning) in _VALID.items():
+        values = known_values(getattr(surface, name))
+        if values is None or np.all(valid := is_valid(values)):
+            continue
+        index = tuple(int(each) for each in np.argwhere(~valid)[0])
+        at = f" at [{', '.join(map(str, index))}]" if index else ""
+        raise ValueError(f"{where}.{name}: expected {meaning}; found {values[index]}{at}")
 
 
 def _hull_points(points: npt.ArrayLike) -> np.ndarray:

@@ -7,7 +7,7 @@ without arguments return are properties of :class:`ArticulationSimulation`.
 from __future__ import annotations
 
 import dataclasses
-import math
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 
 from artix.kinematics.frames import frame_pose
 from artix.math import spatial
+from artix.math.arrays import check_finite
 from artix.model.articulation import Articulation
 from artix.model.checks import as_number, check_quaternion, check_vector
 from artix.model.joints import Axis
@@ -23,9 +24,18 @@ from artix.physx.enums import (
     ArticulationFlag,
     ArticulationKinematicFlag,
     ArticulationMotion,
+    flags_of,
+    of_type,
 )
-from artix.physx.simulation import AnyArticulation, ArticulationSimulation, wake_if
+from artix.physx.simulation import (
+    AnyArticulation,
+    ArticulationSimulation,
+    check_alone,
+    check_in_scene,
+    wake_if,
+)
 from artix.physx.solver import sleeping
+from artix.simulation.common.report import cleared
 
 Array = jax.Array
 
@@ -45,6 +55,10 @@ def set_articulation_flags(
       simulation: the articulation in its scene.
       flags: the flags to set; all others are cleared.
 
+    Raises:
+      TypeError: the flags are of another enumeration.
+      ValueError: there is no such flag.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("cart_pole"))
@@ -52,7 +66,8 @@ def set_articulation_flags(
       >>> print(physx.set_articulation_flags(simulation, flags).articulation_flags == flags)
       True
     """
-    topology, flags = simulation.topology, ArticulationFlag(flags)
+    check_in_scene(simulation)
+    topology, flags = simulation.topology, flags_of(ArticulationFlag, "flags", flags)
     fixed = ArticulationFlag.FIX_BASE in flags
     articulation = simulation.articulation
     if fixed != topology.fixed_base:
@@ -77,6 +92,10 @@ def set_articulation_flag(
       flag: the flag.
       value: whether to set it or to clear it; static.
 
+    Raises:
+      TypeError: the flag is of another enumeration.
+      ValueError: there is no such flag.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -84,10 +103,9 @@ def set_articulation_flag(
       >>> print(simulation.topology.nv, fixed.topology.nv)
       18 12
     """
-    flags = simulation.articulation_flags
-    return set_articulation_flags(
-        simulation, flags | flag if value else flags & ~ArticulationFlag(flag)
-    )
+    check_in_scene(simulation)
+    flags, flag = simulation.articulation_flags, flags_of(ArticulationFlag, "flag", flag)
+    return set_articulation_flags(simulation, flags | flag if value else flags & ~flag)
 
 
 def set_solver_iteration_counts(
@@ -110,6 +128,7 @@ def set_solver_iteration_counts(
       >>> print(physx.set_solver_iteration_counts(simulation, 8, 2).solver_iteration_counts)
       (8, 2)
     """
+    check_in_scene(simulation)
     if max(position_iterations, velocity_iterations) > 255:
         raise ValueError(
             f"PhysX allows at most 255 iterations; found {position_iterations} and "
@@ -137,7 +156,8 @@ def set_max_com_linear_velocity(
       limit: the largest speed [m/s], shape []; ``inf`` for none.
 
     Raises:
-      ValueError: the limit is negative or NaN. A limit that is traced is not checked.
+      ValueError: the limit is not one number, negative or NaN. A limit that is traced is not
+        checked; or the simulation is a batch.
 
     Examples:
       >>> from artix import physx
@@ -168,7 +188,8 @@ def set_max_com_angular_velocity(
       limit: the largest magnitude [rad/s], shape []; ``inf`` for none.
 
     Raises:
-      ValueError: the limit is negative or NaN. A limit that is traced is not checked.
+      ValueError: the limit is not one number, negative or NaN. A limit that is traced is not
+        checked; or the simulation is a batch.
 
     Examples:
       >>> from artix import physx
@@ -180,9 +201,10 @@ def set_max_com_angular_velocity(
 
 
 def _check_limit(limit: float | Array, simulation: ArticulationSimulation) -> Array:
-    if not isinstance(limit, jax.core.Tracer) and (math.isnan(limit) or limit < 0):
-        raise ValueError(f"the limit must not be negative; found {limit}")
-    return jnp.asarray(limit, simulation.dtype)
+    check_alone(simulation)
+    infinite = not isinstance(limit, jax.core.Tracer) and np.array_equal(limit, np.inf)
+    number = np.inf if infinite else as_number("limit", limit, 0)
+    return jnp.asarray(number, simulation.dtype)
 
 
 def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
@@ -194,12 +216,16 @@ def wake_up(simulation: ArticulationSimulation) -> ArticulationSimulation:
     Returns:
       The simulation with the wake counters of all links at their reset value of 0.4 s.
 
+    Raises:
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.put_to_sleep(physx.create_simulation(artix.robots.load("cart_pole")))
       >>> print(physx.wake_up(simulation).wake_counter)  # [s]
       0.4
     """
+    check_in_scene(simulation)
     return simulation.replace(sleep=sleeping.wake_up(simulation.articulation))
 
 
@@ -213,12 +239,16 @@ def put_to_sleep(simulation: ArticulationSimulation) -> ArticulationSimulation:
       The simulation with velocities, joint forces, link forces and wake counters of zero; poses,
       joint positions and drive targets stay.
 
+    Raises:
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.put_to_sleep(physx.create_simulation(artix.robots.load("cart_pole")))
       >>> print(physx.simulate(simulation, 0.01).state.joint_velocity, simulation.wake_counter)
       [0. 0.] 0.0
     """
+    check_in_scene(simulation)
     state, sleep = sleeping.put_to_sleep(simulation.articulation, simulation.state)
     return simulation.replace(
         state=state,
@@ -247,6 +277,7 @@ def set_wake_counter(
       >>> print(physx.set_wake_counter(simulation, 0.0).is_sleeping)
       True
     """
+    check_in_scene(simulation)
     return simulation.replace(sleep=sleeping.wake_up(simulation.articulation, wake_counter))
 
 
@@ -269,6 +300,7 @@ def set_sleep_threshold(
       >>> print(physx.set_sleep_threshold(simulation, 0.0).sleep_threshold)  # never sleeps
       0.0
     """
+    check_alone(simulation)
     return simulation.replace(
         sleep_threshold=jnp.asarray(as_number("sleep_threshold", threshold, 0), simulation.dtype)
     )
@@ -285,7 +317,8 @@ def set_root_global_pose(
       autowake: whether to wake the articulation.
 
     Raises:
-      ValueError: the pose is known and has a quaternion not of length 1.
+      ValueError: the pose is known and has a quaternion not of length 1 or a number that is not
+        finite, or the simulation is a batch.
 
     Examples:
       >>> from artix import physx
@@ -296,8 +329,10 @@ def set_root_global_pose(
       >>> print(raised.state.root_pose[:3])
       [0.  0.  0.5]
     """
+    check_alone(simulation)
     check_vector("pose", pose, (7,), simulation.dtype, "position, quaternion xyzw")
     check_quaternion("pose", pose)
+    check_finite("pose", pose)
     return wake_if(simulation.replace(state=simulation.state.replace(root_pose=pose)), autowake)
 
 
@@ -314,6 +349,11 @@ def set_root_linear_velocity(
       velocity: of the centre of mass, world axes [m/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
 
+    Raises:
+      ValueError: the velocity is known and has a number that is not finite, or another shape, or
+        the simulation is a batch.
+      TypeError: the velocity has another dtype than the articulation.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -321,6 +361,7 @@ def set_root_linear_velocity(
       >>> print(gliding.state.root_velocity)
       [0.5 0.  0.  0.  0.  0. ]
     """
+    check_alone(simulation)
     return _set_root_velocity(
         simulation, velocity, simulation.state.root_velocity[3:], velocity, autowake
     )
@@ -339,6 +380,11 @@ def set_root_angular_velocity(
       velocity: world axes [rad/s], shape [3].
       autowake: whether to wake the articulation; a velocity other than zero wakes it in any case.
 
+    Raises:
+      ValueError: the velocity is known and has a number that is not finite, or another shape, or
+        the simulation is a batch.
+      TypeError: the velocity has another dtype than the articulation.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("quadruped"))
@@ -346,6 +392,7 @@ def set_root_angular_velocity(
       >>> print(turning.state.root_velocity)
       [0. 0. 0. 0. 0. 1.]
     """
+    check_alone(simulation)
     return _set_root_velocity(
         simulation, simulation.state.root_velocity[:3], velocity, velocity, autowake
     )
@@ -359,6 +406,7 @@ def _set_root_velocity(
     autowake: bool | Array,
 ) -> ArticulationSimulation:
     check_vector("velocity", velocity, (3,), simulation.dtype, "world axes")
+    check_finite("velocity", velocity)
     moved = simulation.replace(
         state=simulation.state.replace(root_velocity=jnp.concatenate([linear, angular]))
     )
@@ -381,6 +429,10 @@ def update_kinematic(
     Returns:
       The simulation with a report of zeros, as before its first step.
 
+    Raises:
+      TypeError: the flags are of another enumeration.
+      ValueError: there is no such flag.
+
     Examples:
       >>> from artix import physx
       >>> pole = artix.robots.load("cart_pole")
@@ -389,8 +441,9 @@ def update_kinematic(
       >>> print(physx.get_link_acceleration(simulation, 1))  # the last step's is gone
       [0. 0. 0. 0. 0. 0.]
     """
-    ArticulationKinematicFlag(flags)
-    return simulation.replace(report=jax.tree.map(jnp.zeros_like, simulation.report))
+    check_in_scene(simulation)
+    flags_of(ArticulationKinematicFlag, "flags", flags)
+    return simulation.replace(report=cleared(simulation.report))
 
 
 def get_links(articulation: AnyArticulation) -> tuple[int, ...]:
@@ -437,8 +490,9 @@ def get_link_acceleration(simulation: ArticulationSimulation, link: int | Array)
       >>> print(physx.get_link_acceleration(physx.simulate(simulation, 0.01), cart)[0])
       11.428
     """
+    check_alone(simulation)
     count = simulation.topology.num_links
-    if not isinstance(link, jax.core.Tracer) and not 0 <= int(link) < count:
+    if not isinstance(link, jax.core.Tracer) and not 0 <= operator.index(link) < count:
         raise IndexError(f"link {link} does not exist; links are numbered 0 to {count - 1}")
     return simulation.report.link_acceleration[link]
 
@@ -457,6 +511,7 @@ def get_motion(articulation: AnyArticulation, joint: str, axis: Axis) -> Articul
 
     Raises:
       KeyError: there is no such joint.
+      ValueError: there is no such axis.
 
     Examples:
       >>> from artix import physx
@@ -488,6 +543,7 @@ def get_drive_type(articulation: AnyArticulation, joint: str, axis: Axis) -> Art
 
     Raises:
       KeyError: there is no such joint.
+      ValueError: there is no such axis.
 
     Examples:
       >>> from artix import physx
@@ -519,7 +575,8 @@ def _dof(articulation: AnyArticulation, joint: str, axis: Axis) -> int | None:
     tree = articulation.topology
     dofs = tree.dofs(joint)
     free = tree.dof_axis[dofs].tolist()
-    return dofs.start + free.index(int(axis)) if int(axis) in free else None
+    axis = of_type(Axis, "axis", axis)
+    return dofs.start + free.index(axis) if axis in free else None
 
 
 def get_world_bounds(

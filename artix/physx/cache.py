@@ -11,10 +11,11 @@ import numpy as np
 from artix.kinematics.forward import joint_efforts
 from artix.kinematics.frames import frame_velocity
 from artix.math import struct
+from artix.math.arrays import check_finite
 from artix.model.checks import check_quaternion, check_vector
 from artix.model.couplings import LoopJointType
 from artix.model.topology import Topology
-from artix.physx.enums import FIELDS, Field
+from artix.physx.enums import FIELDS, Field, flags_of
 from artix.physx.enums import ArticulationCacheFlag as Flag
 from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene, wake_if
 
@@ -389,7 +390,8 @@ def copy_internal_state_to_cache(
       The cache with the fields that the flags name.
 
     Raises:
-      ValueError: the cache was made for another articulation.
+      ValueError: the cache was made for another articulation, or there is no such flag.
+      TypeError: the flags are of another enumeration.
 
     Examples:
       >>> from artix import physx
@@ -401,7 +403,7 @@ def copy_internal_state_to_cache(
       [0. 0.] (3, 6)
     """  # noqa: E501
     check_cache(simulation, cache)
-    flags = Flag(flags)
+    flags = flags_of(Flag, "flags", flags)
     for flag, in_cache, field in _COPIED:
         if flag in flags:
             cache = in_cache.write(cache, field.read(simulation))
@@ -459,9 +461,11 @@ def apply_cache(
       The changed simulation.
 
     Raises:
-      ValueError: the cache was made for another articulation, a field has the wrong shape, or the
-        root's quaternion is written, known and of length zero.
-      TypeError: a field has another dtype than the articulation.
+      ValueError: the cache was made for another articulation, there is no such flag, a field that
+        is written has the wrong shape, or is known and has a number that is not finite or a
+        quaternion of length zero.
+      TypeError: a field has another dtype than the articulation, or the flags are of another
+        enumeration.
 
     Examples:
       >>> from artix import physx
@@ -473,9 +477,13 @@ def apply_cache(
       [0.5 0.1]
     """  # noqa: E501
     check_cache(simulation, cache)
-    flags = Flag(flags)
+    flags = flags_of(Flag, "flags", flags)
     changed = simulation
     moves = []
+    if Flag.ROOT_TRANSFORM in flags:
+        check_quaternion(
+            "cache.root_link_data.transform", cache.root_link_data.transform, any_length=True
+        )
     for flag, in_cache, field in _WRITTEN:
         if flag not in flags:
             continue
@@ -488,12 +496,9 @@ def apply_cache(
             simulation.dtype,
             "as create_cache makes it",
         )
+        check_finite(f"cache.{in_cache.path}", value)
         changed = field.write(changed, value)
         # A pose wakes nothing, and a target only if it changes.
         if flag not in Flag.ROOT_TRANSFORM | Flag.POSITION:
             moves.append(jnp.any((value - before if flag in _TARGETS else value) != 0))
-    if Flag.ROOT_TRANSFORM in flags:
-        check_quaternion(
-            "cache.root_link_data.transform", cache.root_link_data.transform, any_length=True
-        )
     return wake_if(changed, jnp.asarray(autowake) | jnp.any(jnp.array(moves, bool)))

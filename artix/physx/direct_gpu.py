@@ -9,10 +9,9 @@ zero (PhysX leaves it untouched).
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +29,7 @@ from artix.model.articulation import Articulation, State
 from artix.model.checks import check_vector
 from artix.model.topology import Topology
 from artix.physx.enums import ArticulationGPUAPIComputeType as ComputeType
+from artix.physx.enums import of_type
 from artix.physx.generalized import (
     coriolis_and_centrifugal_force,
     dense_jacobian,
@@ -225,21 +225,6 @@ def pad_to(rows: Array, shape: Sequence[int]) -> Array:
         rows,
         [(0, 0), *((0, size - length) for length, size in zip(rows.shape[1:], shape, strict=True))],
     )
-
-
-_Type = TypeVar("_Type", bound=enum.IntEnum)
-
-
-def of_type(kind: type[_Type], name: str, value: Any) -> _Type:
-    """The enumerator, or its number, that an argument of this name stands for.
-
-    Raises:
-      TypeError: it belongs to another enumeration, where the same number means something else.
-      ValueError: there is no such number.
-    """
-    if isinstance(value, enum.IntEnum) and not isinstance(value, kind):
-        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
-    return kind(value)
 
 
 def check_indices(fleet: Fleet, indices: npt.ArrayLike, *, distinct: bool = False) -> np.ndarray:
@@ -631,9 +616,10 @@ def _unpack(
         return jax.vmap(partial(_spread, shape=shape))(data, counts.dofs, counts.dofs)
     if operation is ComputeType.CENTROIDAL_MOMENTUM_MATRICES:
         blocks = len(columns)
-        sizes = np.cumsum([blocks * wide * wide, blocks * wide, blocks * 6 * wide])
+        widths = (wide * wide, wide, 6 * wide, 6)
+        regions = jnp.split(data, np.cumsum([blocks * width for width in widths[:-1]]))
         mass, coriolis, matrix, bias = (
-            region.reshape(blocks, -1) for region in jnp.split(data, sizes)
+            region.reshape(blocks, width) for region, width in zip(regions, widths, strict=True)
         )
         six = jnp.full_like(columns, 6)
         return (

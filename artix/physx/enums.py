@@ -10,8 +10,9 @@ the array is that an entry names.
 from __future__ import annotations
 
 import enum
+import functools
 import operator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -205,6 +206,44 @@ class ArticulationGPUAPIComputeType(enum.IntEnum):
 
 
 Array = jax.Array
+
+_Type = TypeVar("_Type", bound=enum.IntEnum)
+_Flags = TypeVar("_Flags", bound=enum.IntFlag)
+
+
+def of_type(kind: type[_Type], name: str, value: Any) -> _Type:
+    """The enumerator, or its number, that an argument of this name stands for.
+
+    Raises:
+      TypeError: it belongs to another enumeration, where the same number means something else.
+      ValueError: there is no such number.
+    """
+    if isinstance(value, enum.Enum) and not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
+    return kind(value)
+
+
+def flags_of(kind: type[_Flags], name: str, value: Any) -> _Flags:
+    """The flags, or their number, that an argument of this name stands for.
+
+    Raises:
+      TypeError: they belong to another enumeration, where the same bits mean something else, or are
+        no whole number.
+      ValueError: a bit is none of the flags.
+    """
+    if isinstance(value, enum.Enum) and not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}") from None
+    every = functools.reduce(operator.or_, map(int, kind))
+    if number & ~every:
+        raise ValueError(
+            f"{name}: {number:#x} has bits that are no {kind.__name__}; there are "
+            f"{', '.join(flag.name or '' for flag in kind)}"
+        )
+    return kind(number)
 
 
 class Field(NamedTuple):

@@ -8,6 +8,7 @@ ignored when written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from artix.fleet.fleet import Fleet
 from artix.kinematics.frames import frame_pose, frame_velocity
-from artix.math.arrays import known_values
+from artix.math.arrays import check_finite, known_values
 from artix.model.articulation import Articulation, State
 from artix.model.checks import check_quaternion
 from artix.physx.accessors import update_kinematic
@@ -30,7 +31,6 @@ from artix.physx.direct_gpu import (
     check_simulation,
     check_state,
     in_order,
-    of_type,
     own_state,
     pad_to,
     parts_of,
@@ -38,7 +38,7 @@ from artix.physx.direct_gpu import (
     to_transform,
     with_kinds,
 )
-from artix.physx.enums import ANGULAR, FIELDS, LINEAR
+from artix.physx.enums import ANGULAR, FIELDS, LINEAR, of_type
 from artix.physx.enums import ArticulationGPUAPIReadType as ReadType
 from artix.physx.enums import ArticulationGPUAPIWriteType as WriteType
 from artix.physx.gpu_tendons import read_tendons, write_tendons
@@ -182,9 +182,9 @@ def set_articulation_data(
       IndexError: an index is not a member of the fleet.
       TypeError: the indices are not integers, the data has another dtype than the fleet, or
         ``data_type`` is one for reading.
-      ValueError: an index appears twice, the data has the wrong shape, a root's quaternion is known
-        and has the length zero, the simulation is not that of the fleet, or a tendon joint's axis
-        differs from the topology's.
+      ValueError: an index appears twice, the data has the wrong shape, a number that is written is
+        known and not finite, or a root's quaternion known and of length zero, the simulation is not
+        that of the fleet, or a tendon joint's axis differs from the topology's.
 
     Examples:
       >>> from artix import physx
@@ -222,6 +222,7 @@ def set_articulation_data(
             )
         if data_type is WriteType.ROOT_GLOBAL_POSE:
             check_quaternion(f"data for {data_type.name}", _from_transform(data), any_length=True)
+        _check_numbers(data_type, data, parts)
         written = [
             _write(data_type, kind, jnp.asarray(data)[part.blocks], part.rows)
             if len(part.blocks)
@@ -287,6 +288,21 @@ def _block_shape(fleet: Fleet, data_type: ReadType | WriteType) -> tuple[int, ..
         return (fleet.num_dofs,)
     columns = 7 if name.endswith("POSE") else 6 if name == "LINK_INCOMING_JOINT_FORCE" else 3
     return (fleet.num_links, columns) if name.startswith("LINK") else (columns,)
+
+
+def _check_numbers(data_type: WriteType, data: Any, parts: Sequence[Part]) -> None:
+    """Refuses numbers that are known and not finite, but for those of padding, which may be
+    anything.
+    """
+    values = known_values(data)
+    if values is None:
+        return
+    name = data_type.name
+    for part in parts:
+        tree = part.topology
+        width = tree.num_dofs if name.startswith("JOINT") else tree.num_links
+        rows = values[part.blocks]
+        check_finite(f"data for {name}", rows if name.startswith("ROOT") else rows[:, :width])
 
 
 def _awake(simulation: ArticulationSimulation, indices: np.ndarray) -> ArticulationSimulation:

@@ -16,6 +16,7 @@ import numpy as np
 
 from artix.fleet.fleet import Fleet
 from artix.math import spatial
+from artix.math.arrays import check_finite, known_values
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation
 from artix.model.couplings import FixedTendonStructure, SpatialTendonStructure
@@ -296,6 +297,7 @@ def write_tendons(
     for articulation, part in zip(articulations, parts, strict=True):
         slots = _slots(part.topology, maxima, kind)
         rows = jax.tree.map(lambda leaf, blocks=part.blocks: leaf[blocks], data)
+        _check_numbers(kind, rows, slots)
         if kind == "FIXED_TENDON_JOINT":
             _check_axes(rows.axis, part, slots)
         written.append(_write_tendons(kind, articulation, rows, part.rows, slots))
@@ -347,6 +349,24 @@ def _breadth_first(parents: tuple[int, ...]) -> list[int]:
     for node in order:
         order += [child for child, parent in enumerate(parents) if parent == node]
     return order
+
+
+#: Fields that are not negative.
+_GAINS = ("stiffness", "damping", "limit_stiffness")
+
+
+def _check_numbers(kind: str, rows: TendonData, slots: np.ndarray) -> None:
+    """Refuses known numbers that are NaN, and gains that are negative, but for those of padding."""
+    for name, field in rows._asdict().items():
+        values = known_values(field)
+        if values is None:
+            continue
+        values = values[:, slots >= 0]
+        check_finite(f"data for {kind}: {name}", values, infinite=True)
+        if name in _GAINS and np.any(values < 0):
+            raise ValueError(
+                f"data for {kind}: {name} must not be negative; found {values[values < 0][0]}"
+            )
 
 
 def _axes(topology: Topology, slots: np.ndarray) -> np.ndarray:

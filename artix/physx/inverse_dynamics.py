@@ -33,7 +33,7 @@ from artix.physx.generalized import (
     generalized_mass_matrix,
     joint_force_for,
 )
-from artix.physx.simulation import AnyArticulation, ArticulationSimulation
+from artix.physx.simulation import AnyArticulation, ArticulationSimulation, check_in_scene
 from artix.physx.solver.positions import clamp_joint_velocities
 
 Array = jax.Array
@@ -302,12 +302,16 @@ def compute_articulation_com(
     Returns:
       The centre of mass [m], shape [3].
 
+    Raises:
+      TypeError: ``simulation`` is not an :class:`ArticulationSimulation`.
+
     Examples:
       >>> from artix import physx
       >>> simulation = physx.create_simulation(artix.robots.load("double_pendulum"))
       >>> print(physx.compute_articulation_com(simulation))
       [ 0.  0. -1.]
     """
+    check_in_scene(simulation)
     return center_of_mass(
         simulation.articulation, simulation.state, "root" if root_frame else "world"
     )

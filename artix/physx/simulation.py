@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from artix.math import struct
 from artix.math.arrays import entries
 from artix.model.articulation import Articulation, State
-from artix.model.checks import check_known_state, check_state
+from artix.model.checks import check_known_state, check_state, check_type
 from artix.model.states import neutral_state
 from artix.physx.enums import ArticulationFlag
 from artix.physx.solver.sleeping import (
@@ -200,6 +200,7 @@ def create_simulation(
     """
     tree = articulation.topology
     dtype = articulation.dtype
+    check_type("options", options, SolverOptions)
     state = neutral_state(articulation) if state is None else state
     check_state(articulation, state)
     check_known_state("state", state)
@@ -228,6 +229,16 @@ def check_in_scene(simulation: Any) -> None:
             f"{type(simulation).__name__}; make one with "
             "artix.physx.create_simulation(articulation, state), or with "
             "create_fleet_simulation(fleet, state)"
+        )
+
+
+def check_alone(simulation: Any) -> None:
+    """Raises ``TypeError`` for what is not a simulation, and ``ValueError`` for a batch of them."""
+    check_in_scene(simulation)
+    if simulation.state.root_pose.ndim != 1:
+        raise ValueError(
+            "simulation: expected that of one articulation, found a batch of shape "
+            f"{simulation.state.root_pose.shape[:-1]}; use jax.vmap over batches"
         )
 
 

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 from artix.dynamics.momentum import centroidal_momentum_matrix
 from artix.editing.surgery import select_geometry_pairs
 from artix.kinematics.configuration import generalized_velocity
-from artix.math.arrays import matmul
+from artix.math.arrays import chosen, matmul
 from artix.model.articulation import State
 from artix.model.checks import check_vector
 from artix.physx.simulation import ArticulationSimulation, check_in_scene
 from artix.physx.solver.sleeping import is_sleeping, sleep_after_step, woken_by
 from artix.simulation.common.control import lacks_gains
+from artix.simulation.common.report import all_finite, cleared
 from artix.simulation.step import step_and_report
 
 Array = jax.Array
@@ -67,7 +68,7 @@ def simulate(simulation: ArticulationSimulation, dt: float | Array) -> Articulat
     state, sleep = sleep_after_step(
         articulation, before, end, simulation.sleep, control, dt, simulation.sleep_threshold
     )
-    report = jax.tree.map(lambda moving: jnp.where(sleeps, jnp.zeros_like(moving), moving), report)
+    report = chosen(sleeps, cleared(report).replace(is_finite=all_finite(state)), report)
     unloaded = jnp.zeros_like(simulation.external_force)
     return simulation.replace(state=state, sleep=sleep, report=report, external_force=unloaded)
 

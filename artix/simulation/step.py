@@ -19,7 +19,7 @@ from artix.contact.ground import check_ground
 from artix.contact.scene import BUDGETS, Scene, accepts_ground, scene_of
 from artix.math.tangents import value_and_change
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_known_state, check_type
+from artix.model.checks import as_time, check_known_parameters, check_known_state, check_type
 from artix.simulation.common.contact_memory import ContactMemory
 from artix.simulation.common.control import (
     Control,
@@ -368,6 +368,8 @@ def _checked(
         check_known_states(scene, state)
     for member, part in zip(scene.articulations, known_controls(scene, control), strict=True):
         warn_of_missing_gains(member, part)
+    for robot in scene.articulations:
+        check_known_parameters(robot)
     if scene.ground is not None:
         check_ground(scene.ground)
         _warn_of_missing_shapes(scene)

@@ -304,3 +304,11 @@ def test_enumeration_has_the_values_of_physx() -> None:
     assert [entry.value for entry in ComputeType] == list(range(11))
     assert ComputeType.MASS_MATRICES == 5
     assert ComputeType.CENTROIDAL_MOMENTUM_MATRICES == 10
+
+
+def test_no_blocks_unpack_to_no_blocks(fleet: artix.Fleet) -> None:
+    """Also those of the buffer with four regions, which divided by their number."""
+    for operation in (ComputeType.MASS_MATRICES, ComputeType.CENTROIDAL_MOMENTUM_MATRICES):
+        blocks = physx.compute_articulation_data(fleet, fleet.neutral_state(), [], operation)
+        dense = physx.unpack_articulation_data(fleet, blocks, [], operation)
+        assert {len(part) for part in jax.tree.leaves(dense)} == {0}

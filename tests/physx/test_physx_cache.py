@@ -4,6 +4,7 @@ messages."""
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 import artix
 from artix import Axis, Joint, physx
 from artix.physx import ArticulationCacheFlag as Flag
+from artix.physx import ArticulationFlag
 from tests.support import physx_mechanisms as mechanisms
 from tests.support.models import random_link, random_pose, random_states, state_at, tree_of
 
@@ -479,8 +481,74 @@ def test_an_articulation_is_no_simulation() -> None:
         lambda: physx.compute_mass_matrix(pole, cache),  # type: ignore[arg-type]
         lambda: physx.apply_cache(pole, cache, Flag.ALL),  # type: ignore[arg-type]
         lambda: physx.get_articulation_data(fleet, fleet.neutral_state(), [0], 0),  # type: ignore[arg-type]
+        lambda: physx.compute_articulation_com(pole),  # type: ignore[arg-type]
+        lambda: physx.wake_up(pole),  # type: ignore[arg-type]
+        lambda: physx.put_to_sleep(pole),  # type: ignore[arg-type]
+        lambda: physx.set_root_linear_velocity(pole, jnp.zeros(3)),  # type: ignore[arg-type]
     ):
         with pytest.raises(
             TypeError, match=r"simulation: expected .*, found (Articulation|State); make one with"
         ):
             refused()
+
+
+def test_flags_of_another_enumeration_are_refused() -> None:
+    """The bits of one mean something else in another, and bits that are none meant nothing."""
+    simulation = physx.create_simulation(artix.robots.load("cart_pole"))
+    cache = physx.create_cache(simulation)
+    for other in (
+        lambda: physx.apply_cache(simulation, cache, ArticulationFlag.FIX_BASE),  # type: ignore[arg-type]
+        lambda: physx.copy_internal_state_to_cache(simulation, cache, 2.0),  # type: ignore[arg-type]
+        lambda: physx.set_articulation_flag(simulation, Flag.ACCELERATION, True),  # type: ignore[arg-type]
+        lambda: physx.set_articulation_flags(simulation, Flag.ACCELERATION),  # type: ignore[arg-type]
+        lambda: physx.update_kinematic(simulation, Flag.POSITION),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=r"flags?: expected Articulation(Cache|Kinematic)?Flag"):
+            other()
+    for none in (
+        lambda: physx.apply_cache(simulation, cache, 1 << 20),  # type: ignore[arg-type]
+        lambda: physx.set_articulation_flags(simulation, 9),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=r"flags: 0x\w+ has bits that are no Articulation"):
+            none()
+    number = int(Flag.VELOCITY | Flag.ACCELERATION)
+    assert not physx.apply_cache(simulation, cache, number).is_sleeping  # type: ignore[arg-type]
+
+
+def test_numbers_that_are_not_finite_are_not_written() -> None:
+    """A step under jax.vmap sees no numbers, so it could not refuse them."""
+    simulation = physx.create_simulation(artix.robots.load("quadruped"))
+    cache = physx.create_cache(simulation)
+    lost = cache.replace(
+        joint_velocity=jnp.full_like(cache.joint_velocity, jnp.nan),
+        link_force=jnp.full_like(cache.link_force, jnp.inf),
+    )
+    for flag, name in ((Flag.VELOCITY, "joint_velocity"), (Flag.LINK_FORCE, "link_force")):
+        with pytest.raises(ValueError, match=rf"cache\.{name}: every number must be finite"):
+            physx.apply_cache(simulation, lost, flag)
+    physx.apply_cache(simulation, lost, Flag.FORCE)  # What is not written may be anything.
+    pose = simulation.root_global_pose.at[0].set(jnp.nan)
+    none = jnp.full(3, jnp.nan, pose.dtype)
+    for write in (
+        lambda: physx.set_root_global_pose(simulation, pose),
+        lambda: physx.set_root_linear_velocity(simulation, none),
+        lambda: physx.set_root_angular_velocity(simulation, none),
+    ):
+        with pytest.raises(ValueError, match="every number must be finite; found nan"):
+            write()
+
+
+def test_batches_are_refused_by_what_takes_one_articulation() -> None:
+    """The acceleration of a link was that of all links of a member of the batch."""
+    fleet = artix.Fleet([artix.robots.load("cart_pole")] * 3)
+    batch: Any = physx.create_fleet_simulation(fleet)
+    velocity = jnp.zeros(3, fleet.dtype)
+    for call in (
+        lambda: physx.get_link_acceleration(batch, 1),
+        lambda: physx.set_sleep_threshold(batch, 0.1),
+        lambda: physx.set_max_com_linear_velocity(batch, 1.0),
+        lambda: physx.set_root_linear_velocity(batch, velocity),
+    ):
+        with pytest.raises(ValueError, match=r"simulation: .* found a batch of shape \(3,\)"):
+            call()
+    assert jax.vmap(lambda one: physx.get_link_acceleration(one, 1))(batch).shape == (3, 6)

@@ -85,6 +85,18 @@ def test_forces_wake_and_sleep_can_be_asked_for() -> None:
     np.testing.assert_allclose(moved.joint_velocity, alone.joint_velocity, rtol=1e-12)
 
 
+def test_a_robot_that_has_diverged_does_not_fall_asleep() -> None:
+    """NaN is not rest: it would sleep with velocities of zero, as if nothing were wrong."""
+    a = _brick()
+    state = artix.neutral_state(a).replace(joint_velocity=jnp.full(1, jnp.nan))
+    step = jax.jit(artix.step_with_sleep)
+    sleep = artix.wake_up(a)
+    for _ in range(8):
+        state, sleep = step(a, state, sleep, None, 0.1)
+    assert not bool(artix.is_sleeping(sleep))
+    assert np.all(np.isnan(state.joint_velocity))
+
+
 # --- residuals ----------------------------------------------------------------------------------
 
 
@@ -141,3 +153,18 @@ def test_counters_of_another_robot_are_refused() -> None:
             ValueError, match="wake_counter: expected one number, finite and not negative; found"
         ):
             artix.wake_up(pole, counter)
+    awake = artix.wake_up(pole)
+    none = jnp.full(3, jnp.nan, pole.dtype)
+    for sleep, message in (
+        (awake.replace(linear_sum=awake.linear_sum[:2]), r"sleep\.linear_sum: expected shape"),
+        (awake.replace(wake_counter=none), r"sleep\.wake_counter: every number must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            artix.step_with_sleep(pole, artix.neutral_state(pole), sleep, None, 0.01)
+    with pytest.raises(TypeError, match=r"articulation: expected artix\.Articulation, found Scene"):
+        artix.step_with_sleep(artix.Scene(pole), artix.neutral_state(pole), awake, None, 0.01)  # type: ignore[arg-type]
+    for threshold in (-1.0, float("nan"), np.ones(3)):
+        with pytest.raises(ValueError, match="sleep_threshold: expected one number"):
+            artix.step_with_sleep(
+                pole, artix.neutral_state(pole), awake, None, 0.01, sleep_threshold=threshold
+            )

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+import warnings
 
 import jax
 import numpy as np
+import pytest
 
 import artix
+from artix import physx
 from artix.physx.solver.friction_anchors import FrictionAnchors
 from artix.simulation.common import options as module
 
@@ -56,3 +59,33 @@ def test_a_step_with_a_registered_solver_calls_it(monkeypatch):
     assert calls[0] == ("check", "pgs")
     assert ("step", True) in calls[1:]
     jax.tree.map(np.testing.assert_array_equal, end, state)
+
+
+def test_options_that_a_solver_does_not_use_are_warned_of():
+    """Else more sweeps of a solver without sweeps, or a tolerance of one without any, seem to
+    help."""
+    for solver, options in (
+        ("implicit", {"position_iterations": 50}),
+        ("implicit", {"velocity_iterations": 0, "contact_distance": 0.1}),
+        ("pgs", {"tolerance": 1e-9}),
+        ("tgs", {"max_ground_contacts": 4, "max_newton_steps": 8}),
+        ("rk4", {"drive_limits_are_forces": False}),
+    ):
+        with pytest.warns(UserWarning, match=rf"ha(s|ve) no effect with solver='{solver}'") as seen:
+            artix.SolverOptions(solver=solver, **options)
+        assert all(name in str(seen[0].message) for name in options)
+        assert seen[0].filename == __file__
+    simulation = physx.create_simulation(
+        artix.robots.load("cart_pole"), options=artix.SolverOptions()
+    )
+    with pytest.warns(UserWarning, match="position_iterations has no effect"):
+        physx.set_solver_iteration_counts(simulation, 8)
+
+
+def test_options_that_a_solver_uses_are_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for solver in ("implicit", "pgs", "tgs", "rk4"):
+            artix.SolverOptions(solver=solver)
+        artix.SolverOptions(solver="tgs", position_iterations=16, contact_distance=0.1)
+        artix.SolverOptions(max_ground_contacts=4, tolerance=1e-9, max_separation_speed=1.0)

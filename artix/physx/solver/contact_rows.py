@@ -443,7 +443,7 @@ def _solve_discs(
         rate = friction.free_rate[anchor] + jnp.sum(friction.direction[anchor] * change, axis=1)
         total = old[anchor] - friction.softened[anchor] * (bias + rate)
         square = jnp.sum(total**2)
-        slides = square > largest**2
+        slides = ~(square <= largest**2)  # Friction that is NaN does not stick.
         scale = jnp.where(
             slides, largest * jax.lax.rsqrt(jnp.where(slides, square, jnp.ones_like(square))), 1
         )

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 
 from artix.kinematics.frames import forward_kinematics
 from artix.math import spatial, struct
-from artix.math.arrays import chosen
+from artix.math.arrays import check_finite, chosen
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_number
+from artix.model.checks import as_number, check_type, check_vector
 from artix.model.states import at_rest
 from artix.simulation.common.control import Control
 
@@ -111,6 +111,23 @@ def is_sleeping(sleep: SleepState) -> Array:
     return jnp.all(sleep.wake_counter == 0)
 
 
+def check_sleep(articulation: Articulation, sleep: SleepState) -> None:
+    """Raises unless counters are those of an articulation's links, and finite if they are known.
+
+    Raises:
+      TypeError: they are no :class:`SleepState`, or have another dtype; or this is no articulation.
+      ValueError: they are of another number of links, or a known number is not finite.
+    """
+    check_type("articulation", articulation, Articulation)
+    check_type("sleep", sleep, SleepState)
+    links = articulation.topology.num_links
+    shapes = {"wake_counter": (links,), "linear_sum": (links, 3), "angular_sum": (links, 3)}
+    for name, shape in shapes.items():
+        value = getattr(sleep, name)
+        check_vector(f"sleep.{name}", value, shape, articulation.dtype, "L links")
+        check_finite(f"sleep.{name}", value)
+
+
 def sleep_after_step(
     articulation: Articulation,
     state: State,
@@ -151,7 +168,7 @@ def _count_down(
     heavy = articulation.link_mass > 0
     turning = jnp.where(heavy, turning / jnp.where(heavy, articulation.link_mass, 1), 0)
     energy = 0.5 * (jnp.sum(linear**2, axis=1) + turning)
-    stirs = drowsy & (energy >= threshold)
+    stirs = drowsy & ~(energy < threshold)  # What has diverged to NaN is not at rest.
     ratio = jnp.where(energy < 2 * threshold, energy / jnp.where(threshold > 0, threshold, 1), 2)
     counter = jnp.where(stirs, ratio * WAKE_TIME / 2, jnp.maximum(sleep.wake_counter - dt, 0))
     counter = jnp.where(jnp.all(counter == 0), counter, jnp.maximum(counter, _ALMOST_ASLEEP))

@@ -19,7 +19,7 @@ from artix.kinematics.forward import kinematics
 from artix.kinematics.frames import frame_pose, frame_velocity, link_frames
 from artix.math.spatial import Transforms
 from artix.model.articulation import Articulation, State
-from artix.model.checks import as_time, check_state, check_type, check_vector
+from artix.model.checks import as_number, as_time, check_state, check_type
 from artix.physx.solver.contact_rows import (
     AnchoredContacts,
     StepContacts,
@@ -54,7 +54,12 @@ from artix.physx.solver.positions import (
     with_drift_of,
     with_joint_drift,
 )
-from artix.physx.solver.sleeping import SLEEP_THRESHOLD, SleepState, sleep_after_step
+from artix.physx.solver.sleeping import (
+    SLEEP_THRESHOLD,
+    SleepState,
+    check_sleep,
+    sleep_after_step,
+)
 from artix.simulation.common.control import Control, check_known_control, commands_of
 from artix.simulation.common.couplings import loop_closures, loop_wrenches, path_lengths
 from artix.simulation.common.momentum_end import with_momentum
@@ -579,7 +584,8 @@ def step_with_sleep(
       The state after the step, and its counters.
 
     Raises:
-      ValueError: as :func:`artix.step`, or the counters belong to another number of links.
+      ValueError: as :func:`artix.step`; the counters belong to another number of links, or known
+        ones are not finite; or the threshold is not one number, negative or not finite.
       TypeError: as :func:`artix.step`.
 
     Examples:
@@ -591,14 +597,8 @@ def step_with_sleep(
       >>> print(artix.is_sleeping(sleep))  # nothing moved for 0.02 s
       True
     """
-    check_type("sleep", sleep, SleepState)
-    check_vector(
-        "sleep.wake_counter",
-        sleep.wake_counter,
-        articulation.link_mass.shape,
-        articulation.dtype,
-        "L links",
-    )
+    check_sleep(articulation, sleep)
+    sleep_threshold = as_number("sleep_threshold", sleep_threshold, 0)
     end = step(articulation, state, control, dt, options)
     return sleep_after_step(articulation, state, end, sleep, control, dt, sleep_threshold)
 

@@ -24,6 +24,20 @@ Array = jax.Array
 HOMES = {"pgs": "artix.physx.solver.step", "tgs": "artix.physx.solver.step"}
 
 
+_ITERATIONS = ("position_iterations", "velocity_iterations")
+_CONTACT_BUDGETS = ("max_contacts_per_geometry", "max_ground_contacts", "max_link_contacts")
+_CONVERGENCE = ("allowed_penetration", "tolerance", "max_newton_steps")
+_CONTACTS = ("max_separation_speed", "restitution_threshold", "contact_distance")
+
+#: The options that a solver does not use, of those whose other values it does not refuse.
+_UNUSED: dict[str, tuple[str, ...]] = {
+    "implicit": (*_ITERATIONS, "contact_distance"),
+    "pgs": (*_CONTACT_BUDGETS, *_CONVERGENCE),
+    "tgs": (*_CONTACT_BUDGETS, *_CONVERGENCE),
+    "rk4": (*_ITERATIONS, *_CONTACT_BUDGETS, *_CONVERGENCE, *_CONTACTS, "drive_limits_are_forces"),
+}
+
+
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SolverOptions:
@@ -99,6 +113,8 @@ class SolverOptions:
       max_newton_steps: with ``"implicit"``, the largest number of Newton steps. One suffices at
         rest and mostly where legs move, and few steps need more than 60. What is not solved after
         as many keeps its best impulses, which add no energy, and reports tell.
+
+    An option that the solver does not use is warned of unless it has its default.
 
     Raises:
       ValueError: a name is unknown, a count is out of range, or the options contradict each other.
@@ -196,6 +212,17 @@ class SolverOptions:
         if self.external_forces_every_iteration and self.solver != "tgs":
             raise ValueError(
                 "external_forces_every_iteration needs solver='tgs', which has substeps"
+            )
+        self._warn_of_unused()
+
+    def _warn_of_unused(self) -> None:
+        """Warns of numbers that the solver does not use, which say nothing of the result."""
+        defaults = {one.name: one.default for one in dataclasses.fields(self)}
+        unused = [name for name in _UNUSED[self.solver] if getattr(self, name) != defaults[name]]
+        if unused:
+            verb = "has" if len(unused) == 1 else "have"
+            warnings.warn(
+                f"{', '.join(unused)} {verb} no effect with solver={self.solver!r}", stacklevel=4
             )
 
     @property

@@ -311,6 +311,12 @@ def summarized(states: Sequence[State], reports: Sequence[StepReport]) -> Rollou
     return RolloutReport(all_finite(*states), omitted, largest[0], is_solved, largest[1])
 
 
+def cleared(report: StepReport) -> StepReport:
+    """The report of a step in which nothing happens: zeros, and all laws hold."""
+    holds = jnp.ones_like(report.is_solved)
+    return jax.tree.map(jnp.zeros_like, report).replace(is_finite=holds, is_solved=holds)
+
+
 def all_finite(*states: State) -> Array:
     """Whether all numbers of states are finite, []."""
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(states)]))

@@ -570,7 +570,19 @@ def cut_off(system: StepSystem, friction: Array, unsolved: tuple[_Best, Array, A
     rates = rows.rates(system.velocity + change)
     drive = impulses.dofs.drive - (pushed - gain * rates.dofs)
     impulses = impulses._replace(dofs=impulses.dofs._replace(drive=drive))
+    change = jnp.where(_is_known(rows, impulses, rates, friction), change, jnp.nan)
     return Point(change, rates, impulses, point.error, jnp.zeros_like(change))
+
+
+def _is_known(rows: StepRows, impulses: Impulses, rates: Rates, friction: Array) -> Array:
+    """Whether all numbers of the laws are known, [].
+
+    With NaN as a gap or a friction no Newton step is better than none, as if nothing touched.
+    """
+    residual = largest(rows.linear(impulses, rates, friction, 1).residual)
+    if rows.contacts is None:
+        return ~jnp.isnan(residual)
+    return ~jnp.isnan(residual) & jnp.all(rows.contacts.each.friction < jnp.inf)
 
 
 def static_budget(rows: StepRows) -> Array:
