@@ -614,7 +614,7 @@ def _surface(
         source.report.error(
             source.place("geom", geom),
             message,
-            "write its heights along x and y, without euler or quat; or turn it about z by quarters",
+            "write its heights along x and y, or turn it about z by quarters",
         )
     field = int(model.geom_dataid[geom])
     rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
