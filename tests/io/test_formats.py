@@ -114,3 +114,15 @@ def test_readers_refuse_unknown_repairs_and_meshes_alike(reader):
         reader("no file is opened", repair="mass")
     with pytest.raises(ValueError, match="meshes must be 'hull', 'capsule' or None"):
         reader("no file is opened", meshes="box")
+
+
+@pytest.mark.parametrize("suffix", ["urdf", "xml", "usda", "npz"])
+def test_writers_say_what_they_cannot_write(suffix, tmp_path):
+    """Other things than robots, and coarse numbers, which have no unit quaternions."""
+    robot, path = artix.robots.load("arm7"), tmp_path / f"robot.{suffix}"
+    for wrong in (artix.neutral_state(robot), artix.Fleet([robot]), None):
+        with pytest.raises(TypeError, match=r"^articulation: expected artix\.Articulation, found "):
+            artix.save(wrong, path)
+    with pytest.raises(TypeError, match=r"must be of float32 or float64; found .* 'float16'"):
+        artix.save(robot.astype("float16"), path)
+    assert not path.exists()
