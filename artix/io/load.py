@@ -19,8 +19,9 @@ from artix.io.mjcf.geometries import mjcf_visuals
 from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_world
 from artix.io.mjcf.writer import save_mjcf
 from artix.io.urdf.parser import urdf_visuals
-from artix.io.urdf.reader import check_urdf, check_xacro, expand_xacro, load_urdf, load_xacro
+from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.io.urdf.writer import save_urdf
+from artix.io.urdf.xacro import check_xacro, expand_xacro, load_xacro
 from artix.io.usd import check_usd, load_usd, load_usd_world, save_usd
 from artix.io.usd.reader import usd_visuals
 from artix.io.usd.stage import is_usd_text
