@@ -371,6 +371,25 @@ def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkey
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "ends"),
+    [
+        (["demo", "--output", "demo.tiff"], ".png or .svg or .pdf"),
+        (["view", "arm7", "--png", "arm.pdf"], ".png"),
+        (["view", "arm7", "--html", "arm.png"], ".html or .htm"),
+        (["play", "quadruped", "--video", "walk.avi"], ".gif or .mp4"),
+        (["play", "quadruped", "--html", "walk.gif"], ".html or .htm"),
+        (["verify", "quadruped", "--output", "verify.pdf"], ".png"),
+    ],
+)
+def test_files_of_another_suffix_are_refused_before_any_work(arguments, ends, capsys):
+    """They ended in a traceback after it, or as a picture that its name says is a page."""
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        f"artix: {arguments[-1]!r} cannot be written: let its name end in {ends}\n"
+    )
+
+
 def test_convert_of_a_broken_robot_prints_its_errors(urdf, tmp_path, capsys):
     assert main(["convert", urdf(BROKEN), str(tmp_path / "robot.npz")]) == 1
     assert "not positive definite" in capsys.readouterr().err
