@@ -167,6 +167,10 @@ class Environment:
         vars(copied).update(self.__getstate__())
         return copied
 
+    def __deepcopy__(self, memo: Any) -> Environment:
+        """The same: arrays and terms do not change in place."""
+        return copy.copy(self)
+
     def __getstate__(self) -> dict[str, Any]:
         """What copies and other processes get: all but the program's static argument."""
         return {name: value for name, value in vars(self).items() if name != "_static"}

@@ -344,6 +344,11 @@ def test_an_environment_that_was_used_can_be_copied_and_pickled(cart, leave):
     np.testing.assert_array_equal(leave(cart).reset(jax.random.key(0)).obs, obs)
 
 
+def test_tasks_with_terms_can_be_copied():
+    reach = envs.make("arm_reach")
+    assert copy.deepcopy({"environment": reach})["environment"].rewards == reach.rewards
+
+
 def test_rewards_change_in_a_copy_only():
     reach = envs.make("arm_reach")
     with pytest.raises(TypeError, match="does not support item assignment"):
