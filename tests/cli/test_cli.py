@@ -590,3 +590,11 @@ def test_commands_keep_what_xla_compiles_unless_the_user_says_where(tmp_path, ke
     wanted = {"artix": folders, "elsewhere": ["/elsewhere"], "nothing": ["None"]}
     assert done.stdout.splitlines()[-1].split() == ["0", *wanted[kept]]
     assert len(folders) == (kept == "artix")
+
+
+def test_a_closed_output_takes_nothing(monkeypatch):
+    """As a service without one has it, whose ``sys.stdout`` is ``None``."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["info", "double_pendulum"]) == 0
+    assert main(["info", "nobody"]) == 1
