@@ -342,6 +342,13 @@ def test_shapes_are_read_as_the_options_say(tmp_path, capsys):
     assert "--meshes does not apply" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", robots.names())
+def test_built_in_robots_are_checked_as_they_are_loaded(name, capsys):
+    """The base of the arm is fixed, unless the user frees it."""
+    assert main(["check", name]) == 0
+    assert capsys.readouterr().out == f"{name}: no problems found\n"
+
+
 def test_convert_between_formats(tmp_path, capsys):
     xml, npz, urdf = (str(tmp_path / f"arm.{suffix}") for suffix in ("xml", "npz", "urdf"))
     assert main(["convert", "arm7", npz]) == 0
