@@ -301,6 +301,12 @@ def _reader(
     path: Any, action: Literal["read", "read_world", "check"], name: str
 ) -> tuple[Callable[..., Any], Any]:
     """What reads or checks a source, and the source as it takes it: a path, text, or a stage."""
+    kind = type(path).__name__
+    if kind in ("MjModel", "MjSpec"):
+        raise TypeError(
+            f"expected a path or the text of a description, found {kind}; an MjSpec writes it: "
+            "artix.load(spec.to_xml())"
+        )
     if not isinstance(path, str | os.PathLike) or is_usd_text(path):
         return getattr(USD, action), path
     if not isinstance(path, str) or not path.lstrip().startswith("<"):
@@ -308,13 +314,13 @@ def _reader(
     # The first element; declarations and comments come before.
     root = re.search(r"<([A-Za-z_][\w:.-]*)", re.sub(r"<!--.*?-->", "", path, flags=re.DOTALL))
     formats = {"mujoco": MJCF, "robot": URDF}
-    kind = root[1] if root else ""
-    if kind not in formats:
+    tag = root[1] if root else ""
+    if tag not in formats:
         raise ValueError(
             f"the text is neither a URDF (<robot>), an MJCF (<mujoco>) nor USD (#usda): found "
-            f"<{kind}>"
+            f"<{tag}>"
         )
-    return getattr(formats[kind], action), path
+    return getattr(formats[tag], action), path
 
 
 def _function(

@@ -101,6 +101,19 @@ def test_text_is_read_by_its_root_element(tmp_path):
                 function(text)
 
 
+@pytest.mark.parametrize("load", [artix.load, artix.load_world, artix.check])
+def test_compiled_models_of_mujoco_are_said_to_be_no_text(load):
+    """The text of an ``MjSpec`` is read."""
+    mujoco = pytest.importorskip("mujoco")
+    spec = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><body name="a"><freejoint/><geom size="1"/></body></worldbody></mujoco>'
+    )
+    for compiled in (spec, spec.compile()):
+        with pytest.raises(TypeError, match=r"found Mj\w+; .*artix\.load\(spec\.to_xml\(\)\)"):
+            load(compiled)
+    load(spec.to_xml())
+
+
 def test_xacro_is_only_read(tmp_path):
     known = [suffix for suffix in SUFFIXES if suffix != ".xacro"]
     message = f"no writer for the suffix '.xacro'; choose from: {', '.join(known)}"

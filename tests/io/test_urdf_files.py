@@ -202,6 +202,8 @@ def test_arguments_of_xacro_are_those_of_the_file(tmp_path):
     with pytest.warns(DescriptionWarning, match="it has no argument 'sied'; it has 'k', 'side'"):
         robot = artix.load(path, arguments={"sied": "right", "k": "4"})
     assert robot.topology.link_names == ("left8",)
+    with pytest.raises(TypeError, match="arguments: expected values by name"):
+        artix.load(path, arguments=["side:=right"])
     (issue,) = artix.check(path, arguments={"sied": "right"})
     assert (issue.severity, issue.file) == ("warning", str(path))
 

@@ -115,6 +115,10 @@ def expand_xacro(
         raise ImportError(
             "expanding xacro files requires xacrodoc: pip install 'artix[xacro]'"
         ) from error
+    if not isinstance(arguments or {}, Mapping):
+        raise TypeError(
+            f"arguments: expected values by name, such as {{'side': 'left'}}; found {arguments!r}"
+        )
     path = Path(path)
     # Raises OSError here rather than a DescriptionError below if the file cannot be read.
     path.read_bytes()
