@@ -22,6 +22,8 @@ _MODULES = {"check": "info"}
 #: What the function of a command does not take: options for this module, and the only other
 #: simulator.
 _NOT_PASSED = ("command", "writes", "simulator")
+#: Suffixes of the files that commands write.
+_PICTURE, _PAGE = ("", ".png"), ("", ".html", ".htm")
 #: Of commands that read a robot: only the options that the user gives are passed on, so the
 #: readers' defaults hold.
 _READS: dict[str, Any] = {"argument_default": argparse.SUPPRESS}
@@ -98,9 +100,9 @@ def _check_names(options: argparse.Namespace) -> None:
     """Refuses files that cannot be read or written, before JAX is imported and any work is done."""
     if getattr(options, "robot", None) is not None:
         robot_file(options.robot)
-    for name in options.writes:
+    for name, suffixes in options.writes.items():
         if getattr(options, name, None) is not None:
-            check_output(getattr(options, name))
+            check_output(getattr(options, name), suffixes)
 
 
 def _message(error: Exception, options: argparse.Namespace) -> str | None:
@@ -145,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="artix", description="Robot dynamics in JAX, for one robot or for thousands."
     )
     parser.add_argument("--version", action=_Version)
-    parser.set_defaults(writes=())
+    parser.set_defaults(writes={})
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
     demo = commands.add_parser(
@@ -168,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         "afterwards, show part of the fleet moving in a browser until Ctrl-C (needs artix[viewer])"
     )
     demo.add_argument("--view", dest="show", action="store_true", help=view_help)
-    demo.set_defaults(writes=("output",))
+    demo.set_defaults(writes={"output": (*_PICTURE, ".svg", ".pdf")})
 
     robot_help = (
         "a URDF, xacro, MJCF, USD or .npz file, or a built-in robot: "
@@ -196,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     convert.add_argument(
         "--merge-fixed-joints", action="store_true", help="merge links on fixed joints"
     )
-    convert.set_defaults(writes=("output",))
+    convert.set_defaults(writes={"output": ()})
 
     view_help = "show a robot in a browser with a slider per joint, or save it"
     view = commands.add_parser("view", help=view_help, **_READS)
@@ -219,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
         "--no-browser", action="store_true", help="print the address without opening a browser"
     )
     _add_reading_options(view)
-    view.set_defaults(writes=("html", "png"))
+    view.set_defaults(writes={"html": _PAGE, "png": _PICTURE})
 
     gpu = commands.add_parser(
         "gpu", help="whether kernels run on this machine's GPU, with what error and how fast"
@@ -317,7 +319,7 @@ def _add_training_commands(commands: Any) -> None:
         "--video",
         help="save 10 s of the first episode as a .gif, or as an .mp4 (needs artix[video])",
     )
-    play.set_defaults(writes=("html", "video"))
+    play.set_defaults(writes={"html": _PAGE, "video": (".gif", ".mp4")})
 
     verify_help = (
         "run a policy in artix and in MuJoCo with the same commands, and compare (needs "
@@ -333,7 +335,7 @@ def _add_training_commands(commands: Any) -> None:
     verify.add_argument("--seconds", type=_seconds, default=10.0, help=seconds_help)
     plot_help = "PNG file for paths, height, feet and torques (default: %(default)s)"
     verify.add_argument("--output", default="verify.png", help=plot_help)
-    verify.set_defaults(writes=("output",))
+    verify.set_defaults(writes={"output": _PICTURE})
 
     export_help = (
         "write a policy as ONNX and StableHLO, with a JSON and a MuJoCo scene for the robot's "

@@ -21,7 +21,7 @@ from artix.io.common.xml_tree import Element, read_xml
 from artix.io.load import MJCF, SUFFIXES, USD, save
 from artix.io.mjcf.geometries import ground_geoms, obstacles
 from artix.io.mjcf.source import compile_mjcf, geom_type
-from artix.io.urdf.reader import expand_xacro
+from artix.io.urdf.xacro import expand_xacro
 from artix.io.usd.joints import enclosing
 from artix.io.usd.stage import import_pxr, open_stage
 from artix.model.topology import Topology

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -425,9 +426,12 @@ def plot_fleet(
         "Identities: worst residual (dot) and bound (bar)",
         [identity.formula for identity in shown],
     )
-    write_atomically(
-        output, lambda part: figure.savefig(part, format=part.suffix[1:] or "png", facecolor=PAPER)
-    )
+    write_atomically(output, lambda part: _save(figure, part, facecolor=PAPER))
+
+
+def _save(figure: Figure, part: Path, **options: Any) -> None:
+    """Saves a picture in the format of the file's suffix."""
+    figure.savefig(part, format=part.suffix[1:].lower() or "png", **options)
 
 
 def _style(axes: Any, title: str, names: list[str]) -> None:
@@ -656,4 +660,4 @@ def plot_trajectories(solved: dict[str, Solved], output: str) -> None:
             axes.legend(frameon=False, fontsize=8)
         row[2].semilogy(result.costs)
         row[2].set(title=f"{name}: cost", xlabel="iteration")
-    write_atomically(output, lambda part: figure.savefig(part, format="png"))
+    write_atomically(output, lambda part: _save(figure, part))

@@ -89,15 +89,23 @@ def is_built_in(robot: str) -> bool:
     return robot in robots.names() and not Path(robot).exists()
 
 
-def check_output(output: str) -> None:
+def check_output(output: str, suffixes: Sequence[str] = ()) -> None:
     """Refuses the name of a file to write to if it cannot be written, before any work is done.
 
+    Args:
+      output: the name.
+      suffixes: those that it may have, ``""`` for none; empty for any.
+
     Raises:
-      CommandFailure: the name is empty or a folder's, or its folder is missing or read-only.
+      CommandFailure: the name is empty or a folder's, has another suffix, or its folder is missing
+        or read-only.
     """
     if not output.strip():
         raise CommandFailure("the name of the file to write is empty")
     path = Path(output)
+    if suffixes and path.suffix.lower() not in suffixes and (path.is_file() or not path.exists()):
+        ends = " or ".join(filter(None, suffixes))
+        raise CommandFailure(f"{output!r} cannot be written: let its name end in {ends}")
     folder = path.resolve().parent
     if not folder.is_dir():
         raise CommandFailure(

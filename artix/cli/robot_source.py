@@ -53,6 +53,8 @@ def check_robot(robot: str, **options: Any) -> list[Issue]:
         is missing.
     """
     path = description_path(robot)
+    if is_built_in(robot):  # As it is loaded.
+        options = {"fixed_base": robots.FIXED_BASE[robot], **options}
     return _read(path, check if path.suffix.lower() in SUFFIXES else check_urdf, options)
 
 

@@ -133,15 +133,16 @@ class Printable:
 
 @contextlib.contextmanager
 def printable_output() -> Iterator[None]:
-    """Sends standard output and errors through :class:`Printable`."""
+    """Sends standard output and errors through :class:`Printable`; closed ones take nothing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Terminals without Unicode then show "?" instead of a traceback.
             stream.reconfigure(errors="replace")
     # Warnings and tracebacks look up ``sys.stderr`` when they print, so they are escaped as well.
     with (
-        contextlib.redirect_stdout(Printable(sys.stdout)),
-        contextlib.redirect_stderr(Printable(sys.stderr)),
+        open(os.devnull, "w", encoding="utf-8") as nothing,
+        contextlib.redirect_stdout(Printable(sys.stdout or nothing)),
+        contextlib.redirect_stderr(Printable(sys.stderr or nothing)),
     ):
         yield
 

@@ -164,9 +164,16 @@ class Environment:
     def __copy__(self) -> Environment:
         """An environment with the same attributes, which may be set."""
         copied = object.__new__(type(self))
-        kept = {name: value for name, value in vars(self).items() if name != "_static"}
-        vars(copied).update(kept)
+        vars(copied).update(self.__getstate__())
         return copied
+
+    def __deepcopy__(self, memo: Any) -> Environment:
+        """The same: arrays and terms do not change in place."""
+        return copy.copy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and other processes get: all but the program's static argument."""
+        return {name: value for name, value in vars(self).items() if name != "_static"}
 
     @functools.cached_property
     def _static(self) -> Task:

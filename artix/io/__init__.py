@@ -19,10 +19,10 @@ from artix.io.mjcf.writer import save_mjcf as save_mjcf
 from artix.io.srdf import Srdf as Srdf
 from artix.io.srdf import load_srdf as load_srdf
 from artix.io.urdf.reader import check_urdf as check_urdf
-from artix.io.urdf.reader import check_xacro as check_xacro
 from artix.io.urdf.reader import load_urdf as load_urdf
-from artix.io.urdf.reader import load_xacro as load_xacro
 from artix.io.urdf.writer import save_urdf as save_urdf
+from artix.io.urdf.xacro import check_xacro as check_xacro
+from artix.io.urdf.xacro import load_xacro as load_xacro
 from artix.io.usd import check_usd as check_usd
 from artix.io.usd import load_usd as load_usd
 from artix.io.usd import save_usd as save_usd

@@ -27,7 +27,7 @@ import numpy as np
 from artix.io.common.atomic_file import write_atomically
 from artix.io.common.description import Description, Frame, LinkDescription, build
 from artix.io.common.diagnostics import DescriptionError, DescriptionWarning, Issue
-from artix.io.common.values import check_values, named_arrays
+from artix.io.common.values import check_values, named_arrays, written_arrays
 from artix.math.arrays import device_array
 from artix.model import zeros
 from artix.model.articulation import Articulation, without, without_zeros
@@ -53,7 +53,6 @@ from artix.model.joints import Axis, Joint, JointType
 from artix.model.topology import Topology
 
 _HEADER = "header.json"
-_DTYPES = ("float16", "float32", "float64")
 _LARGEST_HEADER = 2**21  # bytes: some ten thousand links
 
 #: Arrays missing from older files; they are read as zeros.
@@ -81,7 +80,7 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       An empty list: the format expresses everything.
 
     Raises:
-      TypeError: its arrays are not of a NumPy floating-point type.
+      TypeError: its arrays are not of float32 or float64, or it is no articulation.
       ValueError: a builder would refuse one of the numbers, such as a NaN or a negative mass.
       OSError: the file cannot be written.
 
@@ -91,21 +90,12 @@ def save_archive(articulation: Articulation, path: str | os.PathLike[str]) -> li
       >>> print(artix.io.save_archive(artix.robots.load("arm7"), path), path.exists())
       [] True
     """
+    arrays = written_arrays(articulation)
     topology = articulation.topology
     header = write_header(topology, articulation.absent)
     if read_header(header)[0].topology != topology:
         raise ValueError(
             "two of its joints and degrees of freedom share a name; rename one before saving"
-        )
-    arrays = named_arrays(articulation)
-    check_values(arrays)
-    wrong = {
-        name: str(array.dtype) for name, array in arrays.items() if array.dtype.name not in _DTYPES
-    }
-    if wrong:
-        raise TypeError(
-            f"arrays must be of {', '.join(_DTYPES)}; found {wrong}; convert with "
-            "articulation.astype(...)"
         )
     write_atomically(path, lambda part: _write(part, header, arrays))
     return []

@@ -19,8 +19,9 @@ from artix.io.mjcf.geometries import mjcf_visuals
 from artix.io.mjcf.reader import check_mjcf, load_mjcf, load_mjcf_world
 from artix.io.mjcf.writer import save_mjcf
 from artix.io.urdf.parser import urdf_visuals
-from artix.io.urdf.reader import check_urdf, check_xacro, expand_xacro, load_urdf, load_xacro
+from artix.io.urdf.reader import check_urdf, load_urdf
 from artix.io.urdf.writer import save_urdf
+from artix.io.urdf.xacro import check_xacro, expand_xacro, load_xacro
 from artix.io.usd import check_usd, load_usd, load_usd_world, save_usd
 from artix.io.usd.reader import usd_visuals
 from artix.io.usd.stage import is_usd_text
@@ -300,6 +301,12 @@ def _reader(
     path: Any, action: Literal["read", "read_world", "check"], name: str
 ) -> tuple[Callable[..., Any], Any]:
     """What reads or checks a source, and the source as it takes it: a path, text, or a stage."""
+    kind = type(path).__name__
+    if kind in ("MjModel", "MjSpec"):
+        raise TypeError(
+            f"expected a path or the text of a description, found {kind}; an MjSpec writes it: "
+            "artix.load(spec.to_xml())"
+        )
     if not isinstance(path, str | os.PathLike) or is_usd_text(path):
         return getattr(USD, action), path
     if not isinstance(path, str) or not path.lstrip().startswith("<"):
@@ -307,13 +314,13 @@ def _reader(
     # The first element; declarations and comments come before.
     root = re.search(r"<([A-Za-z_][\w:.-]*)", re.sub(r"<!--.*?-->", "", path, flags=re.DOTALL))
     formats = {"mujoco": MJCF, "robot": URDF}
-    kind = root[1] if root else ""
-    if kind not in formats:
+    tag = root[1] if root else ""
+    if tag not in formats:
         raise ValueError(
             f"the text is neither a URDF (<robot>), an MJCF (<mujoco>) nor USD (#usda): found "
-            f"<{kind}>"
+            f"<{tag}>"
         )
-    return getattr(formats[kind], action), path
+    return getattr(formats[tag], action), path
 
 
 def _function(

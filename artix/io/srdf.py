@@ -19,6 +19,17 @@ from artix.model.topology import Topology, candidate_pairs
 
 #: The name that files of Pinocchio's users give the joint between the world and a floating root.
 _ROOT_JOINT = "root_joint"
+#: The elements about collisions, with their attributes that name links.
+_LINKS = {
+    "disable_collisions": ("link1", "link2"),
+    "disable_default_collisions": ("link",),
+    "enable_collisions": ("link1", "link2"),
+}
+#: The other elements that SRDF has.
+_OTHERS = (
+    *("group", "group_state", "end_effector", "virtual_joint", "passive_joint"),
+    *("link_sphere_approximation", "joint_property"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +61,11 @@ class Srdf:
 def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
     """Reads postures and disabled collisions from an SRDF, which describes a robot's URDF further.
 
-    Pinocchio's ``loadReferenceConfigurations`` and ``removeCollisionPairs``. States of one name for
+    Pinocchio's ``loadReferenceConfigurations`` and ``removeCollisionPairs``, which leaves out
+    MoveIt's ``<disable_default_collisions>`` and ``<enable_collisions>``. States of one name for
     several groups become one posture. A joint called ``root_joint`` with seven numbers is the pose
     of a floating root, position [m] and quaternion xyzw. Joints and links that the robot does not
-    have are left out with a warning. Groups, end effectors and virtual joints are skipped.
+    have are left out with a warning. Groups, end effectors, virtual and passive joints are skipped.
 
     Args:
       articulation: the robot, read from its URDF.
@@ -84,6 +96,7 @@ def load_srdf(articulation: Articulation, path_or_text: str | Path) -> Srdf:
     if root.tag != "robot":
         report.error(root, "an SRDF has <robot> around it", "give the SRDF, not another file")
     topology = articulation.topology
+    _check_elements(topology, root, report)
     poses: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
     for element in root.all("group_state"):
         name = read_name(report, element)
@@ -157,20 +170,45 @@ def _followed(articulation: Articulation, position: np.ndarray, is_named: np.nda
     return followed
 
 
+def _check_elements(topology: Topology, root: Element, report: Report) -> None:
+    """Reports an SRDF of a robot of another name, and elements that SRDF does not have."""
+    name = root.attributes.get("name", topology.name)
+    if name != topology.name:
+        message = f"it is of a robot called {name!r}, not {topology.name!r}"
+        report.warning(root, message, "nothing, if it is the same robot")
+    for element in root.children:
+        if element.tag not in (*_LINKS, *_OTHERS):
+            report.left_out(element, "SRDF has no such element", "correct its name, or delete it")
+
+
 def _read_disabled(
     topology: Topology, root: Element, report: Report
 ) -> tuple[tuple[str, str], ...]:
-    """The pairs of ``<disable_collisions>`` whose links the robot has."""
-    pairs = []
-    for element in root.all("disable_collisions"):
-        names = [read_name(report, element, each) for each in ("link1", "link2")]
-        unknown = [name for name in names if name is not None and name not in topology.link_names]
+    """The pairs of links that ``<disable_collisions>`` names, and as in MoveIt those of each link
+    of a ``<disable_default_collisions>``, except where an ``<enable_collisions>`` names them.
+    """
+    disabled, alone, enabled = (_named_links(topology, root, tag, report) for tag in _LINKS)
+    kept = {frozenset(pair) for pair in enabled}
+    pairs = {frozenset(pair): (pair[0], pair[1]) for pair in disabled}
+    for (link,) in alone:
+        for other in topology.link_names:
+            if other != link and frozenset((link, other)) not in kept:
+                pairs.setdefault(frozenset((link, other)), (link, other))
+    return tuple(pairs.values())
+
+
+def _named_links(topology: Topology, root: Element, tag: str, report: Report) -> list[list[str]]:
+    """The links that each of the elements of this tag names, of those whose links the robot has."""
+    named = []
+    for element in root.all(tag):
+        read = [read_name(report, element, each) for each in _LINKS[tag]]
+        names = [name for name in read if name is not None]
+        unknown = [name for name in names if name not in topology.link_names]
         if unknown:
             message = f"{topology.name!r} has no link {listed(map(repr, unknown))}"
             fix = "correct the name, or read the URDF with merge_fixed_joints=False"
-            report.warning(
-                element, f"left out: {message}", fix, "left out: the robot has not both links"
-            )
-        elif None not in names:
-            pairs.append((str(names[0]), str(names[1])))
-    return tuple(pairs)
+            several = "left out: the robot has not all of their links"
+            report.warning(element, f"left out: {message}", fix, several)
+        elif len(names) == len(read):
+            named.append(names)
+    return named

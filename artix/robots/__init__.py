@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from artix.model.articulation import Articulation
 
 #: The robots, and whether their base is fixed by default.
-_FIXED_BASE = {
+FIXED_BASE = {
     "arm7": True,
     "cart_pole": True,
     "double_pendulum": True,
@@ -26,7 +26,7 @@ def names() -> tuple[str, ...]:
       >>> print(artix.robots.names())
       ('arm7', 'cart_pole', 'double_pendulum', 'humanoid', 'quadruped')
     """
-    return tuple(_FIXED_BASE)
+    return tuple(FIXED_BASE)
 
 
 def path(name: str) -> Path:
@@ -45,7 +45,7 @@ def path(name: str) -> Path:
       >>> print(artix.robots.path("arm7").name)
       arm7.urdf
     """
-    if name not in _FIXED_BASE:
+    if name not in FIXED_BASE:
         raise ValueError(
             f"no robot called {name!r}; choose from: {', '.join(names())}; artix.load reads the "
             "files of others"
@@ -78,4 +78,4 @@ def load(name: str, **options: Any) -> Articulation:
     """
     from artix.io.urdf.reader import load_urdf  # With JAX, which names and paths do not need.
 
-    return load_urdf(path(name), **{"fixed_base": _FIXED_BASE.get(name), **options})
+    return load_urdf(path(name), **{"fixed_base": FIXED_BASE.get(name), **options})

@@ -342,6 +342,13 @@ def test_shapes_are_read_as_the_options_say(tmp_path, capsys):
     assert "--meshes does not apply" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", robots.names())
+def test_built_in_robots_are_checked_as_they_are_loaded(name, capsys):
+    """The base of the arm is fixed, unless the user frees it."""
+    assert main(["check", name]) == 0
+    assert capsys.readouterr().out == f"{name}: no problems found\n"
+
+
 def test_convert_between_formats(tmp_path, capsys):
     xml, npz, urdf = (str(tmp_path / f"arm.{suffix}") for suffix in ("xml", "npz", "urdf"))
     assert main(["convert", "arm7", npz]) == 0
@@ -369,6 +376,25 @@ def test_convert_explains_what_it_cannot_do(arguments, message, tmp_path, monkey
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends"),
+    [
+        (["demo", "--output", "demo.tiff"], ".png or .svg or .pdf"),
+        (["view", "arm7", "--png", "arm.pdf"], ".png"),
+        (["view", "arm7", "--html", "arm.png"], ".html or .htm"),
+        (["play", "quadruped", "--video", "walk.avi"], ".gif or .mp4"),
+        (["play", "quadruped", "--html", "walk.gif"], ".html or .htm"),
+        (["verify", "quadruped", "--output", "verify.pdf"], ".png"),
+    ],
+)
+def test_files_of_another_suffix_are_refused_before_any_work(arguments, ends, capsys):
+    """They ended in a traceback after it, or as a picture that its name says is a page."""
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        f"artix: {arguments[-1]!r} cannot be written: let its name end in {ends}\n"
+    )
 
 
 def test_convert_of_a_broken_robot_prints_its_errors(urdf, tmp_path, capsys):
@@ -571,3 +597,11 @@ def test_commands_keep_what_xla_compiles_unless_the_user_says_where(tmp_path, ke
     wanted = {"artix": folders, "elsewhere": ["/elsewhere"], "nothing": ["None"]}
     assert done.stdout.splitlines()[-1].split() == ["0", *wanted[kept]]
     assert len(folders) == (kept == "artix")
+
+
+def test_a_closed_output_takes_nothing(monkeypatch):
+    """As a service without one has it, whose ``sys.stdout`` is ``None``."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["info", "double_pendulum"]) == 0
+    assert main(["info", "nobody"]) == 1

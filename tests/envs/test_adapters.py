@@ -318,6 +318,8 @@ def stable_baselines():
 def test_stable_baselines_gets_what_it_asks_for(stable_baselines):
     pytest.importorskip("gymnasium")
     env = stable_baselines(PointMass(episode_length=4), 3)
+    with pytest.raises(RuntimeError, match=r"call reset\(\) before step"):
+        env.step(np.zeros((3, 1)))
     first = env.reset()
     assert (first.shape, first.dtype, env.observation_space.shape) == ((3, 2), np.float32, (2,))
     assert not np.array_equal(first, env.reset())  # Another start.

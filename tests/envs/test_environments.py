@@ -2,6 +2,7 @@
 non-finite numbers."""
 
 import copy
+import pickle
 import subprocess
 import sys
 
@@ -334,6 +335,18 @@ def test_automatic_resets_pass_changes_on():
     short.episode_length = 1
     end = short.step(short.reset(jax.random.key(0)), jnp.zeros(1, "float32"))
     assert (float(end.done), cart.episode_length) == (1, 2)
+
+
+@pytest.mark.parametrize("leave", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_an_environment_that_was_used_can_be_copied_and_pickled(cart, leave):
+    """Libraries copy their settings, and send environments to workers."""
+    obs = cart.reset(jax.random.key(0)).obs
+    np.testing.assert_array_equal(leave(cart).reset(jax.random.key(0)).obs, obs)
+
+
+def test_tasks_with_terms_can_be_copied():
+    reach = envs.make("arm_reach")
+    assert copy.deepcopy({"environment": reach})["environment"].rewards == reach.rewards
 
 
 def test_rewards_change_in_a_copy_only():

@@ -224,6 +224,7 @@ def test_the_examples_of_the_stepping_page_run(capsys):
     pytest.importorskip("diffrax")
     with users_types():  # which diffrax needs
         namespace = run_code_of("docs/stepping.md", 2)
+    assert "\n0.357" in capsys.readouterr().out  # 5/7 of 0.5: the sphere rolls.
     assert abs(float(namespace["states"].joint_position[-1, 0]) - 0.8) < 0.1
     # The smooth motion has no dry friction and no limit of 30 N m, but the same springs.
     assert abs(float(namespace["solution"].ys.joint_position[-1, 0]) - 0.8) < 0.2

@@ -101,6 +101,19 @@ def test_text_is_read_by_its_root_element(tmp_path):
                 function(text)
 
 
+@pytest.mark.parametrize("load", [artix.load, artix.load_world, artix.check])
+def test_compiled_models_of_mujoco_are_said_to_be_no_text(load):
+    """The text of an ``MjSpec`` is read."""
+    mujoco = pytest.importorskip("mujoco")
+    spec = mujoco.MjSpec.from_string(
+        '<mujoco><worldbody><body name="a"><freejoint/><geom size="1"/></body></worldbody></mujoco>'
+    )
+    for compiled in (spec, spec.compile()):
+        with pytest.raises(TypeError, match=r"found Mj\w+; .*artix\.load\(spec\.to_xml\(\)\)"):
+            load(compiled)
+    load(spec.to_xml())
+
+
 def test_xacro_is_only_read(tmp_path):
     known = [suffix for suffix in SUFFIXES if suffix != ".xacro"]
     message = f"no writer for the suffix '.xacro'; choose from: {', '.join(known)}"
@@ -114,3 +127,15 @@ def test_readers_refuse_unknown_repairs_and_meshes_alike(reader):
         reader("no file is opened", repair="mass")
     with pytest.raises(ValueError, match="meshes must be 'hull', 'capsule' or None"):
         reader("no file is opened", meshes="box")
+
+
+@pytest.mark.parametrize("suffix", ["urdf", "xml", "usda", "npz"])
+def test_writers_say_what_they_cannot_write(suffix, tmp_path):
+    """Other things than robots, and coarse numbers, which have no unit quaternions."""
+    robot, path = artix.robots.load("arm7"), tmp_path / f"robot.{suffix}"
+    for wrong in (artix.neutral_state(robot), artix.Fleet([robot]), None):
+        with pytest.raises(TypeError, match=r"^articulation: expected artix\.Articulation, found "):
+            artix.save(wrong, path)
+    with pytest.raises(TypeError, match=r"must be of float32 or float64; found .* 'float16'"):
+        artix.save(robot.astype("float16"), path)
+    assert not path.exists()

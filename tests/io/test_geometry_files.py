@@ -85,22 +85,27 @@ def test_shapes_of_mjcf_are_mujocos() -> None:
     np.testing.assert_allclose([plane.friction, hills.friction], [0.6, 0.7])
 
 
-def test_heights_of_mjcf_are_mujocos() -> None:
-    model = mujoco.MjModel.from_xml_string(FEET)
+@pytest.mark.parametrize("turn", [0, 90, 180, -90])
+def test_heights_of_mjcf_are_mujocos(turn: int) -> None:
+    """Those of a field that its body turns by quarters, too."""
+    geom = '<geom name="hills" type="hfield" hfield="hills" pos="1 -2 -1" friction="0.7"/>'
+    text = FEET.replace(geom, f'<body name="field" euler="0 0 {turn}">{geom}</body>')
+    model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
     model.geom_group[:] = 1
     model.geom_group[model.geom("hills").id] = 0
     mujoco.mj_forward(model, data)
-    _, hills = artix.load_world(FEET)[0].ground.surfaces
-    only = np.array([1, 0, 0, 0, 0, 0], np.uint8)
+    _, hills = artix.load_world(text)[0].ground.surfaces
+    only, hit = np.array([1, 0, 0, 0, 0, 0], np.uint8), np.zeros(1, np.int32)
+    turned = data.xmat[model.body("field").id].reshape(3, 3)
     for i in range(4):
         for j in range(3):
             # Just within the edges, where MuJoCo's rays meet the field.
             x, y = (-2 + 2 * i, -4 + 2 * j) + np.sign([1.5 - i, 1 - j]) * 1e-9
-            geom = np.zeros(1, np.int32)
-            height = 5 - mujoco.mj_ray(model, data, [x, y, 5.0], [0, 0, -1.0], only, 1, -1, geom)
-            above = hills.heights_below(jnp.array([x, y, 5.0]), jnp.zeros((3, 1)))
-            assert geom[0] == model.geom("hills").id
+            start = turned @ [x, y, 5.0]
+            height = 5 - mujoco.mj_ray(model, data, start, [0, 0, -1.0], only, 1, -1, hit)
+            above = hills.heights_below(jnp.array(start), jnp.zeros((3, 1)))
+            assert hit[0] == model.geom("hills").id
             # MuJoCo keeps heights in float32
             assert 5 - above[0] == pytest.approx(height, abs=1e-7)
 

@@ -53,6 +53,11 @@ CASES = {
         [0.3, 0.6, 0.2],
     ),
     "a limited servo": ('<position joint="hinge" kp="50" forcerange="-0.3 0.3"/>', "", [-2.0]),
+    "a motor with a constant force": (
+        '<general joint="hinge" gainprm="3" biastype="affine" biasprm="2 0 0" ctrlrange="-1 1" gear="2"/>',
+        "",
+        [1.0],
+    ),
     "motors on a tendon and on its joint": (
         '<motor tendon="grasp" gear="2" forcerange="-1 0.5"/><motor joint="thumb" ctrlrange="-1 1"/>',
         TENDON,

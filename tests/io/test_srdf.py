@@ -33,7 +33,9 @@ def test_postures_and_pairs(tmp_path):
 def test_disabled_links_have_no_pairs():
     robot = artix.robots.load("quadruped")
     feet = [name for name in robot.topology.link_names if name.endswith("foot")]
-    text = f'<robot name="q"><disable_collisions link1="{feet[1]}" link2="{feet[0]}"/></robot>'
+    text = (
+        f'<robot name="quadruped"><disable_collisions link1="{feet[1]}" link2="{feet[0]}"/></robot>'
+    )
     every = artix.editing.possible_geometry_pairs(robot)
     kept = artix.load_srdf(robot, text).geometry_pairs
     links = {
@@ -43,7 +45,27 @@ def test_disabled_links_have_no_pairs():
     assert artix.select_geometry_pairs(robot, kept).topology.geometry_pairs == kept
 
 
+def test_links_without_default_collisions_keep_those_that_are_enabled():
+    """As in MoveIt, whose setup assistant writes these elements."""
+    robot = artix.robots.load("quadruped")
+    feet = [shape.name for shape in robot.topology.geometries]
+    text = f"""<robot name="quadruped"><disable_default_collisions link="{feet[0]}"/>
+      <enable_collisions link1="{feet[2]}" link2="{feet[0]}"/></robot>"""
+    every = artix.editing.possible_geometry_pairs(robot)
+    srdf = artix.load_srdf(robot, text)
+    wanted = [pair for pair in every if feet[0] not in pair or feet[2] in pair]
+    assert [*srdf.geometry_pairs] == wanted
+    assert (feet[0], "trunk") in srdf.disabled_links
+
+
 def test_mistakes_are_said():
+    with pytest.warns(artix.DescriptionWarning, match="of a robot called 'arm', not 'double_pend"):
+        artix.load_srdf(PENDULUM, '<robot name="arm"/>')
+    misspelt = (
+        '<robot name="double_pendulum"><disable_collision link1="upper" link2="lower"/></robot>'
+    )
+    with pytest.warns(artix.DescriptionWarning, match="SRDF has no such element"):
+        artix.load_srdf(PENDULUM, misspelt)
     with pytest.warns(
         artix.DescriptionWarning,
         match=r"<joint name=\"knee\">: left out: 'double_pendulum' has no joint",

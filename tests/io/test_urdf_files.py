@@ -191,6 +191,23 @@ def test_files_are_included_from_beside_the_file_that_includes_them(tmp_path, mo
         artix.load(path)
 
 
+def test_arguments_of_xacro_are_those_of_the_file(tmp_path):
+    """Misspelt ones are said, beside those that there are; numbers are taken."""
+    pytest.importorskip("xacrodoc")
+    inner = '<xacro:arg name="side" default="left"/><xacro:arg name="k" default="1"/>'
+    path = write(tmp_path / "robot.xacro", inner + link("$(arg side)${2 * $(arg k)}"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert artix.load(path, arguments={"k": 3}).topology.link_names == ("left6",)
+    with pytest.warns(DescriptionWarning, match="it has no argument 'sied'; it has 'k', 'side'"):
+        robot = artix.load(path, arguments={"sied": "right", "k": "4"})
+    assert robot.topology.link_names == ("left8",)
+    with pytest.raises(TypeError, match="arguments: expected values by name"):
+        artix.load(path, arguments=["side:=right"])
+    (issue,) = artix.check(path, arguments={"sied": "right"})
+    assert (issue.severity, issue.file) == ("warning", str(path))
+
+
 def test_packages_of_xacro_are_looked_for_around_the_file(tmp_path, monkeypatch):
     """A folder of that name above the file, beside it, or where ``packages`` says; one robot's are
     not another's."""

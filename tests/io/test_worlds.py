@@ -202,6 +202,17 @@ def _heap(seed: int) -> str:
     return f"<mujoco><worldbody>{world}</worldbody>{pair if seed % 2 else ''}</mujoco>"
 
 
+def test_no_archive_is_said_to_keep_a_ground(tmp_path) -> None:
+    """Archives have none."""
+    hills = artix.HeightField.of(np.ones((2, 2)), spacing=(1.0, 1.0))
+    rubber = artix.Plane.of(normal=(0.0, 0.0, 1.0), point=(0.0, 0.0, 0.0), restitution=0.5)
+    scene = artix.Scene(artix.robots.load("arm7"), ground=artix.Ground((hills, rubber)))
+    issues = artix.save(scene, tmp_path / "robot.xml")
+    of_ground = [issue for issue in issues if "ground" in issue.element]
+    assert len(of_ground) == 2
+    assert all("Scene(robot, ground=...)" in issue.fix for issue in of_ground)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_friction_of_pairs_is_mujocos(seed: int) -> None:
     """Also of the links of one robot, by itself and in a scene."""

@@ -98,7 +98,14 @@ class StableBaselinesVecEnv(_VecEnv):
         return self._seen(self._state.obs)
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Takes the actions [num_envs, action_size] of the next step."""
+        """Takes the actions [num_envs, action_size] of the next step.
+
+        Raises:
+          RuntimeError: there was no :meth:`reset`.
+          ValueError: the actions have the wrong shape.
+        """
+        if self._state is None:
+            raise RuntimeError("call reset() before step()")
         if np.shape(actions) != (self.num_envs, self.environment.action_size):
             shape = (self.num_envs, self.environment.action_size)
             raise ValueError(f"expected actions of shape {shape}, found {np.shape(actions)}")

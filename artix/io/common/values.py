@@ -13,6 +13,7 @@ import numpy.typing as npt
 from artix.math.arrays import unmasked
 from artix.model.articulation import Articulation, with_equal_parts
 from artix.model.builder import STANDARD_GRAVITY
+from artix.model.checks import check_type
 from artix.model.geometry import GeometryType
 from artix.model.topology import Topology
 
@@ -85,6 +86,30 @@ def named_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
     }
 
 
+def written_arrays(articulation: Articulation) -> dict[str, np.ndarray]:
+    """:func:`named_arrays` of an articulation that a file can hold.
+
+    Raises:
+      TypeError: it is no articulation, or not of float32 or float64: coarser numbers have no unit
+        quaternions.
+      ValueError: a builder would refuse a number, as the readers would.
+    """
+    check_type("articulation", articulation, Articulation)
+    arrays = named_arrays(articulation)
+    wrong = {
+        name: str(array.dtype)
+        for name, array in arrays.items()
+        if array.dtype.name not in ("float32", "float64", "object")  # None in a derivative
+    }
+    if wrong:
+        raise TypeError(
+            f"arrays must be of float32 or float64; found {wrong}; convert with "
+            "articulation.astype(...)"
+        )
+    check_values(arrays)
+    return arrays
+
+
 def shortest(numbers: npt.ArrayLike) -> np.ndarray:
     """Numbers for a file, in float64: the fewest decimals that read back as the same numbers in
     their dtype.
@@ -149,15 +174,17 @@ def writable_topology(articulation: Articulation) -> Topology:
     """Returns the topology of an articulation, which must not be batched, and checks its numbers.
 
     Raises:
+      TypeError: as :func:`written_arrays`.
       ValueError: its arrays have leading axes, or a builder would refuse a number, as the readers
         would.
     """
+    check_type("articulation", articulation, Articulation)
     if articulation.link_mass.ndim != 1:
         raise ValueError(
             "only one articulation can be written; its arrays have leading axes: pick one of the "
             "batch"
         )
-    check_values(named_arrays(articulation))
+    written_arrays(articulation)
     return articulation.topology
 
 

@@ -14,7 +14,7 @@ from xml.parsers import expat
 import numpy as np
 import numpy.typing as npt
 
-from artix.io.common.diagnostics import Location, Report
+from artix.io.common.diagnostics import Issue, Location, Report
 from artix.io.common.meshes import LFS_FIX, LFS_POINTER, is_lfs_pointer
 from artix.io.common.values import shortest, unsupported_features, writable_topology
 from artix.math.arrays import host_arrays
@@ -103,12 +103,14 @@ class ExpandedText(str):
     """
 
     file: Path
+    issues: tuple[Issue, ...]
+    """What there is to say of its expansion."""
 
     @classmethod
-    def of(cls, text: str, file: Path) -> ExpandedText:
+    def of(cls, text: str, file: Path, *issues: Issue) -> ExpandedText:
         """The text of a file."""
         expanded = cls(text)
-        expanded.file = file
+        expanded.file, expanded.issues = file, issues
         return expanded
 
 

@@ -275,7 +275,8 @@ def _add_actuator(source: MjcfSource, actuator: int, actuations: dict[int, Actua
     actuation = actuations[joint]
     if law.is_motor:
         if law.constant:
-            source.report_unsupported("actuator", place, "the constant force that it adds")
+            message = "the constant force that it adds; MujocoCoordinates.control adds it"
+            source.report_unsupported("actuator", place, message)
         if model.jnt_type[joint] == FREE:
             message = "a motor on a free joint is not read; it has no effect without a command"
             source.report.warning(place, message, "apply its force as wrenches on the root link")
@@ -503,8 +504,9 @@ def _effort_limit(
         low, high = map(float, model.actuator_ctrlrange[control])
         if low != -high:
             _warn_of_range(source, place, "ctrlrange")
-        gain = abs(float(model.actuator_gainprm[actuator, 0]))
-        limit = min(limit, gain * max(abs(low), abs(high)))
+        # With the constant force that commands add.
+        gain, constant = float(model.actuator_gainprm[actuator, 0]), _bias(source, actuator)[0]
+        limit = min(limit, max(abs(gain * end + constant) for end in (low, high)))
     kind = model.jnt_type[transmission.joint]
     gears = np.abs(model.actuator_gear[actuator, : {BALL: 3, FREE: 6}.get(kind, 1)])
     if kind not in (BALL, FREE):

@@ -608,24 +608,32 @@ def _surface(
     axes = rotation_matrix(pose[3:])
     if geom_type(model, geom) == "PLANE":
         return Plane, {"normal": axes[:, 2], "point": pose[:3], "friction": friction}
-    if np.abs(axes - np.eye(3)).max() > _TOLERANCE:
+    quarters = _quarter_turns(axes)
+    if quarters is None:
         message = "the height field is not aligned with the world axes"
         source.report.error(
             source.place("geom", geom),
             message,
-            "write its heights along x and y, without euler or quat",
+            "write its heights along x and y, or turn it about z by quarters",
         )
     field = int(model.geom_dataid[geom])
     rows, columns = int(model.hfield_nrow[field]), int(model.hfield_ncol[field])
     first = int(model.hfield_adr[field])
     size = model.hfield_size[field]
-    heights = (
-        np.array(model.hfield_data[first : first + rows * columns], float).reshape(rows, columns).T
-        * size[2]
-    )
+    data = np.array(model.hfield_data[first : first + rows * columns], float)
+    heights = np.rot90(data.reshape(rows, columns).T * size[2], quarters or 0)
+    half = np.roll(size[:2], quarters or 0)
     return HeightField, {
         "heights": heights,
-        "spacing": 2.0 * size[:2] / (np.array(heights.shape) - 1),
-        "origin": pose[:3] - [size[0], size[1], 0.0],
+        "spacing": 2.0 * half / (np.array(heights.shape) - 1),
+        "origin": pose[:3] - [*half, 0.0],
         "friction": friction,
     }
+
+
+def _quarter_turns(axes: np.ndarray) -> int | None:
+    """By how many quarters of a turn about z some axes are turned; ``None`` for other turns."""
+    whole = np.rint(axes)
+    if whole[2, 2] != 1.0 or np.abs(axes - whole).max() > _TOLERANCE:
+        return None
+    return int(np.rint(np.arctan2(whole[1, 0], whole[0, 0]) / (np.pi / 2))) % 4

@@ -360,7 +360,7 @@ def _compile(mujoco: Any, path_or_text: str | Path, report: Report) -> mujoco.Mj
         return mujoco.MjModel.from_xml_path(str(path_or_text))
     except (ValueError, mujoco.FatalError) as error:
         message = " ".join(str(error).split())
-        line = re.search(r"line(?: number=)? ?(\d+)", message)
+        line = re.search(r"line(?: number=)? ?([1-9]\d*)", message)  # Line 0 is none.
         place = Location("<mujoco>", int(line[1]) if line else 1)
         report.error(
             place,

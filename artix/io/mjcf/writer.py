@@ -149,13 +149,14 @@ def _write_ground(writer: BodyWriter, root: ET.Element, ground: Ground) -> None:
             message,
             "give shapes and ground the friction that their combination should have",
         )
+    again = "make the ground again: artix.Scene(robot, ground=...)"
     for k, surface in enumerate(ground.surfaces):
         name = f"ground.surfaces[{k}]"
         if not isinstance(surface, Plane):
-            writer.warn(name, "height fields are not written")
+            writer.warn(name, "height fields are not written", again)
             continue
         if np.isfinite(surface.stiffness) or np.any(surface.restitution):
-            writer.warn(name, "its stiffness, damping and restitution are not written")
+            writer.warn(name, "its stiffness, damping and restitution are not written", again)
         normal = np.asarray(surface.normal, float)
         attributes = {
             "type": "plane",

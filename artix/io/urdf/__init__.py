@@ -1,5 +1,5 @@
 """URDF and xacro: ``parser`` reads elements, ``reader`` checks them and builds the robot,
-``writer`` writes it.
+``writer`` writes it, ``xacro`` expands macros.
 """
 
 from artix.io.urdf.reader import check_urdf as check_urdf
