@@ -120,7 +120,7 @@ def read_private(folder: Path, name: str) -> bytes | None:
             return None
         descriptor = os.open(folder / name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(descriptor, "rb") as file:
-            if not _is_own(os.fstat(file.fileno())):
+            if not _is_owned(os.fstat(file.fileno())):
                 _say_refused(folder)
                 return None
             content = file.read()
@@ -151,7 +151,7 @@ def write_private(folder: Path, name: str, content: bytes) -> None:
         return
 
 
-def _is_own(status: os.stat_result) -> bool:
+def _is_owned(status: os.stat_result) -> bool:
     """Whether a file or folder belongs to this user, and no one else may write to it."""
     if not hasattr(os, "getuid"):
         return True
@@ -160,7 +160,7 @@ def _is_own(status: os.stat_result) -> bool:
 
 def is_private(folder: Path) -> bool:
     """Whether a folder belongs to this user, and no one else may write to it."""
-    return _is_own(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
+    return _is_owned(folder.lstat()) and stat.S_ISDIR(folder.lstat().st_mode)
 
 
 @functools.cache  # Once, and not for every kernel.

@@ -291,8 +291,8 @@ def transcribed(problem: Problem, controls: Array, states: Array | None) -> Tran
     equal, unequal, last_equal, last_unequal, joins = map(_width, sizes)
     stages = Stages(_knot, _end, count, n + nu, n, problem.closure is not None)
     least, most = (np.full((count + 1, n + nu), sign * np.inf) for sign in (-1.0, 1.0))
-    is_given = np.ones(n, bool) if problem.free_start is None else ~np.asarray(problem.free_start)
-    least[0, :n][is_given] = most[0, :n][is_given] = 0.0  # the start
+    is_fixed = np.ones(n, bool) if problem.free_start is None else ~np.asarray(problem.free_start)
+    least[0, :n][is_fixed] = most[0, :n][is_fixed] = 0.0  # the start
     if problem.control_lower is not None and problem.control_upper is not None:
         least[:-1, n:], most[:-1, n:] = problem.control_lower, problem.control_upper
     guess = np.zeros((count + 1, n + nu), nominal.dtype)

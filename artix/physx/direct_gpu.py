@@ -207,7 +207,7 @@ def with_kinds(simulation: AnyFleetSimulation, kinds: Sequence[ArticulationSimul
     )
 
 
-def own_state(topology: Topology, state: State, members: np.ndarray) -> State:
+def state_of_members(topology: Topology, state: State, members: np.ndarray) -> State:
     """The state of some members of one topology, out of the fleet's state."""
     state = jax.tree.map(lambda leaf: leaf[members], state)
     joints = slice(topology.num_dofs)
@@ -404,7 +404,8 @@ def compute_articulation_data(
     else:
         check_state(fleet, state)
         states = [
-            own_state(fleet.topologies[members[0]], state, members) for members in fleet.kinds
+            state_of_members(fleet.topologies[members[0]], state, members)
+            for members in fleet.kinds
         ]
         kinds = list(zip(fleet.articulations, states, strict=True))
     maxima = get_articulation_gpu_api_max_counts(fleet)

@@ -31,10 +31,10 @@ from artix.physx.direct_gpu import (
     check_simulation,
     check_state,
     in_order,
-    own_state,
     pad_to,
     parts_of,
     simulations_of_kinds,
+    state_of_members,
     to_transform,
     with_kinds,
 )
@@ -80,7 +80,7 @@ def create_fleet_simulation(
     check_state(fleet, state)
     kinds = []
     for articulation, members in zip(fleet.articulations, fleet.kinds, strict=True):
-        member_state = own_state(articulation.topology, state, members)
+        member_state = state_of_members(articulation.topology, state, members)
         kinds.append(_create(options, articulation, member_state))
     if len(kinds) == 1:
         return kinds[0]

@@ -24,7 +24,7 @@ from artix.model.geometry import SMALL_MESH, Geometry, GeometryType
 TRIGGER_SCHEMA = "PhysxTriggerAPI"
 
 #: Attributes of colliders that change contacts and are not read.
-_LEFT_OUT = {
+_IGNORED = {
     "restOffset": "surfaces rest on each other, without a distance",
     "torsionalPatchRadius": "contacts have no torsional friction",
     "minTorsionalPatchRadius": "contacts have no torsional friction",
@@ -89,7 +89,7 @@ def read_shape(scene: UsdScene, collider: UsdPrim, body: UsdPrim) -> Geometry | 
         collider.left_out(
             "mjc:condim", "contacts have no torsional and rolling friction", "use condim 3"
         )
-    for name, message in _LEFT_OUT.items():
+    for name, message in _IGNORED.items():
         value = collider.read(f"physxCollision:{name}")
         if isinstance(value, float) and np.isfinite(value) and value != 0.0:
             collider.left_out(

@@ -66,7 +66,7 @@ class UsdJoint:
       targets: paths of the prims of ``physics:body0`` and ``physics:body1``; ``/`` for the world.
       bodies: paths of the moving bodies at or above these prims, ``None`` for the world.
       excluded: whether it is a loop joint, excluded from the articulation.
-      given_poses: frames that replace the prim's, for joints of a stack.
+      stack_poses: frames that replace the prim's, for joints of a stack.
     """
 
     scene: UsdScene
@@ -75,14 +75,14 @@ class UsdJoint:
     targets: tuple[str, str]
     bodies: tuple[str | None, str | None]
     excluded: bool
-    given_poses: tuple[np.ndarray, np.ndarray] | None = None
+    stack_poses: tuple[np.ndarray, np.ndarray] | None = None
 
     @functools.cached_property
     def poses(self) -> tuple[np.ndarray, np.ndarray]:
         """The joint's frames in the frames of its bodies, or in the world [m], shape [7] each;
         reports mistakes.
         """
-        return (self._pose(0), self._pose(1)) if self.given_poses is None else self.given_poses
+        return (self._pose(0), self._pose(1)) if self.stack_poses is None else self.stack_poses
 
     @functools.cached_property
     def axes(self) -> tuple[UsdAxis, ...]:

@@ -108,7 +108,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     """
     authored = _read_mass_schema(scene, body)
     if body.prim.GetCustomDataByKey(ZERO_KEY) is True:
-        return _as_given(authored)
+        return _as_authored(authored)
     full_inertia = _newton_inertia(scene, body)
     if (
         authored.mass
@@ -134,7 +134,7 @@ def mass_properties(scene: UsdScene, body: UsdPrim, colliders: list[UsdPrim]) ->
     return _pair_with_colliders(body, authored, mass, center, total)
 
 
-def _as_given(authored: _Authored) -> MassProperties:
+def _as_authored(authored: _Authored) -> MassProperties:
     """What is authored, whether zero or not."""
     position = np.zeros(3) if authored.center is None else authored.center
     rotation = IDENTITY[3:] if authored.axes is None else authored.axes

@@ -266,9 +266,9 @@ def _joint_state(
         unit = sign * description.scene.units.axis(axis.angular).position
         space = f"state:{axis.instance}:physics"
         for numbers, quantity in ((state.position, "position"), (state.velocity, "velocity")):
-            is_given = axis.instance in applied
+            is_applied = axis.instance in applied
             numbers[joint.dof(axis)] = (
-                joint.prim.read_number(f"{space}:{quantity}") * unit if is_given else 0.0
+                joint.prim.read_number(f"{space}:{quantity}") * unit if is_applied else 0.0
             )
         if axis.instance not in applied:
             state.position[joint.dof(axis)] = float(place)

@@ -69,7 +69,7 @@ def expand_stacks(
             if stacked.bodies[0] != parent:
                 ends, poses = ends[::-1], poses[::-1]
             expanded.append(
-                (above, dataclasses.replace(stacked, bodies=ends, given_poses=poses), below)
+                (above, dataclasses.replace(stacked, bodies=ends, stack_poses=poses), below)
             )
             above = below
     return expanded

@@ -122,7 +122,7 @@ class StepContacts(NamedTuple):
 
     rows: ContactRows
     anchors: list[PairAnchors]
-    found_at: Array
+    search_poses: Array
     """World poses of the pairs' links when their contacts were last searched, [P, 7]."""
 
 
@@ -145,8 +145,8 @@ def contact_rows(
         at_start.topology, touching.ground_contacts.geometries, len(touching.ground.surfaces)
     )
     links = tuple(contacts.links[numbers[0]] for numbers in patches)
-    before = None if touching.anchors is None else touching.anchors.found_at
-    point, near, found_at = manifolds(
+    before = None if touching.anchors is None else touching.anchors.search_poses
+    point, near, search_poses = manifolds(
         articulation,
         at_start,
         touching.ground_contacts,
@@ -165,7 +165,7 @@ def contact_rows(
         articulation, at_start, contacts, patches, links, anchors, floor, motion, options
     )
     rows = ContactRows(normal, friction, patches, links, options.separation_speed)
-    return StepContacts(rows, anchors, found_at)
+    return StepContacts(rows, anchors, search_poses)
 
 
 def relaxation(options: SolverOptions) -> float:

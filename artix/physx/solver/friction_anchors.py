@@ -51,7 +51,7 @@ class FrictionAnchors(struct.PyTreeNode):
       on_ground: their points on the ground, in world axes, [P, 2, 3] [m].
       normal: the surfaces' normals when the pairs began to touch, in the links' frames, [P, 3].
       count: number of anchors of each pair, 0 to 2, [P].
-      found_at: poses of the pairs' links at PhysX's last contact search, [P, 7].
+      search_poses: poses of the pairs' links at PhysX's last contact search, [P, 7].
 
     Examples:
       >>> robot, ground = artix.robots.load("quadruped"), artix.Ground.flat()
@@ -67,7 +67,7 @@ class FrictionAnchors(struct.PyTreeNode):
     on_ground: Array
     normal: Array
     count: Array
-    found_at: Array
+    search_poses: Array
 
     @classmethod
     def none(cls, articulation: Articulation, ground: Ground) -> FrictionAnchors:
@@ -225,7 +225,7 @@ def remember_anchors(
     slips: Array,
     frames: list[Transforms],
     reference: Array,
-    found_at: Array,
+    search_poses: Array,
 ) -> FrictionAnchors:
     """The anchors to remember after a step, of the pairs that did not slip.
 
@@ -235,7 +235,7 @@ def remember_anchors(
       frames: frames of the pairs' links at the start of the step, relative to the reference point,
         one item each.
       reference: the reference point in the world, [3].
-      found_at: poses of the contact search, stored unchanged.
+      search_poses: poses of the contact search, stored unchanged.
     """
     on_link = [
         spatial.rotate_inverse(frame.rotation, one.on_link.T - frame.position).T
@@ -247,7 +247,7 @@ def remember_anchors(
     ]
     count = jnp.where(slips, 0, jnp.stack([one.total for one in anchors]))
     on_ground = jnp.stack([one.on_ground + reference for one in anchors])
-    return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, found_at)
+    return FrictionAnchors(jnp.stack(on_link), on_ground, jnp.stack(normal), count, search_poses)
 
 
 #: How far a capsule may move and its contacts may slide before they are searched again, relative to
@@ -269,7 +269,7 @@ class Manifolds(NamedTuple):
     """Points relative to the reference point, in world axes, [K, 3]."""
     near: Array
     """Whether they count, [K]."""
-    found_at: Array
+    search_poses: Array
     """World poses of the pairs' links when the contacts were found, [P, 7]."""
 
 
@@ -288,7 +288,7 @@ def manifolds(
       at_start: the articulation at the start of the step.
       ground_contacts: the current contacts.
       patches: the contacts of each pair of a shape and a surface.
-      before: ``found_at`` of the previous step; ``None`` for a new search.
+      before: ``search_poses`` of the previous step; ``None`` for a new search.
       reference: the reference point in the world, [3].
       distance: the gap below which contacts count [m].
     """
@@ -314,12 +314,12 @@ def manifolds(
     if before is None:
         looks = jnp.ones_like(looks)
     fresh = looks[pair]
-    gap_when_found = jnp.where(fresh, contacts.gap, gap_there)
+    gap_at_search = jnp.where(fresh, contacts.gap, gap_there)
     # Of boxes, the point on the plane; of spheres and capsules, the one on the shape, below the
     # core where it is now.
-    on_plane = jnp.where(fresh, here, there) - gap_when_found * normal
+    on_plane = jnp.where(fresh, here, there) - gap_at_search * normal
     point = jnp.where(shapes.is_box, on_plane, here - shapes.radius * normal)
-    near = (gap_when_found < distance) & (contacts.gap < distance)
+    near = (gap_at_search < distance) & (contacts.gap < distance)
     return Manifolds(
         point.T, near, poses if before is None else jnp.where(looks[:, None], poses, before)
     )

@@ -413,7 +413,7 @@ def _contact_results(
     report = contact_report(at_start, touching, rows, impulses, last, solution.change, dt)
     frames = [at_start.frame.take([link]) for link in rows.links]
     anchors = remember_anchors(
-        contacts.anchors, impulses.slips, frames, touching.reference, contacts.found_at
+        contacts.anchors, impulses.slips, frames, touching.reference, contacts.search_poses
     )
     return wrench, report, anchors
 
