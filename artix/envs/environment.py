@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -182,7 +182,7 @@ class Environment:
         self._no_contacts  # noqa: B018, not within a program
         return Task(self)
 
-    def _on(self, ground: artix.Ground | None) -> Environment:
+    def _on(self, ground: artix.Ground | None) -> Self:
         """The same environment on a ground that is an argument of a kernel, so that a large terrain
         is not compiled into it.
         """

@@ -204,9 +204,12 @@ def on_ground(
     ]
     ground_height = state.root_pose[2] - jnp.min(jnp.concatenate(above))
     start = ground_height + state.root_pose[2] + gap - lowest
-    height = jax.lax.fori_loop(0, _SEARCH_STEPS, lambda _, height: closer(height), start)
     # Beside an edge the search may go to and fro; the higher place is outside of the ground.
-    return jnp.maximum(height, closer(height))
+    return jnp.maximum(
+        *jax.lax.fori_loop(
+            0, _SEARCH_STEPS + 1, lambda _, last: (last[1], closer(last[1])), (start, start)
+        )
+    )
 
 
 def _random(key: Array, count: int, articulation: Any) -> Array:

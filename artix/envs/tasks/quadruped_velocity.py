@@ -280,7 +280,8 @@ class QuadrupedRough(QuadrupedVelocity):
         self, key: Array, level: Array, ended: EnvState | None = None
     ) -> tuple[artix.State, dict[str, Any]]:
         key, column_key = random_numbers.split(key)
-        state, memory = QuadrupedVelocity.begin(self, key)
+        # Without a ground, since the robot is only put on it once its place is known.
+        state, memory = QuadrupedVelocity.begin(self._on(None), key)
         if ended is not None:
             memory |= self.later(memory, ended)
         columns = self.tiles.centers.shape[1]
