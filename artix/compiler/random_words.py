@@ -50,11 +50,12 @@ jax.tree_util.register_pytree_node(Words, lambda key: ((key.words,), key.generat
 
 def with_words(tree: Any) -> Any:
     """A pytree with :class:`Words` in the place of keys."""
-    return jax.tree.map(
-        lambda leaf: _words_of(leaf) if _is_key(leaf) else leaf,
-        tree,
-        is_leaf=lambda leaf: isinstance(leaf, Words),
-    )
+
+    def of_leaf(leaf: Any) -> Any:
+        is_array = isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
+        return _words_of(leaf) if is_array and _is_key(leaf) else leaf
+
+    return jax.tree.map(of_leaf, tree, is_leaf=lambda leaf: isinstance(leaf, Words))
 
 
 def _words_of(key: Any) -> Words:

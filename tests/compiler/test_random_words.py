@@ -269,3 +269,12 @@ def test_loops_carry_keys() -> None:
     (key, numbers), (last, expected) = jax.jit(lambda: walk(artix.quantity(_split)))(), walk(_split)
     np.testing.assert_array_equal(numbers, expected)
     assert jnp.all(key == last)
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, jnp.float32, np.dtype("float32")])
+def test_keys_are_beside_static_arguments(dtype: Any) -> None:
+    def numbers(key: Array, dtype: Any) -> Array:
+        return jax.random.uniform(key, (3,), dtype)
+
+    key = jax.random.key(6)
+    np.testing.assert_array_equal(artix.quantity(numbers)(key, dtype), numbers(key, dtype))
