@@ -658,7 +658,7 @@ def test_known_arguments_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("function", "name"),
     [
-        (lambda x: lax.sort(x), "sort"),
+        (lambda x: lax.sort(x > 0), "sorting of bools"),
         (lambda x: jnp.linalg.eigh(x[:, None] * x)[0], "eigh"),
         (
             lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: 2 * y, x.astype(jnp.int16)),
