@@ -259,12 +259,15 @@ def check_material(owner: object, where: str) -> None:
         )
 
 
+#: How far a known material may be out of range: finite differences go there from its ends.
+_BEYOND = 1e-3
+
 #: Which values of a known material are valid, and what to say of others.
 _VALID: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
-    "friction": (lambda x: (x >= 0) & (x < np.inf), "finite numbers, not negative"),
-    "restitution": (lambda x: (x >= 0) & (x <= 1), "numbers from 0 to 1"),
+    "friction": (lambda x: (x >= -_BEYOND) & (x < np.inf), "finite numbers, not negative"),
+    "restitution": (lambda x: (x >= -_BEYOND) & (x <= 1 + _BEYOND), "numbers from 0 to 1"),
     "stiffness": (lambda x: x > 0, "positive numbers, inf for rigid"),
-    "damping": (lambda x: (x >= 0) & (x < np.inf), "finite numbers, not negative"),
+    "damping": (lambda x: (x >= -_BEYOND) & (x < np.inf), "finite numbers, not negative"),
 }
 
 
