@@ -14,7 +14,7 @@ import numpy as np
 
 from artix.compiler.array_entries import entry_numbers
 from artix.compiler.indexing import check_index
-from artix.compiler.scalar_builder import FALSE, ZERO, Rule, ScalarBuilder, Value, shapes_of
+from artix.compiler.scalar_builder import ZERO, Rule, ScalarBuilder, Value, shapes_of
 from artix.compiler.scalar_functions import bits, compare, logical, negation, select
 from artix.compiler.scalar_program import Kind, Op, UnsupportedOperation, kind_of
 from artix.compiler.scalar_words import word
@@ -157,8 +157,9 @@ def _sort_together(
 
 def _is_after(builder: ScalarBuilder, keys: Sequence[_Column], first: int, second: int) -> int:
     """Whether one entry of the keys belongs after another."""
-    result = FALSE
-    for kind, scalars in reversed(keys):
+    *others, (kind, scalars) = keys
+    result = _is_above(builder, kind, scalars[first], scalars[second])
+    for kind, scalars in reversed(others):
         a, b = scalars[first], scalars[second]
         above, below = _is_above(builder, kind, a, b), _is_above(builder, kind, b, a)
         otherwise = logical(builder, Op.AND, negation(builder, below), result)
