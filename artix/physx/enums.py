@@ -211,6 +211,11 @@ _Type = TypeVar("_Type", bound=enum.IntEnum)
 _Flags = TypeVar("_Flags", bound=enum.IntFlag)
 
 
+def _check_enumeration(kind: type[enum.Enum], name: str, value: Any) -> None:
+    if isinstance(value, enum.Enum) and not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
+
+
 def of_type(kind: type[_Type], name: str, value: Any) -> _Type:
     """The enumerator, or its number, that an argument of this name stands for.
 
@@ -218,8 +223,7 @@ def of_type(kind: type[_Type], name: str, value: Any) -> _Type:
       TypeError: it belongs to another enumeration, where the same number means something else.
       ValueError: there is no such number.
     """
-    if isinstance(value, enum.Enum) and not isinstance(value, kind):
-        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
+    _check_enumeration(kind, name, value)
     return kind(value)
 
 
@@ -231,8 +235,7 @@ def flags_of(kind: type[_Flags], name: str, value: Any) -> _Flags:
         no whole number.
       ValueError: a bit is none of the flags.
     """
-    if isinstance(value, enum.Enum) and not isinstance(value, kind):
-        raise TypeError(f"{name}: expected {kind.__name__}, found {value!r}")
+    _check_enumeration(kind, name, value)
     try:
         number = operator.index(value)
     except TypeError:
