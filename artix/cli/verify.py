@@ -281,6 +281,7 @@ def compared(
                 run if simulator == ARTIX else "",
                 simulator,
                 f"{one['distance']:.2f}",
+                f"{one['displacement']:.3f}",
                 "" if simulator == ARTIX else f"{apart:.2f}",
                 f"{one['velocity_error']:.3f}",
                 f"{one['yaw_rate_error']:.3f}",
@@ -298,6 +299,7 @@ def compared(
         "command",
         "simulator",
         "way",
+        "moved",
         "apart",
         "v err",
         "yaw err",
@@ -306,7 +308,7 @@ def compared(
         "steps",
         "lift",
     )
-    units = ("", "", "m", "m", "m/s", "rad/s", "m", "", "1/s", "mm", "m/s", "N m", "", "")
+    units = ("", "", "m", "m", "m", "m/s", "rad/s", "m", "", "1/s", "mm", "m/s", "N m", "", "")
     return table((*head, "slip", "torque", "CoT", "fell"), [units, *rows], align="ll"), falls
 
 

@@ -99,10 +99,12 @@ def gait_statistics(
         ``joint_work`` [T, n], the work of each motor since the time before [J].
       dt: time between two of them [s].
       weight: the robot's mass times gravity [N].
-      transient: the fraction of the record at its start that does not count, except for the path.
+      transient: the fraction of the record at its start that does not count, except for the path
+        and the displacement.
 
     Returns:
-      ``distance``, the length of the path of the root [m]; ``velocity_error`` [m/s] and
+      ``distance``, the length of the path of the root [m], in which its sway counts;
+      ``displacement``, how far its end is from its start [m]; ``velocity_error`` [m/s] and
       ``yaw_rate_error`` [rad/s], means of their magnitudes; ``height``, the mean height [m];
       ``duty``, the fraction of time that each foot stands, [K]; ``stride_frequency``, mean of the
       feet's landings per second [Hz]; ``cost_of_transport``, the work that the motors put in,
@@ -141,10 +143,10 @@ def gait_statistics(
     work = float(np.sum(np.maximum(steady.get("joint_work", dt * power), 0)))
     speed = np.linalg.norm(steady["feet_velocity"][..., :2], axis=-1)
     is_moving = way > _SLOW * seconds
+    place = every["root_pose"][:, :2]
     return {
-        "distance": float(
-            np.sum(np.linalg.norm(np.diff(every["root_pose"][:, :2], axis=0), axis=1))
-        ),
+        "distance": float(np.sum(np.linalg.norm(np.diff(place, axis=0), axis=1))),
+        "displacement": float(np.linalg.norm(place[-1] - place[0])),
         "velocity_error": float(np.mean(np.linalg.norm(apart[:, :2], axis=1))),
         "yaw_rate_error": float(np.mean(np.abs(apart[:, 2]))),
         "height": float(np.mean(steady["root_pose"][:, 2])),

@@ -414,6 +414,7 @@ def test_statistics_of_a_gait_that_is_known():
     }
     found = gait_statistics(record, dt, weight=100.0, transient=0.0)
     assert found["distance"] == pytest.approx(0.8 * 3.99)
+    assert found["displacement"] == pytest.approx(0.8 * 3.99)
     assert (found["velocity_error"], found["yaw_rate_error"]) == (
         pytest.approx(0.2),
         pytest.approx(0.1),
@@ -429,3 +430,9 @@ def test_statistics_of_a_gait_that_is_known():
         {**record, "root_pose": 0 * pose, "contact": np.ones((400, 2))}, dt, weight=100.0
     )
     assert np.isinf(still["cost_of_transport"]) and still["clearance"].tolist() == [0.0, 0.0]
+    # A trunk that sways by 5 mm where it stands has a path, but ends where it began.
+    sway = 0 * pose
+    sway[:, 1] = 0.005 * np.sin(2 * np.pi * np.arange(400) / 399 * 5)
+    swaying = gait_statistics({**record, "root_pose": sway}, dt, weight=100.0)
+    assert swaying["distance"] == pytest.approx(20 * 0.005, rel=1e-2)
+    assert swaying["displacement"] < 1e-12
