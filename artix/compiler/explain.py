@@ -117,8 +117,8 @@ class Explanation:
         return "\n".join([*map(str, self.operations), first_call])
 
 
-def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) -> Explanation:
-    """The cost, per robot, of ``jax.jit(jax.vmap(lambda *x: function(articulation, *x)))``.
+def explain(function: Callable[..., Any], *arguments: Any) -> Explanation:
+    """The cost, per robot, of ``jax.jit(jax.vmap(function))``.
 
     Nothing is compiled or run. The run time of a kernel is proportional to its operations or, if
     its results are large, to the bytes it writes.
@@ -126,17 +126,16 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
     Args:
       function: a function of artix, or one that calls functions of artix (such as their
         ``jax.grad``).
-      articulation: its first argument, an articulation or a scene, whose parameters count as known.
-      arguments: examples of the other arguments, for one robot; names, whole numbers and bools are
-        static. Required arguments may be omitted if they have one of artix's names: ``state``,
-        ``force``, ``acceleration``, ``right``, ``external_force``, ``control`` and ``dt``; for a
-        scene ``states``, ``controls`` and ``dt``.
+      arguments: examples of its arguments, for one robot. Parameters of articulations and scenes
+        count as known, as if the function closed over them; names, whole numbers and bools are
+        static. If the first one is an articulation or a scene, required arguments may be omitted
+        that have one of artix's names: ``state``, ``force``, ``acceleration``, ``right``,
+        ``external_force``, ``control`` and ``dt``; for a scene ``states``, ``controls`` and ``dt``.
 
     Returns:
       The cost of each operation.
 
     Raises:
-      TypeError: ``articulation`` is neither an articulation nor a scene.
       ValueError: an argument without a default example is missing.
 
     Examples:
@@ -146,11 +145,14 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
       >>> # 49 numbers beside 7
       >>> print(sum(bias.operations) > 0, matrix.bytes_written // bias.bytes_written)
       True 7
+      >>> slope = jax.grad(lambda state: artix.kinetic_energy(arm, state))
+      >>> print(len(artix.explain(slope, artix.neutral_state(arm)).operations))
+      2
     """
-    if type(articulation) not in parameter_types():
-        expected = " or ".join(map(_with_article, parameter_types()))
-        raise TypeError(f"articulation: expected {expected}, found {type(articulation).__name__}")
-    rest = (*arguments, *_examples(function, articulation, len(arguments)))
+    is_known = [type(argument) in parameter_types() for argument in arguments]
+    rest = [x for x, known in zip(arguments, is_known, strict=True) if not known]
+    if is_known[:1] == [True]:
+        rest += _examples(function, arguments[0], len(arguments) - 1)
     leaves, structure = jax.tree.flatten(rest)
     is_static = [isinstance(leaf, str | bool | int | np.bool_ | np.integer) for leaf in leaves]
     arrays = [
@@ -164,7 +166,11 @@ def explain(function: Callable[..., Any], articulation: Any, *arguments: Any) ->
         merged = [
             x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)
         ]
-        return function(articulation, *jax.tree.unflatten(structure, merged))
+        others = iter(jax.tree.unflatten(structure, merged))
+        examples = [
+            x if known else next(others) for x, known in zip(arguments, is_known, strict=True)
+        ]
+        return function(*examples, *others)
 
     of_operation = 0.0 if kernels.available() else kernels.seconds_per_operation()
     start = time.process_time()
@@ -249,11 +255,6 @@ def _operations(jaxpr: Any) -> Iterator[tuple[Program, Axes]]:
             inner = getattr(parameter, "jaxpr", parameter)
             if hasattr(inner, "eqns"):
                 yield from _operations(inner)
-
-
-def _with_article(kind: type) -> str:
-    name = kind.__name__
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _examples(function: Callable[..., Any], parameters: Any, num_arguments: int) -> list[Any]:

@@ -58,11 +58,6 @@ def test_values_are_checked(registered):
         law(Spring(jnp.float32(3)), Stretch(jnp.float32(-2)))
 
 
-def test_other_classes_are_refused_by_explain():
-    with pytest.raises(TypeError, match="expected an Articulation or a Scene, found Spring"):
-        artix.explain(force, Spring(jnp.float32(3)))
-
-
 def test_content_replaces_what_a_process_caches(registered):
     argument_types.register_content(Spring, lambda spring: "content")
     assert argument_types.portable((1, [Spring(jnp.float32(3))])) == [1, ["content"]]

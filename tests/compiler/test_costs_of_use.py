@@ -180,14 +180,22 @@ def test_explaining_says_what_a_first_call_costs() -> None:
     assert f"first call: about {explained.first_call:.1g} s of processor time" in str(explained)
 
 
-def test_explaining_asks_for_an_articulation_and_for_what_it_cannot_guess() -> None:
+def test_explaining_asks_for_what_it_cannot_guess() -> None:
     arm = artix.robots.load("arm7")
-    with pytest.raises(
-        TypeError, match="articulation: expected an Articulation or a Scene, found ArrayImpl"
-    ):
-        artix.explain(artix.constraints.solve_contact, jnp.eye(3), jnp.zeros(3), jnp.ones(1))
     with pytest.raises(ValueError, match="give an example of the argument 'frame' of"):
         artix.explain(artix.supported_inertia, arm)
+
+
+def test_a_function_that_closes_over_its_robot_is_explained() -> None:
+    arm = artix.robots.load("arm7")
+    state = artix.neutral_state(arm)
+    wanted = artix.explain(artix.mass_matrix, arm).operations
+    assert artix.explain(lambda state: artix.mass_matrix(arm, state), state).operations == wanted
+    swapped = artix.explain(lambda state, robot: artix.mass_matrix(robot, state), state, arm)
+    assert swapped.operations == wanted
+    energy = jax.jit(jax.grad(lambda state: artix.kinetic_energy(arm, state)))
+    assert [cost.refusal for cost in artix.explain(energy, state).operations] == [None, None]
+    assert artix.explain(jnp.sin, jnp.zeros(3)).operations == ()
 
 
 def test_the_environment_switches_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
