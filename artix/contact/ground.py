@@ -78,7 +78,7 @@ class Plane(struct.PyTreeNode):
 
         Raises:
           ValueError: the normal is zero, a number is out of range, or a shape is wrong.
-          TypeError: ``dtype`` is not a floating-point type.
+          TypeError: ``dtype`` is neither float32 nor, in JAX's x64 mode, float64.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         check_floating(dtype)
@@ -184,7 +184,8 @@ class Ground(struct.PyTreeNode):
             check_combination(name, getattr(self, name))
 
     def astype(self, dtype: Any) -> Ground:
-        """The ground with every array converted to ``dtype``."""
+        """The ground with every array in ``dtype``, as :meth:`artix.Articulation.astype`."""
+        check_floating(dtype)
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
 
 

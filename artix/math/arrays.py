@@ -81,9 +81,19 @@ def one_array(x: Any) -> Any:
 
 
 def check_floating(dtype: Any) -> None:
-    """Raises ``TypeError`` unless ``dtype`` is a floating-point type."""
+    """Raises ``TypeError`` unless ``dtype`` is one that artix computes in, and JAX has it now: it
+    would make float32 of float64 with nothing but a warning for each array.
+    """
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype: expected a floating-point type such as float32, found {dtype}")
+    kind = np.dtype(dtype)
+    if kind.name not in ("float32", "float64"):
+        raise TypeError(f"dtype: artix computes in float32 or float64, found {kind.name}")
+    if jax.dtypes.canonicalize_dtype(kind) != kind:
+        raise TypeError(
+            "dtype: float64 needs JAX's x64 mode: call jax.config.update('jax_enable_x64', True) "
+            "first, or enter `with jax.enable_x64(True):`"
+        )
 
 
 def unmasked(x: Any) -> Any:

@@ -234,7 +234,7 @@ class Articulation:
         float64.
 
         Raises:
-          TypeError: ``dtype`` is not a floating-point type.
+          TypeError: ``dtype`` is neither, or float64 outside of that mode.
         """
         check_floating(dtype)
         return jax.tree.map(
@@ -544,10 +544,7 @@ class State(struct.PyTreeNode):
 
     def astype(self, dtype) -> State:
         """The same state, or batch of states, with every array in ``dtype``, as
-        :meth:`artix.Articulation.astype`.
-
-        Raises:
-          TypeError: ``dtype`` is not a floating-point type.
+        :meth:`artix.Articulation.astype`, which has the exceptions, too.
         """
         check_floating(dtype)
         return jax.tree.map(lambda leaf: device_array(leaf, dtype), self)

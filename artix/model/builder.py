@@ -639,7 +639,7 @@ class ArticulationBuilder:
           ValueError: no link was added; a joint's number is out of range; a mimic joint, tendon or
             loop joint names a link, joint or DOF that does not exist, or a joint that does not have
             exactly one DOF; or a pair of shapes cannot collide.
-          TypeError: ``dtype`` is not a floating-point type.
+          TypeError: ``dtype`` is neither float32 nor, in JAX's x64 mode, float64.
         """
         dtype = jnp.result_type(float) if dtype is None else dtype
         check_floating(dtype)

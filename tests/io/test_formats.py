@@ -5,6 +5,7 @@ import inspect
 import itertools
 import re
 
+import jax
 import pytest
 
 import artix
@@ -129,6 +130,13 @@ def test_readers_refuse_unknown_repairs_and_meshes_alike(reader):
         reader("no file is opened", meshes="box")
 
 
+def test_names_of_built_in_robots_are_no_files():
+    with pytest.raises(ValueError, match=r"comes with artix, artix\.robots\.load\('quadruped'\)$"):
+        artix.load("quadruped")
+    with pytest.raises(ValueError, match=r"suffix ''; choose from: [^;]*$"):
+        artix.load("go2")
+
+
 @pytest.mark.parametrize("suffix", ["urdf", "xml", "usda", "npz"])
 def test_writers_say_what_they_cannot_write(suffix, tmp_path):
     """Other things than robots, and coarse numbers, which have no unit quaternions."""
@@ -136,6 +144,7 @@ def test_writers_say_what_they_cannot_write(suffix, tmp_path):
     for wrong in (artix.neutral_state(robot), artix.Fleet([robot]), None):
         with pytest.raises(TypeError, match=r"^articulation: expected artix\.Articulation, found "):
             artix.save(wrong, path)
+    coarse = jax.tree.map(lambda x: x.astype("float16"), robot)
     with pytest.raises(TypeError, match=r"must be of float32 or float64; found .* 'float16'"):
-        artix.save(robot.astype("float16"), path)
+        artix.save(coarse, path)
     assert not path.exists()

@@ -385,6 +385,26 @@ def test_switches_and_dtypes_of_other_kinds(arm) -> None:
         TypeError, match=r"^dtype: expected a floating-point type such as float32, found int32$"
     ):
         artix.robots.load("arm7", dtype="int32")
+    articulation, state = arm
+    scene = artix.Scene(articulation, ground=artix.Ground.flat())
+    for value in (articulation, state, scene, scene.ground):
+        with pytest.raises(
+            TypeError, match=r"^dtype: artix computes in float32 or float64, found float16$"
+        ):
+            value.astype("float16")
+    with jax.enable_x64(False):
+        for make in (
+            lambda: articulation.astype(np.float64),
+            lambda: state.astype("float64"),
+            lambda: scene.astype("float64"),
+            lambda: artix.robots.load("arm7", dtype="float64"),
+            lambda: artix.Ground.flat(dtype=jnp.float64),
+        ):
+            with pytest.raises(
+                TypeError, match="^dtype: float64 needs JAX's x64 mode: call .*jax_enable_x64"
+            ):
+                make()
+        assert artix.robots.load("arm7", dtype="float32").astype("float32").dtype == "float32"
 
 
 def test_seeds_and_batches_are_no_random_keys(arm) -> None:
