@@ -127,8 +127,9 @@ def _translucent(
     """
     picture = np.zeros((size[1], size[0], 4), np.float32)
     seen = np.zeros(size[::-1], np.uint64)
-    shown.body = np.unique(shown.body, return_inverse=True)[1].reshape(-1) % 64
-    for _ in range(MOST_LAYERS if len(shown.body) else 0):
+    bodies, number = np.unique(shown.body, return_inverse=True)
+    shown.body = number.reshape(-1) % 64
+    for _ in range(min(len(bodies), MOST_LAYERS)):
         layer, nearest = _draw(shown, shadows, camera, size, depth, seen)
         if not (nearest < depth).any():
             break
