@@ -87,7 +87,9 @@ class DiscreteDynamics(struct.PyTreeNode):
     Subclass it, with a method ``step`` of the same arguments and results, for dynamics of your own,
     such as drag, thrust or a learned residual. Further fields are arrays by which solutions can be
     differentiated; a property ``num_controls`` replaces the number of controls. Derivatives are
-    then tangents through ``step``.
+    then tangents through ``step``. To solvers, angles of wheels that differ by 4 pi are the same,
+    as to :func:`artix.integrate`: for a step that counts their turns, give their joints limits,
+    however wide.
 
       >>> class Drag(optimal_control.DiscreteDynamics):
       ...     drag: jax.Array | float = 0.5  # [N m s]

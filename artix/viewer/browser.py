@@ -9,7 +9,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -264,8 +264,8 @@ class Nodes:
     def _one(self, crowd: Crowd) -> None:
         """Adds one robot: a node for each link, with its surfaces below."""
         scene = self.server.scene
-        for link, name in enumerate(crowd.link_names):
-            path = f"{WORLD}/robots/{crowd.name}/{_plain(name)}"
+        for link, name in enumerate(_node_names(crowd.link_names)):
+            path = f"{WORLD}/robots/{crowd.name}/{name}"
             length = 0.08 * self.scene.size
             shown = "frames" in self.scene.layers
             axes = scene.add_frame(
@@ -280,6 +280,7 @@ class Nodes:
 
     def _many(self, crowd: Crowd) -> None:
         """Adds several robots: one batch of meshes for each link and colour."""
+        names = _node_names(crowd.link_names)
         for layer, visuals in (("visual", crowd.visuals), ("collision", crowd.collisions)):
             groups: dict[tuple, list[Visual]] = {}
             for visual in visuals:
@@ -287,7 +288,7 @@ class Nodes:
             for k, ((link, color, opacity), members) in enumerate(groups.items()):
                 poses = crowd.poses[:, :, link]
                 batch = self.server.scene.add_batched_meshes_simple(
-                    f"{WORLD}/robots/{crowd.name}/{_plain(crowd.link_names[link])}/{layer}/{k}",
+                    f"{WORLD}/robots/{crowd.name}/{names[link]}/{layer}/{k}",
                     *_arrays(joined([_in_link(visual) for visual in members])),
                     batched_wxyzs=_wxyz(poses[0]),
                     batched_positions=_round(poses[0, :, :3]),
@@ -484,6 +485,14 @@ def _linear(color: tuple[int, int, int]) -> tuple[int, int, int]:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def _plain(name: str) -> str:
-    """A link's name without the separator of viser's node names."""
-    return name.replace("/", "_")
+def _node_names(link_names: Sequence[str]) -> list[str]:
+    """The names of links without the separator of viser's node names, all of them different: a
+    second node of a name would replace the first.
+    """
+    names = list[str]()
+    for link_name in link_names:
+        name = link_name.replace("/", "_")
+        while name in names or (name != link_name and name in link_names):
+            name += "_"
+        names.append(name)
+    return names

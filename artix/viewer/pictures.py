@@ -124,7 +124,7 @@ def draw_scene(
     view = camera or Camera.around(scene.corners(chosen), aspect=size[0] / size[1])
     parts = list[Triangles]()
     for place, frame in enumerate(chosen):
-        parts += _robots(scene, frame, 1.0 if place == len(chosen) - 1 else 0.25)
+        parts += _robots(scene, frame, 1.0 if place == len(chosen) - 1 else 0.25, place)
     parts += _overlays(scene, chosen[-1])
     if floor:
         parts += _ground(scene, chosen)
@@ -250,18 +250,30 @@ def _write_mp4(
 _WRITERS = {".gif": _write_gif, ".mp4": _write_mp4}
 
 
-def _robots(scene: Scene, frame: int, opacity: float) -> list[Triangles]:
+def _robots(scene: Scene, frame: int, opacity: float, place: int = 0) -> list[Triangles]:
+    """The robots in a frame, the one at this place of those in a picture. Each robot is a body, as
+    is each translucent surface.
+    """
     parts = list[Triangles]()
-    for crowd in scene.crowds:
+    for kind, crowd in enumerate(scene.crowds):
         shown = list[Visual]()
         if "visual" in scene.layers:
             shown += crowd.visuals
         if "collision" in scene.layers:
             shown += crowd.collisions
-        parts += [_visual(crowd, visual, frame, opacity) for visual in shown]
+        first = (place * len(scene.crowds) + kind) * _MOST_BODIES
+        for number, visual in enumerate(shown):
+            part = _visual(crowd, visual, frame, opacity)
+            own = number + 1 if visual.opacity < 1.0 else 0
+            part.body += first + own * len(crowd.opacities)
+            parts.append(part)
         if "frames" in scene.layers:
             parts += _axes(crowd, frame, 0.08 * scene.size)
     return parts
+
+
+#: Bodies of the robots of one kind in one frame, at most.
+_MOST_BODIES = 10**9
 
 
 def _visual(crowd: Crowd, visual: Visual, frame: int, opacity: float) -> Triangles:
@@ -273,7 +285,7 @@ def _visual(crowd: Crowd, visual: Visual, frame: int, opacity: float) -> Triangl
 def _place(
     mesh: TriangleMesh, poses: np.ndarray, color: tuple[float, ...], opacities: np.ndarray | float
 ) -> Triangles:
-    """One mesh, placed in several poses [K, 7]."""
+    """One mesh, placed in several poses [K, 7], each of which is a body."""
     corners, normals = mesh.vertices[mesh.faces].astype(float), corner_normals(mesh)
     world = transform(poses[:, None, None], corners).reshape(-1, 3, 3)
     turned = rotate(poses[:, None, None, 3:], normals).reshape(-1, 3, 3)
@@ -285,6 +297,7 @@ def _place(
         np.tile(np.asarray(color, float), (total, 1)),
         np.tile(opacity[:, None], (1, 3)),
         opacity > 0.9,
+        np.repeat(np.arange(len(poses)), len(corners)),
     )
 
 
@@ -346,12 +359,15 @@ def _ground(scene: Scene, frames: Sequence[int]) -> list[Triangles]:
         if scene.ground is None
         else scene.ground.surfaces
     )
-    return [
+    parts = [
         _place(height_field_mesh(one), _AT_ORIGIN, TERRAIN_COLOR, 1.0)
         if isinstance(one, HeightField)
         else _tiles(one, middle, reach)
         for one in surfaces
     ]
+    for number, part in enumerate(parts):
+        part.body -= number + 1  # Bodies of robots are not negative.
+    return parts
 
 
 _AT_ORIGIN = np.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]])

@@ -5,6 +5,8 @@ files.
 from __future__ import annotations
 
 import html
+import itertools
+import math
 import os
 import threading
 import time
@@ -298,7 +300,7 @@ def scene_html(
     with private_server(scene.title) as server:
         nodes = Nodes(server, scene, dark_mode=dark_mode)
         recording = server.get_scene_serializer()
-        stride = max(1, round(1.0 / (max_rate * scene.dt)))
+        stride = max(1, math.ceil(1.0 / (max_rate * scene.dt) - 1e-6))
         for frame in range(0, scene.num_frames, stride):
             nodes.show(frame)
             recording.insert_sleep(stride * scene.dt)
@@ -337,6 +339,31 @@ def checked_series(series: Mapping[str, npt.ArrayLike], num_frames: int) -> dict
     return checked
 
 
+def thinned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Curves with at most :data:`MAX_POINTS` points, which keep their peaks: of each span, the
+    least and the largest value in the order in which they occur.
+
+    Args:
+      values: the curves, [T, C].
+
+    Returns:
+      Frames [P], increasing, and values there [P, C]; finite ones in spans that have any.
+    """
+    if len(values) <= MAX_POINTS:
+        return np.arange(len(values)), values
+    edges = np.linspace(0, len(values), MAX_POINTS // 2 + 1).astype(int)
+    frames, kept = list[int](), list[np.ndarray]()
+    for start, end in itertools.pairwise(edges):
+        span = values[start:end]
+        is_finite = np.isfinite(span)
+        lowest = np.argmin(np.where(is_finite, span, np.inf), axis=0)
+        highest = np.argmax(np.where(is_finite, span, -np.inf), axis=0)
+        for place in (np.minimum(lowest, highest), np.maximum(lowest, highest)):
+            kept.append(np.take_along_axis(span, place[None], axis=0)[0])
+        frames += [start, (start + end) // 2]
+    return np.array(frames), np.array(kept)
+
+
 class Plot:
     """A plot of curves; :meth:`show` marks a frame.
 
@@ -348,9 +375,8 @@ class Plot:
     """
 
     def __init__(self, gui: Any, name: str, values: np.ndarray, dt: float) -> None:
-        self._stride = max(1, -(-len(values) // MAX_POINTS))
-        kept = values[:: self._stride]
-        self._time = dt * self._stride * np.arange(len(kept))
+        self._frames, kept = thinned(values)
+        self._time = dt * self._frames
         self._curves = kept.T
         finite = kept[np.isfinite(kept)] if np.isfinite(kept).any() else np.zeros(1)
         self._low, self._high = float(finite.min()), float(finite.max())
@@ -386,7 +412,7 @@ class Plot:
         """The times, the curves, and a vertical line at the frame, whose time occurs twice for that
         purpose.
         """
-        place = min(frame // self._stride, len(self._time) - 1)
+        place = int(np.searchsorted(self._frames, frame, side="right")) - 1
         twice = np.insert(np.arange(len(self._time)), place, place)
         cursor = np.full(len(twice), np.nan)
         cursor[place : place + 2] = self._low, self._high
@@ -474,11 +500,10 @@ def with_plots(
 
 
 def _figure(name: str, values: np.ndarray, dt: float, duration: float) -> str:
-    stride = max(1, -(-len(values) // MAX_POINTS))
-    kept = values[::stride]
+    frames, kept = thinned(values)
     finite = kept[np.isfinite(kept)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    across = 1000.0 * dt * stride * np.arange(len(kept)) / duration
+    across = 1000.0 * dt * frames / duration
     down = (
         100.0 * (high - kept) / (high - low)
         if high > low

@@ -30,6 +30,8 @@ class Triangles:
       colors: red, green and blue from 0 to 1, [N, 3].
       opacities: opacities at the corners, [N, 3].
       casts: whether each triangle casts shadows, [N].
+      body: number of the body that each belongs to, [N]. Of a translucent body, only the nearest
+        surface is seen.
     """
 
     corners: np.ndarray
@@ -37,13 +39,15 @@ class Triangles:
     colors: np.ndarray
     opacities: np.ndarray
     casts: np.ndarray
+    body: np.ndarray
 
     @classmethod
     def join(cls, parts: list[Triangles]) -> Triangles:
         """Joins several sets of triangles."""
         if not parts:
             corners = np.zeros((0, 3, 3))
-            return cls(corners, corners, corners[:, 0], corners[:, 0], np.zeros(0, bool))
+            none = np.zeros(0, int)
+            return cls(corners, corners, corners[:, 0], corners[:, 0], none.astype(bool), none)
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -86,13 +90,17 @@ def shade(
       Red, green, blue and opacity from 0 to 1, shape [height, width, 4].
     """
     fine = (samples * size[0], samples * size[1])
-    picture = np.zeros((fine[1], fine[0], 4), np.float32)
+    # About the point in the middle, since single precision has no digits for far places.
+    middle = np.asarray(camera.look_at, float)
+    camera = Camera(np.asarray(camera.position, float) - middle, np.zeros(3), camera.fov)
+    triangles = dataclasses.replace(triangles, corners=triangles.corners - middle)
     solid = np.all(triangles.opacities > 0.999, axis=1)
     shadows = Shadows.of(triangles.corners[triangles.casts])
-    depth = np.full(fine[::-1], np.inf)
-    for mask, is_solid in ((solid, True), (~solid, False)):
-        if mask.any():
-            depth = _draw(picture, depth, triangles.select(mask), shadows, camera, fine, is_solid)
+    anywhere = np.full(fine[::-1], np.inf)
+    behind, nearest = _draw(triangles.select(solid), shadows, camera, fine, anywhere)
+    clear = triangles.select(~solid & np.any(triangles.opacities > 0, axis=1))
+    picture = _translucent(clear, shadows, camera, fine, nearest)
+    picture += (1 - picture[..., 3:]) * behind
     subpixels = [picture[i::samples, j::samples] for i in range(samples) for j in range(samples)]
     mean = sum(subpixels[1:], start=subpixels[0].astype(float)) / samples**2
     if background is not None:
@@ -103,21 +111,60 @@ def shade(
     return np.clip(mean, 0.0, 1.0)
 
 
-def _draw(
-    picture: np.ndarray,
-    depth: np.ndarray,
+#: How many translucent bodies are seen through one another at most.
+MOST_LAYERS = 8
+
+
+def _translucent(
     shown: Triangles,
     shadows: Shadows | None,
     camera: Camera,
     size: tuple[int, int],
-    solid: bool,
+    depth: np.ndarray,
 ) -> np.ndarray:
-    """Draws onto a picture with premultiplied opacities. Returns the new depths."""
+    """Draws translucent bodies before something solid of this depth [H, W], from the nearest on:
+    premultiplied red, green, blue and opacity, [H, W, 4].
+    """
+    picture = np.zeros((size[1], size[0], 4), np.float32)
+    seen = np.zeros(size[::-1], np.uint64)
+    bodies, number = np.unique(shown.body, return_inverse=True)
+    shown.body = number.reshape(-1) % 64
+    for _ in range(min(len(bodies), MOST_LAYERS)):
+        layer, nearest = _draw(shown, shadows, camera, size, depth, seen)
+        if not (nearest < depth).any():
+            break
+        picture += (1 - picture[..., 3:]) * layer
+    return picture
+
+
+def _draw(
+    shown: Triangles,
+    shadows: Shadows | None,
+    camera: Camera,
+    size: tuple[int, int],
+    depth: np.ndarray,
+    past: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws the nearest triangles.
+
+    Args:
+      shown: the triangles.
+      shadows: the shadows; ``None`` for none.
+      camera: the camera.
+      size: width and height of the picture.
+      depth: what is not nearer is not drawn, [H, W].
+      past: a bit for each body that is not drawn in a pixel, [H, W]; those drawn are added.
+
+    Returns:
+      Premultiplied red, green, blue and opacity, [H, W, 4], and the new depths, [H, W].
+    """
+    picture = np.zeros((size[1], size[0], 4), np.float32)
     projected = camera.project(shown.corners, size)
     ahead = np.all(projected[..., 2] > 1e-3, axis=1)
     shown = shown.select(ahead)
     projected = projected[ahead]
-    seen = rasterize(projected, size, perspective=True)
+    bits = np.uint64(1) << shown.body.astype(np.uint64) if past is not None else None
+    seen = rasterize(projected, size, perspective=True, bits=bits, past=past)
     hit = (seen.triangle >= 0) & (seen.depth < depth)
     index, weights = seen.triangle[hit], seen.weights[hit]
     point = np.einsum("pk,pki->pi", weights, shown.corners.astype(np.float32)[index])
@@ -132,8 +179,10 @@ def _draw(
     color = shown.colors.astype(np.float32)[index] * brightness[:, None] + gloss[:, None]
     opacity = np.einsum("pk,pk->p", weights, shown.opacities.astype(np.float32)[index])[:, None]
     premultiplied = np.concatenate([np.clip(color, 0, 1) * opacity, opacity], axis=1)
-    picture[hit] = premultiplied + (1 - opacity) * picture[hit]
-    return np.where(hit, seen.depth, depth) if solid else depth
+    picture[hit] = premultiplied
+    if past is not None and bits is not None:
+        past[hit] |= bits[index]
+    return picture, np.where(hit, seen.depth, depth)
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -214,7 +263,14 @@ class Fragments(NamedTuple):
     weights: np.ndarray
 
 
-def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) -> Fragments:
+def rasterize(
+    corners: np.ndarray,
+    size: tuple[int, int],
+    *,
+    perspective: bool,
+    bits: np.ndarray | None = None,
+    past: np.ndarray | None = None,
+) -> Fragments:
     """Finds the nearest triangle of each pixel.
 
     Args:
@@ -223,6 +279,8 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
       size: width and height of the picture.
       perspective: whether the camera is perspective: then reciprocals of depths are linear in the
         picture.
+      bits: a bit for each triangle, [N], and
+      past: those bits whose triangles are left out of a pixel, [H, W]; ``None`` for no such thing.
     """
     width, height = size
     x, y, z = np.moveaxis(corners, 2, 0)
@@ -255,8 +313,11 @@ def rasterize(corners: np.ndarray, size: tuple[int, int], *, perspective: bool) 
         pixel = np.repeat(row[chunk] * width, number) + column
         new = np.repeat(along[chunk], number) * (column + 0.5) + np.repeat(at_zero[chunk], number)
         new = 1.0 / new if perspective else new
+        if bits is not None and past is not None:
+            is_past = np.repeat(bits[owner[chunk]], number) & past.ravel()[pixel] != 0
+            new = np.where(is_past, np.inf, new)
         np.minimum.at(depth, pixel, new)
-        wins = new == depth[pixel]
+        wins = (new == depth[pixel]) & (new < np.inf)
         triangle[pixel[wins]] = np.repeat(owner[chunk], number)[wins]
     weights = np.zeros((width * height, 3), np.float32)
     drawn = np.flatnonzero(triangle >= 0)

@@ -76,8 +76,11 @@ class Crowd:
 
     def corners(self, frames: Sequence[int] | np.ndarray = (0,)) -> np.ndarray:
         """The corners of the bounding box of each of V surfaces in F frames, in world axes,
-        [V, F, K, 8, 3] [m].
+        [V, F, K, 8, 3] [m]; without surfaces, the places of the links instead.
         """
+        if not self.visuals:
+            places = np.moveaxis(self.poses[np.asarray(frames)][..., :3], 2, 0)
+            return np.repeat(places[..., None, :], 8, axis=-2)
         corners = list[np.ndarray]()
         for visual in self.visuals:
             ends = visual.mesh.vertices.min(axis=0), visual.mesh.vertices.max(axis=0)

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -140,6 +141,68 @@ def test_shadows_fall_on_the_floor(arm):
     darker = (without - with_robot)[..., :3].min(axis=-1) > 0.15
     # The light comes from the right and from the front, so shadows fall to the left and the back.
     assert darker[:50, :50].sum() > 1.5 * darker[50:, 50:].sum() + 10
+
+
+def test_translucent_bodies_are_seen_through_one_another():
+    """Each pixel mixes what is in it from the back to the front, as Porter and Duff's *over*."""
+    robot = artix.robots.load("cart_pole")
+    wall = viewer.geometry_mesh(artix.Geometry.box((0.01, 5.0, 5.0)))
+    colors = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 1.0, 1.0))
+    opacities = (0.25, 0.5, 1.0, 0.0)
+    places = (2.0, 1.0, 0.0, 3.0)  # The last one is invisible, and nearest.
+    bodies = [
+        viewer.Visual(0, wall, (x, 0, 0, 0, 0, 0, 1), color, opacity)
+        for x, color, opacity in zip(places, colors, opacities, strict=True)
+    ]
+    camera = Camera((20.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+
+    def middle(shown):
+        scene = viewer.make_scene(robot, artix.neutral_state(robot), 1.0, visuals=shown)
+        return viewer.draw_scene(scene, size=(9, 9), camera=camera, floor=False)[4, 4]
+
+    red, green, blue = (middle([replace(each, opacity=1.0)])[:3] for each in bodies[:3])
+    mixed = 0.25 * red + 0.75 * (0.5 * green + 0.5 * blue)
+    np.testing.assert_allclose(middle(bodies), [*mixed, 1.0], atol=0.06)
+    # Without anything solid, the picture stays translucent.
+    assert middle(bodies[:2])[3] == pytest.approx(1 - 0.75 * 0.5, abs=1e-3)
+
+
+def test_the_floor_is_seen_through_translucent_robots(arm):
+    still = artix.neutral_state(arm)
+    camera = Camera((0.0, -0.01, 6.0), (0.0, 0.0, 0.0))
+    ball = viewer.geometry_mesh(artix.Geometry.sphere(0.5))
+    drawn = {"size": (40, 40), "camera": camera}
+
+    def picture(opacity):
+        shown = [viewer.Visual(0, ball, (0, 0, 1, 0, 0, 0, 1), (1.0, 0.0, 0.0), opacity)]
+        return viewer.draw_scene(viewer.make_scene(arm, still, 1.0, visuals=shown), **drawn)
+
+    # A solid ball in the middle of the floor; through a faint one the floor covers the picture.
+    assert picture(0.2)[18:22, 18:22, 3].min() > 0.98
+
+
+def test_far_from_the_origin_pictures_are_the_same(arm):
+    scene = viewer.make_scene(arm, artix.neutral_state(arm), 1.0)
+    camera = Camera((1.5, -1.5, 1.2), (0.0, 0.0, 0.5))
+    away = np.array([2.0**17, -(2.0**18), 0.0])
+    crowd = scene.crowds[0]
+    poses = crowd.poses.copy()
+    poses[..., :3] += away
+    moved = replace(scene, crowds=(replace(crowd, poses=poses),))
+    there = Camera(np.asarray(camera.position) + away, np.asarray(camera.look_at) + away)
+    pictures = [
+        viewer.draw_scene(one, size=(60, 60), camera=eye, floor=False)
+        for one, eye in ((scene, camera), (moved, there))
+    ]
+    assert np.mean(np.abs(pictures[0] - pictures[1]).max(axis=-1) > 0.05) < 0.01
+
+
+def test_a_robot_without_surfaces_has_a_scene(arm):
+    still = artix.neutral_state(arm)
+    bare = viewer.make_scene(arm, still, 1.0, visuals=[], show=("collision", "frames"))
+    places = np.asarray(artix.frame_pose(arm, still))[:, :3]
+    np.testing.assert_allclose(bare.crowds[0].corners()[:, 0, 0, 0], places, atol=1e-6)
+    assert viewer.draw_scene(bare, size=(40, 30)).shape == (30, 40, 4)
 
 
 def test_frames_that_are_not_there_are_refused(arm):
