@@ -184,7 +184,11 @@ class Ground(struct.PyTreeNode):
             check_combination(name, getattr(self, name))
 
     def astype(self, dtype: Any) -> Ground:
-        """The ground with every array in ``dtype``, as :meth:`artix.Articulation.astype`."""
+        """The ground with every array in ``dtype``, as :meth:`artix.Articulation.astype`.
+
+        Raises:
+          TypeError: ``dtype`` is neither float32 nor, in JAX's x64 mode, float64.
+        """
         check_floating(dtype)
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
 

@@ -28,7 +28,6 @@ from artix.io.usd.stage import is_usd_text
 from artix.io.usd.writer import SUFFIXES as USD_SUFFIXES
 from artix.model.articulation import Articulation
 from artix.model.states import neutral_state
-from artix.robots import names as builtin_robots
 
 World = tuple[Scene, Any]
 """A scene and its state."""
@@ -334,10 +333,9 @@ def _function(
     known = [suffix for suffix, function in functions.items() if function is not None]
     suffix = Path(path).suffix.lower()
     if suffix not in known:
-        builtin = str(path) in builtin_robots() and action != "write"
-        hint = f"; for the robot that comes with artix, artix.robots.load({str(path)!r})"
+        hint = "" if suffix or action == "write" else "; artix.robots.load has those of artix"
         raise ValueError(
             f"{os.fspath(path)}: no {name} for the suffix {suffix!r}; choose from: "
-            f"{', '.join(known)}{hint if builtin else ''}"
+            f"{', '.join(known)}{hint}"
         )
     return functions[suffix]

@@ -234,7 +234,7 @@ class Articulation:
         float64.
 
         Raises:
-          TypeError: ``dtype`` is neither, or float64 outside of that mode.
+          TypeError: ``dtype`` is neither float32 nor, in JAX's x64 mode, float64.
         """
         check_floating(dtype)
         return jax.tree.map(
@@ -544,7 +544,10 @@ class State(struct.PyTreeNode):
 
     def astype(self, dtype) -> State:
         """The same state, or batch of states, with every array in ``dtype``, as
-        :meth:`artix.Articulation.astype`, which has the exceptions, too.
+        :meth:`artix.Articulation.astype`.
+
+        Raises:
+          TypeError: ``dtype`` is neither float32 nor, in JAX's x64 mode, float64.
         """
         check_floating(dtype)
         return jax.tree.map(lambda leaf: device_array(leaf, dtype), self)

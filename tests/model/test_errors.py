@@ -401,7 +401,7 @@ def test_switches_and_dtypes_of_other_kinds(arm) -> None:
             lambda: artix.Ground.flat(dtype=jnp.float64),
         ):
             with pytest.raises(
-                TypeError, match="^dtype: float64 needs JAX's x64 mode: call .*jax_enable_x64"
+                TypeError, match=r"^dtype: float64 needs JAX's x64 mode: call .*jax_enable_x64"
             ):
                 make()
         assert artix.robots.load("arm7", dtype="float32").astype("float32").dtype == "float32"
