@@ -556,6 +556,7 @@ def test_what_info_says_of_one_robot_of_an_mjcf_is_about_that_robot(tmp_path, ca
     assert "actuator" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_episode_is_saved_as_a_page_and_as_a_video(tmp_path, monkeypatch, capsys):
     from artix.cli import play
 
@@ -580,6 +581,7 @@ print(code, jax.config.jax_compilation_cache_dir)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["artix", "elsewhere", "nothing"])
 def test_commands_keep_what_xla_compiles_unless_the_user_says_where(tmp_path, kept):
     settings = {

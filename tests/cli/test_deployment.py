@@ -42,6 +42,7 @@ def exported(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_what_is_exported(exported):
     assert {path.name for path in exported.iterdir()} == FILES
     description = json.loads((exported / "policy.json").read_text())
@@ -253,6 +254,7 @@ def test_a_g1_turns_on_the_spot_in_both_simulators():
         assert np.linalg.norm(record["root_pose"][-1, :2]) < 0.6, where
 
 
+@pytest.mark.slow
 def test_a_former_export_does_not_stay_beside_another_policy(tmp_path, monkeypatch):
     """What was there for a robot would drive it with a policy that is another one's."""
     (tmp_path / "scene.xml").write_text("my own")
@@ -284,6 +286,7 @@ def test_motors_with_an_envelope_have_its_largest_force():
     assert deployment.describe(envs.make("quadruped_velocity"))["envelope"] is None
 
 
+@pytest.mark.slow
 def test_a_scene_has_steps_that_divide_the_control_period():
     task = envs.make("quadruped_velocity", dt=0.015, physics_dt=0.005)
     model = mujoco.MjModel.from_xml_string(deployment.scene(task))
@@ -360,6 +363,7 @@ def test_feet_with_flat_soles_are_balls_at_their_corners():
     )
 
 
+@pytest.mark.slow
 def test_what_has_no_scene_is_said(tmp_path, capsys, monkeypatch):
     assert main(["verify", "arm_reach"]) == 1
     assert "only legged robots that follow velocity commands" in capsys.readouterr().err

@@ -449,6 +449,7 @@ def test_what_is_no_legged_robot_or_task_is_said(tmp_path, capsys):
     assert "did you mean episode_length" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_task_in_a_python_file_is_trained_continued_and_played(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda *_: jax.local_devices()[:1])
     # It has no body to show.
@@ -526,6 +527,7 @@ def test_a_go2_from_its_urdf_is_trained_and_played(tmp_path, capsys, monkeypatch
     assert "velocity_error" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "level",
     [

@@ -72,6 +72,7 @@ def trained(tmp_path_factory):
     return path / "runs"
 
 
+@pytest.mark.slow
 def test_they_are_the_same_as_by_hand(trained, tmp_path):
     begin, careful, exact = (tmp_path / name for name in ("begin", "careful", "exact"))
     everywhere = "ppo.gae_lambda=0.9"
@@ -99,12 +100,14 @@ def test_what_is_for_training_alone_is_not_played(trained):
     assert not (trained / "careful" / "episode.html").exists()
 
 
+@pytest.mark.slow
 def test_a_run_from_it_is_played_with_what_it_sets(trained, tmp_path):
     line = f"--from {trained} --steps 100 --output {tmp_path / 'more'} --set episode_length=12"
     assert main(["train", *line.split()]) == 0
     assert load_played(str(tmp_path / "more"))[1].episode_length == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "interrupted",
     [

@@ -45,6 +45,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_what_a_training_leaves(trained):
     files = {path.name for path in trained.iterdir()}
     assert files == {
@@ -91,6 +92,7 @@ def test_it_goes_on(trained, capsys):
     assert "keeps the checkpoint's seed (--seed)" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_training_runs_do_not_share_a_folder(trained, tmp_path, capsys):
     """Each would overwrite the checkpoints of the other."""
     new = tmp_path / "new"
@@ -104,6 +106,7 @@ def test_two_training_runs_do_not_share_a_folder(trained, tmp_path, capsys):
     assert train(new, "--steps", "256") == 0
 
 
+@pytest.mark.slow
 def test_it_begins_with_what_another_run_learned(trained, tmp_path, capsys):
     folder, source = tmp_path / "runs", trained / "checkpoint.npz"
     still = ["--set", "ppo.learning_rate=0", "ppo.desired_kl=0"]
@@ -161,6 +164,7 @@ def test_returns_are_those_of_a_hundred_episodes(trained):
     assert "recent/return" in (trained / "progress.csv").read_text().splitlines()[0]
 
 
+@pytest.mark.slow
 def test_tensorboard_gets_the_numbers(tmp_path, monkeypatch, capsys):
     pytest.importorskip("tensorboardX")
     folder = tmp_path / "runs"
@@ -174,6 +178,7 @@ def test_tensorboard_gets_the_numbers(tmp_path, monkeypatch, capsys):
     assert "pip install 'artix[tensorboard]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_learns_by_gradients(trained, tmp_path, capsys):
     folder = tmp_path / "runs"
     small = "--set", "shac.policy_layers=[8]", "shac.critic_layers=[8]"
@@ -199,6 +204,7 @@ def test_it_learns_by_gradients(trained, tmp_path, capsys):
     assert "SHAC has settings for cart_pole, arm_reach" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_learns_a_residual(trained, tmp_path, capsys, monkeypatch):
     """Which begins with the trained policy, is saved with it as one, and can be resumed."""
     folder, source = tmp_path / "runs", str(trained)
@@ -314,6 +320,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(trained, tmp_path, monkeyp
     assert "the temporary folder" in error
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_the_end_of_training_loses_nothing(tmp_path, monkeypatch, capsys):
     whole = command.save_checkpoint
 

@@ -85,6 +85,7 @@ def test_a_vector_without_the_condition_is_exact_and_finite():
     np.testing.assert_array_equal(jax.jit(jax.vmap(artix.quantity(function)))(x, y), y)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_selections():
     def loss(function, x, y):
         return jnp.sum(jnp.cos(function(x, y)))
@@ -124,6 +125,7 @@ def test_draws_are_made_where_they_count(dtype):
         np.testing.assert_allclose(result, jax.vmap(draws)(x, words), atol=3e-7)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_step_has_branches_for_fast_motion():
     """Where motion is slow, a part of the backward pass is skipped."""
     robot = artix.robots.load("quadruped")

@@ -67,6 +67,7 @@ def compilations(call: Callable[[], Any]) -> int:
     return sum("backend_compile" in name for name in events)
 
 
+@pytest.mark.slow
 def test_setting_up_compiles_nothing(tmp_path: Path) -> None:
     """Each of some 70 arrays of a robot would cost 10 ms or more. What computes is one program."""
     robot, arm = artix.robots.load("quadruped"), artix.robots.load("arm7")
@@ -210,6 +211,7 @@ def test_the_environment_switches_kernels(monkeypatch: pytest.MonkeyPatch) -> No
         artix.explain(artix.mass_matrix, pole)
 
 
+@pytest.mark.slow
 def test_bytes_are_those_of_arrays_that_are_needed() -> None:
     """Whole arrays, though not those on which nothing depends; of an array loaded by index, the
     entries loaded."""

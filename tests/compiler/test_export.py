@@ -59,6 +59,7 @@ def test_other_platforms(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["mass_matrix", pytest.param("forward_dynamics", marks=pytest.mark.slow)]
 )

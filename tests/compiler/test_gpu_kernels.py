@@ -122,6 +122,7 @@ def test_dynamics(name: str, count: int) -> None:
     assert not matrix.staged_results[0].is_plain  # symmetric: each entry is kept once
 
 
+@pytest.mark.slow
 def test_step() -> None:
     """Velocities of random arms round to 4e-6 to 3e-5 of the largest, depending on the states."""
     state, _ = states("arm7", 40)
@@ -169,6 +170,7 @@ def test_steps_that_iterate(max_force: float) -> None:
     check(jax.vmap(lambda s: artix.step(arm(max_force), s, None, 0.01)), states, tolerance=1e-4)
 
 
+@pytest.mark.slow
 def test_steps_on_the_ground() -> None:
     """Balls that fly, roll, slide, and hit the ground."""
     states = random_states(ball())
@@ -183,6 +185,7 @@ def test_fast_motion() -> None:
     check(jax.vmap(lambda s: artix.step(ball(), s, None, 0.01)), states, tolerance=1e-4)
 
 
+@pytest.mark.slow
 def test_transposes_of_steps() -> None:
     states = random_states(arm(5.0))
 
@@ -228,6 +231,7 @@ def test_robot_as_an_argument() -> None:
     check(jax.vmap(one), masses, state, extra)
 
 
+@pytest.mark.slow
 def test_entries_of_a_terrain() -> None:
     """Loads from an array that all robots share, from one for each, and from one that is known."""
     state, _ = states("quadruped", 33)
@@ -247,6 +251,7 @@ def test_entries_of_a_terrain() -> None:
     check(jax.vmap(functools.partial(one, heights)), state)
 
 
+@pytest.mark.slow
 def test_items_of_robots() -> None:
     """Many tangents of each robot: a thread does all of them where much is common to them, else
     each has a thread."""

@@ -107,6 +107,7 @@ def _threads(operands: Sequence[Any], program: Any, axes: Any) -> list[Any]:
     )
 
 
+@pytest.mark.slow
 def test_programs_agree_with_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "LEAST", 0)
     monkeypatch.setattr(gpu_proof, "CASES", tuple(case._replace(batches=(1, 33)) for case in CASES))
@@ -315,6 +316,7 @@ def _obtain(folder: str, queue: Any) -> None:
     queue.put(obtain_verdict(GPU, run=run).state)
 
 
+@pytest.mark.slow
 def test_two_processes_check_once(cache: Path) -> None:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -365,6 +367,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ending.code is None and ending.lines == ({"begin": "values"},)
 
 
+@pytest.mark.slow
 def test_a_process_without_a_gpu_decides_nothing() -> None:
     ending = gpu_verdict.run_proof()
     verdict = judge(GPU, ending, 1.0)

@@ -137,6 +137,7 @@ def test_derivatives_do_not_solve_again() -> None:
     assert sum(solving) == 1
 
 
+@pytest.mark.slow
 def test_what_a_loop_carries_is_kept_in_the_same_array() -> None:
     """A loop stacks one array, and what does not change is none of it."""
     x = jnp.array([0.3, 2.0, 5.0], "float64")

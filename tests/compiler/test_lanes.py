@@ -78,6 +78,7 @@ def load(name: str, dtype: str = "float32") -> artix.Articulation:
     return artix.robots.load(name, dtype=dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_legs_of_a_quadruped(dtype: str) -> None:
     with jax.enable_x64(dtype == "float64"):

@@ -49,6 +49,7 @@ def test_garbage_is_collected_afterwards() -> None:
         gc.enable()
 
 
+@pytest.mark.slow
 def test_what_a_long_call_makes_is_old() -> None:
     """Otherwise the next collection of young objects would search all that a compilation has
     made."""

@@ -218,6 +218,7 @@ def _cart():
     return artix.robots.load("cart_pole")
 
 
+@pytest.mark.slow
 def test_substeps_are_a_loop():
     """A step of 200 parts is 200 steps, and its kernel no larger than that of a few."""
     robot, options = _cart(), artix.SolverOptions(substeps=200)
@@ -250,6 +251,7 @@ def test_substeps_are_a_loop():
         np.testing.assert_allclose(one, wanted, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_short_loops_are_kept")
 def test_jacobians_compute_values_once():
     """Kept, a loop of values and tangents would compute both for every tangent."""

@@ -203,6 +203,7 @@ def test_derivatives_of_batches_are_one_operation(name: str) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_linear_functions_can_be_transposed(fixed_base: bool) -> None:
     """A symmetric matrix, then one that is not: by jax.linear_transpose as by its matrix."""
@@ -397,6 +398,7 @@ def test_static_arguments_are_told_apart() -> None:
     assert [float(signed(x + 2, sign)[0]) for sign in (0.0, -0.0)] == [2, -2]
 
 
+@pytest.mark.slow
 def test_functions_made_from_a_quantity_are_not_taken_for_it() -> None:
     """Decorators and transformations give them its name and attributes."""
     robot = artix.robots.load("double_pendulum")
@@ -569,6 +571,7 @@ def test_robots_outlive_those_they_are_equal_to() -> None:
     assert artix.mass_matrix(second, artix.neutral_state(second)).shape == (2, 2)
 
 
+@pytest.mark.slow
 def test_derivatives_in_64_bits_are_lowered_where_64_bits_are_off() -> None:
     """They are traced while they are lowered, after the context in which their function was traced
     has ended."""

@@ -119,6 +119,7 @@ def test_functions_of_numbers_agree_to_rounding(draw: Callable[[Array], Array]) 
     np.testing.assert_allclose(result, jax.vmap(function)(words), rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_keys_jax_does_not_split_into_words_has_no_kernel(caplog) -> None:
     function = _on_words(lambda key: jax.random.ball(key, 3, dtype="float32"))
     words = _words(5)

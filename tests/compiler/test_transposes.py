@@ -140,6 +140,7 @@ def test_gradients_by_entries_read_at_unknown_indices() -> None:
     assert found[7] == 18
 
 
+@pytest.mark.slow
 def test_a_gradient_traces_no_transpose(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function, what packs the values that it keeps, and its derivative are traced, and nothing
     else: neither the transpose nor a selection of results."""

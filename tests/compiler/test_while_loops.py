@@ -813,6 +813,7 @@ def _check_random_loops(rng):
             np.testing.assert_array_equal(results[place], expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)  # The slow test below has a hundred.
 @given(st.randoms(use_true_random=True))
 def test_random_loops(rng):

@@ -30,6 +30,7 @@ from tests.support.oracle_derivatives import differences
 COUNTS = [*itertools.combinations(range(3, 6), 1), *itertools.combinations(range(3, 6), 2)]
 
 
+@pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_points_and_welds_against_pinocchio(fixed_base: bool) -> None:
     model, a = oracles.spherical_model(3, fixed_base=fixed_base)
@@ -69,6 +70,7 @@ def joints_of(links: int, rows) -> list[AnchorStructure]:
     ]
 
 
+@pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_joints_and_distances_against_differences(fixed_base: bool) -> None:
     """Rates of the errors, and rates of those, wherever the free axes have gone."""

@@ -109,6 +109,7 @@ def quantities(a, state, force, constraints):
     }
 
 
+@pytest.mark.slow
 @ON_PINOCCHIO
 def test_against_pinocchio(robot: str, fixed_base: bool) -> None:
     oracle, a, state, force, constraints, gains = case(robot, fixed_base)
@@ -302,6 +303,7 @@ def test_transformations() -> None:
     assert relative(found[1], weights @ forward) <= 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "links", "bound"),
     [

@@ -25,6 +25,7 @@ def problems(count: int, contacts: int = 4):
     return jnp.asarray(matrices @ np.swapaxes(matrices, 1, 2)), jnp.asarray(velocity)
 
 
+@pytest.mark.slow
 @METHODS
 def test_against_pinocchio(method: str) -> None:
     delassus, velocity = problems(12)
@@ -202,6 +203,7 @@ def test_refusals() -> None:
         artix.contact_forces(body, state, force, contacts, -0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["admm", "pgs"])
 def test_contacts_that_cannot_move_leave_the_others_alone(method: str) -> None:
     """A contact on a fixed root, one along whose normal nothing moves, and all of them together."""

@@ -63,6 +63,7 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
         np.testing.assert_allclose(errors[overlap], 0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "under",
@@ -94,6 +95,7 @@ def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
     assert_finite_derivatives(robot, places, unused=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds",
     slow_besides([("cylinder", "box")], [("cylinder", kind) for kind in OTHERS]),
@@ -191,6 +193,7 @@ def test_corners_of_a_small_box_on_a_cap() -> None:
         np.testing.assert_allclose(places[:, :2], [wanted] * 4, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["cylinder", "box", "hull"])
 def test_a_rim_seen_edge_on(kind: str, dtype: str) -> None:

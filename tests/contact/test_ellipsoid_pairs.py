@@ -68,6 +68,7 @@ def largest_separation(kind: str, poses: np.ndarray) -> np.ndarray:
     return np.take_along_axis(values, place, axis=1)[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_besides(["sphere", "box", "ellipsoid"], OTHERS))
 def test_gaps_are_the_largest_separations(kind: str) -> None:
     """Of 500 pairs: the distance if they are apart, and the shortest way out if they overlap by up
@@ -113,6 +114,7 @@ def test_an_ellipsoid_of_equal_axes_is_a_sphere(kind: str) -> None:
     np.testing.assert_allclose(found.normal[is_near], wanted.normal[is_near], atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_directions_that_are_even_to_all_axes(dtype: str) -> None:
     """A ball on each diagonal of a cube touches at its corner, where no axis is shorter than another
@@ -134,6 +136,7 @@ def test_directions_that_are_even_to_all_axes(dtype: str) -> None:
     assert all(np.isfinite(leaf).all() for leaf in (points.point, points.normal))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_besides(["cylinder", "box"], OTHERS))
 def test_derivatives(kind: str) -> None:
     """First and second ones of gap, normal and point, against differences."""
@@ -162,6 +165,7 @@ def test_derivatives(kind: str) -> None:
         np.testing.assert_allclose(second, (slopes[1] - slopes[0]) / (2 * step), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", slow_besides(["float32"], ["float32", "float64"]))
 @pytest.mark.parametrize("kind", slow_besides(["cylinder", "ellipsoid"], OTHERS))
 def test_derivatives_are_finite(kind: str, dtype: str) -> None:
@@ -180,6 +184,7 @@ def test_derivatives_are_finite(kind: str, dtype: str) -> None:
     assert_finite_derivatives(robot, places, 100.0)
 
 
+@pytest.mark.slow
 def test_where_it_lies() -> None:
     """On a face it has one point, under its lowest; beside a capsule likewise."""
     robot, state = lying(Geometry.box((1.0, 1.0, 0.1)), EGG, (0.2, 0.1, 0.1 + 0.2 - 1e-3))
@@ -193,6 +198,7 @@ def test_where_it_lies() -> None:
     np.testing.assert_allclose(contacts.point, [[0, 0.1, 0.3]], atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", ["cylinder", "capsule"])
 def test_beyond_the_end_of_an_axis(kind: str, dtype: str) -> None:

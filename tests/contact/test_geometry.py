@@ -126,6 +126,7 @@ def test_a_cylinder_standing_upright_has_finite_derivatives() -> None:
     np.testing.assert_allclose(slopes[1].root_pose[:3], [0, 0, 1], atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_ellipsoid_rocks_at_the_frequency_of_its_curvature(dtype: str) -> None:
     """Rolling about its shortest axis c, which is upright: it rises by half of ``(a^2/c - c)``
@@ -169,6 +170,7 @@ def test_distances_keep_their_digits_far_from_the_origin() -> None:
 # --- contacts -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("surface", ["plane", "height field"])
 def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
     builder = two_links()
@@ -210,6 +212,7 @@ def test_contact_points_lie_where_their_gaps_say(surface: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_selected_contacts_are_the_lowest_in_order() -> None:
     robot = one_body(SHAPES["box"], SHAPES["sphere"])
     rng = np.random.default_rng(0)
@@ -296,6 +299,7 @@ def test_sensors_and_what_cannot_move_only_measure() -> None:
     assert robot.topology.geometry_index("arm:1") == 2
 
 
+@pytest.mark.slow
 def test_materials_of_pairs() -> None:
     shape = G.sphere(0.1, friction=0.4, restitution=0.2, stiffness=1e4, damping=100.0)
     robot = one_body(shape)
@@ -754,6 +758,7 @@ def test_operations_of_ground_contacts(name, options, most) -> None:
     assert sum(cost.operations) <= most
 
 
+@pytest.mark.slow
 def test_kernels_and_xla_agree() -> None:
     robot = with_shapes()
     states = random_states(robot, 5)

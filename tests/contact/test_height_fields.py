@@ -96,6 +96,7 @@ def test_distances_are_those_of_the_nearest_points(size: float, most: float) -> 
     assert np.max(error) < 5e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "most"),
     [(jnp.float64, 1e-7), pytest.param(jnp.float32, 2e-3, marks=pytest.mark.slow)],
@@ -110,6 +111,7 @@ def test_normals_are_gradients(dtype, most: float) -> None:
     assert jnp.quantile(jnp.max(jnp.abs(slope - normal), axis=0)[near], 0.98) < most
 
 
+@pytest.mark.slow
 def test_derivatives_of_normals_are_differences() -> None:
     """The curvature that a ball feels as it rolls."""
     field = rough(0.05)
@@ -182,6 +184,7 @@ def bowl(radius: float, spacing: float, friction: float) -> artix.HeightField:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("friction", "inertia"), [(0.0, 1.0), pytest.param(1.0, 1.4, marks=pytest.mark.slow)]
 )
@@ -231,6 +234,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     ["ball", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("capsule", "box", "hull"))],
@@ -286,6 +290,7 @@ BENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "is_rough", "most"),
     [
@@ -329,6 +334,7 @@ def test_points_of_bodies_that_roll_over_terrain_do_not_sink_in(
     assert np.max(np.sum(gains, axis=1)) < most
 
 
+@pytest.mark.slow
 def test_an_ellipsoid_touches_rough_ground_where_it_does() -> None:
     """Against points of the field a millimetre apart: none is inside, and one is on the surface. At
     a ridge, the normal is that of the ellipsoid."""
@@ -378,6 +384,7 @@ def test_an_ellipsoid_touches_rough_ground_where_it_does() -> None:
     assert apart[-1] < 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("kind", ["groove", "corner of a step", "pit"])
 def test_a_ball_rests_on_all_sides_at_once(kind: str, dtype) -> None:
@@ -421,6 +428,7 @@ def test_a_ball_rests_on_all_sides_at_once(kind: str, dtype) -> None:
         assert size[2] == 0
 
 
+@pytest.mark.slow
 def test_flat_fields_have_one_side_each() -> None:
     """Whatever the shape of cells, and beside others whose nearest points are still sought."""
     x, y = 0.3 * np.arange(8), 0.2 * np.arange(9)

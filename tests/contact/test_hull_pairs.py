@@ -161,6 +161,7 @@ def test_distances_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     assert np.min(errors[compared]) > (-1e-3 if kinds[1] == "ball" else -2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", slow_besides(["box", "sphere"], ["sphere", "capsule", "box"]))
 def test_a_box_of_points_is_a_box(other: str) -> None:
     """Gaps and normals."""
@@ -186,6 +187,7 @@ def test_a_box_of_points_is_a_box(other: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [False, True])
 @pytest.mark.parametrize("turn", [0.0, 0.3])
 def test_flush_faces_have_the_points_of_boxes(order: bool, turn: float) -> None:
@@ -219,6 +221,7 @@ SHAPES_UNDER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("under", slow_besides(["box"], list(SHAPES_UNDER)))
 def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
@@ -241,6 +244,7 @@ def test_first_and_second_derivatives_are_finite_where_shapes_are_aligned(
     assert_finite_derivatives(robot, places, unused=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds",
     slow_besides(
@@ -352,6 +356,7 @@ def test_a_hull_of_spheres_is_larger_by_their_radius(place) -> None:
     np.testing.assert_allclose(thick.point[used], moved[used], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_hull_on_a_cap() -> None:
     """A small one has its corners there, a beam the crossings of its edges and the rim."""
     for half, reach in (((0.1, 0.05, 0.02), 0.1), ((0.6, 0.05, 0.02), (0.3**2 - 0.05**2) ** 0.5)):

@@ -41,6 +41,7 @@ def states_of(robot: artix.Articulation, count: int) -> artix.State:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [12, pytest.param(300, marks=pytest.mark.slow)])
 def test_the_lowest_point_is_among_the_extreme_ones(count: int) -> None:
     """So distances are those of all points; kernels find them, and XLA finds the same."""
@@ -95,6 +96,7 @@ def test_a_face_of_many_points_rests_on_its_corners() -> None:
             assert np.min(np.linalg.norm(low[:, :2] - corner, axis=1)) < 1e-12
 
 
+@pytest.mark.slow
 def test_single_precision_remains(dtype: np.dtype) -> None:
     """The nearest three of the eight candidates, as of a hull in both precisions."""
     robot, ground = body(PYRAMID).astype(dtype), artix.Ground.flat(dtype=dtype)
@@ -152,6 +154,7 @@ def rest_in_mujoco(pose: np.ndarray) -> np.ndarray:
     return np.concatenate([data.qpos[:3], data.qpos[[4, 5, 6, 3]]])
 
 
+@pytest.mark.slow
 def test_derivatives_of_extreme_points() -> None:
     """By the pose and by the points, against differences."""
     robot, ground = body(BALL[:40]), artix.Ground.flat()

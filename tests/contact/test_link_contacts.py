@@ -119,6 +119,7 @@ def test_contacts_are_those_of_mujoco(kinds: tuple[str, str]) -> None:
     assert kinds == ("box", "box") or np.max(np.array(errors)[:, 0]) < 1e-12
 
 
+@pytest.mark.slow
 def test_gaps_of_boxes_are_their_distances() -> None:
     """The largest separation along 15 directions inside, and the least squares of SciPy between
     boxes that are apart.

@@ -67,6 +67,7 @@ def test_steps_are_those_of_a_robot_without_the_other_shapes(robots, caplog) -> 
     assert told.contacts.omitted == 0
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_counted(robots) -> None:
     _, many = robots
     state, control = standing(many)
@@ -99,6 +100,7 @@ def test_derivatives_are_those_of_a_robot_without_the_other_shapes(robots) -> No
     assert np.max(np.abs(wanted)) > 1e-3
 
 
+@pytest.mark.slow
 def test_a_budget_is_told_of(caplog) -> None:
     builder = artix.ArticulationBuilder(name="hedgehog")
     builder.add_link(mass=1.0, inertia=(1e-2, 1e-2, 1e-2), name="body")

@@ -46,6 +46,7 @@ def shared(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return corners[ConvexHull(corners).vertices]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [(3, 3), (4, 4), (4, 7), (8, 3)])
 def test_corners_are_those_of_the_intersection(counts: tuple[int, int]) -> None:
     """All if there are at most four; else the lowest is among four that span most of the area."""
@@ -80,6 +81,7 @@ def test_corners_are_those_of_the_intersection(counts: tuple[int, int]) -> None:
     assert compared > 20
 
 
+@pytest.mark.slow
 def test_faces_that_share_nothing_have_no_corner() -> None:
     square = np.array([(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)])
     beside = np.c_[square + [2.5, 0.5], np.full(4, 0.1)][::-1]

@@ -188,6 +188,7 @@ def test_against_differences(fixed_base: bool) -> None:
     assert relative(links.acceleration @ nu, artix.frame_velocity(a, state, offset="com")) <= 1e-13
 
 
+@pytest.mark.slow
 def test_halves_of_a_linearization() -> None:
     """The velocity after a step changes as forward dynamics do."""
     a, dt = (

@@ -51,6 +51,7 @@ def test_inverts_inverse_dynamics(fixed_base: bool) -> None:
     np.testing.assert_allclose(again, force, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_of_a_body_without_degrees_of_freedom() -> None:
     builder = artix.ArticulationBuilder(fixed_base=True)
     builder.add_link(None, None, mass=1.0, name="base")

@@ -250,6 +250,7 @@ def test_wrapping_is_that_of_physx() -> None:
     np.testing.assert_allclose(moved.joint_position, [-6.4 + 4 * np.pi, -6.4], atol=1e-14)
 
 
+@pytest.mark.slow
 @BASES_FIXED_WEEKLY
 def test_permuting_siblings_permutes_the_result(fixed_base: bool) -> None:
     kinds = ["revolute_swing1", "spherical_012", "prismatic_z", "fixed", "unwrapped_twist"]
@@ -354,6 +355,7 @@ def _skew(v):
     return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])
 
 
+@pytest.mark.slow
 def test_jit_vmap_and_scan_agree_with_plain_calls() -> None:
     articulation = tree_of(
         ["revolute_twist", "spherical_012", "prismatic_y"], [0, 1, 1], fixed_base=False
@@ -404,6 +406,7 @@ def test_random_states_lie_within_limits(fixed_base: bool, dtype: np.dtype) -> N
     assert bool(np.any(states.root_velocity)) is not fixed_base
 
 
+@pytest.mark.slow
 def test_a_robot_that_cannot_move() -> None:
     """Without degrees of freedom, results have axes of length zero, and what holds the robot
     carries all forces."""

@@ -98,6 +98,7 @@ def test_locked_joints_against_pinocchio(fixed_base: bool) -> None:
     same_dynamics(found, oracles.articulation_from_pinocchio(reduced, root=root), state.root_pose)
 
 
+@pytest.mark.slow
 def test_gradient_through_a_locked_joint() -> None:
     _, a = oracles.spherical_model(4, fixed_base=False)
     state = state_at(random_states(a, 1, seed=1), 0)

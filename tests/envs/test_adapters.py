@@ -58,6 +58,7 @@ def test_the_name_of_a_task_is_no_environment(library, adapter):
         envs.autoreset("cart_pole")
 
 
+@pytest.mark.slow
 def test_gymnasium_finds_nothing_wrong():
     pytest.importorskip("gymnasium")
     from gymnasium.utils.env_checker import check_env

@@ -91,6 +91,7 @@ def episodes(environment):
     return random_episodes(environment, 64, 120, 1.0)
 
 
+@pytest.mark.slow
 def test_it_starts_within_its_limits_and_above_the_ground(environment, episodes):
     robot, first = environment.articulation, episodes[0].articulation_state
     position, (lower, upper) = np.asarray(first.joint_position), limits()
@@ -134,6 +135,7 @@ def test_a_step_earns_speed_attitude_and_height(environment, episodes):
     np.testing.assert_allclose(after.obs, seen, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_its_gradients_are_differences(episodes):
     """Of a control step, of robots that fall and stand; with steps that are solved."""
     _, after, action = episodes

@@ -66,6 +66,7 @@ def test_one_seed_has_one_result(fleet):
     assert not np.array_equal(reset(keys(0)).obs, reset(keys(5)).obs)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_order_of_a_batch(fleet):
     reset, step = fleet
     order = np.array([4, 2, 0, 5, 1, 3])
@@ -73,6 +74,7 @@ def test_results_do_not_depend_on_the_order_of_a_batch(fleet):
     same(step(reset(keys()[order]), actions()[order]), jax.tree.map(lambda x: x[order], there))
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_members_and_a_scan_its_steps(cart, fleet):
     environment = envs.autoreset(cart)
     reset, step = fleet
@@ -291,6 +293,7 @@ def test_automatic_resets_change_nothing_else(cart):
     same(cart.step(start, action).obs, environment.step(start, action).obs)
 
 
+@pytest.mark.slow
 def test_what_is_compiled_cannot_change():
     """A copy may change, and acts as it says; kernels of the first one would ignore the change."""
     cart, key, still = envs.make("cart_pole"), jax.random.key(0), jnp.zeros(1, "float32")
@@ -349,6 +352,7 @@ def test_tasks_with_terms_can_be_copied():
     assert copy.deepcopy({"environment": reach})["environment"].rewards == reach.rewards
 
 
+@pytest.mark.slow
 def test_rewards_change_in_a_copy_only():
     reach = envs.make("arm_reach")
     with pytest.raises(TypeError, match="does not support item assignment"):

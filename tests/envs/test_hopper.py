@@ -69,6 +69,7 @@ def episodes(environment):
     return random_episodes(environment, 128, 100, 0.4)
 
 
+@pytest.mark.slow
 def test_it_starts_within_its_limits_and_above_the_ground(environment, episodes):
     robot, first = environment.articulation, episodes[0].articulation_state
     position = np.asarray(first.joint_position)
@@ -97,6 +98,7 @@ def test_a_step_earns_speed_height_and_angle_less_the_effort(environment, episod
     np.testing.assert_array_equal(after.obs, jnp.concatenate([q[..., 1:], v], axis=-1))
 
 
+@pytest.mark.slow
 def test_its_gradients_are_differences(environment, episodes):
     """Of a control step, of robots that fly, stand and fall; with steps that are solved."""
     _, after, action = episodes

@@ -28,6 +28,7 @@ def at(environment: Imitation, frame: int, **changes) -> Transition:
     )
 
 
+@pytest.mark.slow
 def test_the_motion_itself_gets_the_largest_reward(dance):
     outcome = dance.outcome(at(dance, 150))
     most = sum(each[0] for each in REWARDS.values() if isinstance(each, tuple))
@@ -70,6 +71,7 @@ def test_starts_are_frames_of_the_motion():
     )
 
 
+@pytest.mark.slow
 def test_frames_follow_each_other_and_loop(dance):
     state = jax.jit(dance.reset)(jax.random.key(0))
     last = dance.motion.num_frames - 1

@@ -55,6 +55,7 @@ def note(robot, name):
     return next(one for one in robot.assumptions if one.name == name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -209,6 +210,7 @@ def test_what_the_file_says_counts():
     assert robot.imu == "imu"
 
 
+@pytest.mark.slow
 def test_everything_can_be_given():
     whole = artix.robots.load("quadruped")
     robot = envs.LeggedRobot.of(

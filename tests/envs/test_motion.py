@@ -29,6 +29,7 @@ def swinging(robot: artix.Articulation, rate: float, *, loops: bool = True) -> M
     return Motion.of(robot, rate, root, joints, loops=loops)
 
 
+@pytest.mark.slow
 def test_velocities_are_derivatives(humanoid):
     # The second differences of sin(pi t) at 100 Hz are (pi / 100)^2 / 6 = 1.6e-4 of the velocity
     # off.

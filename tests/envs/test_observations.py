@@ -39,6 +39,7 @@ def model(robot, tmp_path_factory):
     return spec.compile()
 
 
+@pytest.mark.slow
 def test_sensors_agree_with_those_of_mujoco(robot, model):
     coordinates = artix.MujocoCoordinates(robot, model)
 

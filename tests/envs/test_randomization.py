@@ -22,6 +22,7 @@ def drawn(robot, *changes):
     return jax.vmap(lambda key: envs.randomize(robot, key, changes))(KEYS)
 
 
+@pytest.mark.slow
 def test_distributions(robot):
     fleet = drawn(
         robot,
@@ -45,6 +46,7 @@ def test_distributions(robot):
     assert abs(np.corrcoef(uniform[:, 0], uniform[:, 1])[0, 1]) < 0.06
 
 
+@pytest.mark.slow
 def test_places(robot):
     fleet = drawn(
         robot,
@@ -79,6 +81,7 @@ def test_places(robot):
     np.testing.assert_array_equal(fleet.joint_parent_pose[7], robot.joint_parent_pose)
 
 
+@pytest.mark.slow
 def test_inertias_rotations_and_normals_stay_what_they_are(robot):
     """Numbers drawn one by one made matrices that are not symmetric, and rotations that stretch."""
     inertia = np.array(robot.link_inertia)

@@ -291,6 +291,7 @@ def test_feet_count_their_time_in_the_air():
     assert landed == [[False, False]] * 4 + [[True, False], [False, False]]
 
 
+@pytest.mark.slow
 def test_commands_have_their_distribution():
     kinds, num = commands.VelocityCommands(), 20000
     keys = jax.random.split(jax.random.key(0), num)
@@ -324,6 +325,7 @@ def test_a_command_holds_until_its_time_is_over():
     assert (changed[0].tolist(), float(changed[1])) == ([9, 2, 9], 3.0)
 
 
+@pytest.mark.slow
 def test_noise_and_pushes_have_their_distributions():
     keys = jax.random.split(jax.random.key(0), 20000)
     sizes = {"gyro": 3, "gravity": 3, "position": 2}

@@ -67,6 +67,7 @@ def test_options_out_of_range_are_refused_by_name(name, option, rule):
         envs.make(name, **option)
 
 
+@pytest.mark.slow
 def test_options_take_on_the_dtype_of_the_robot():
     third = np.float64(1 / 3)
     several = [
@@ -261,6 +262,7 @@ def test_pushes_change_the_velocity(still):
     assert change[2:].tolist() == [0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_without_moving_up_every_episode_begins_on_any_level():
     """Where the one before ended, and how far it was from its start, does not count."""
     tiles = terrain.tiles(levels=4, columns=1, size=4.0, dtype="float32")
@@ -369,6 +371,7 @@ def test_curricula_follow_episodes():
     assert task.undisturbed().curricula["commands"][0] == 1.0
 
 
+@pytest.mark.slow
 def test_episodes_start_anywhere_on_the_clock():
     """First commands, which are a quarter of all that a policy meets, would otherwise always go with
     a phase of zero.
@@ -464,6 +467,7 @@ def test_a_curriculum_of_commands_may_start_at_zero():
         np.testing.assert_allclose(state.info["command"], level * np.array([1, 0, 0.5]), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_options_that_say_two_things_are_not_ignored():
     """The type of a robot that is given, and a ground beside the tiles."""
     robot = quadruped("float64")
@@ -490,6 +494,7 @@ def test_a_termination_is_on_or_off_or_a_function(value):
     assert terminations.check_terminations({"tilted": np.bool_(True)}, signals)
 
 
+@pytest.mark.slow
 def test_a_term_may_be_another_one_for_the_critic():
     """Its size there was taken for that of what the policy sees."""
     seen = {"feet": ObservationTerm(function=lambda feet_height: feet_height[:2]), "command": 1.0}

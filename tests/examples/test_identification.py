@@ -68,6 +68,7 @@ def test_single_precision_is_refused() -> None:
         identification.gather_evidence(arm, None)
 
 
+@pytest.mark.slow
 def test_dynamic_parameters_and_back() -> None:
     """Both ways, a link without mass included; Pinocchio's vector is a row of the table."""
     arm = artix.robots.load("arm7", dtype="float64")

@@ -90,6 +90,7 @@ def test_what_is_learned_of_a_symmetric_robot_is_symmetric(trained):
         train(Symmetric(), 21, training=without[-1][0])
 
 
+@pytest.mark.slow
 def test_a_training_run_keeps_its_number_of_environments():
     """Its experience would be that of its own, and the steps those of the other number."""
     environment, config = PointMass(), dataclasses.replace(CONFIG, num_envs=4)
@@ -175,6 +176,7 @@ def test_moments_of_observations_are_those_of_all_of_them():
     np.testing.assert_allclose(observed.variance, everything.var(axis=0), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_it_learns(trained):
     """A mass that is left alone drifts away; one that is held earns close to 1 in each of 30
     steps."""
@@ -197,6 +199,7 @@ def test_reports_count_steps_and_episodes(trained):
     assert sum(report["episodes"] for _, report in trained) >= 20 * STEPS / 30 * 0.9
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_as_if_it_had_not_been_interrupted(trained, tmp_path):
     """And the same seed has the same result: what is compared was computed by another program."""
     policies.save(tmp_path / "half.npz", trained[9][0], steps=10 * STEPS)
@@ -259,6 +262,7 @@ class Impossible(PointMass):
         return moved.replace(reward=moved.reward / jnp.zeros_like(moved.reward))
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_training():
     with pytest.raises(FloatingPointError, match="iteration 0"):
         train(Impossible(), 1)
@@ -280,6 +284,7 @@ def test_a_training_that_starts_from_a_policy_acts_as_it_does(trained):
         start_from(policy, PointMass(), dataclasses.replace(config, policy_layers=(8,)))
 
 
+@pytest.mark.slow
 def test_a_symmetric_policy_starts_a_symmetric_training():
     policy = ppo.policy_of(ppo.start(Symmetric(), CONFIG, 1), CONFIG)
     parameters = start_from(policy, Symmetric(episode_length=200), CONFIG).learner.parameters

@@ -34,6 +34,7 @@ def test_the_predicted_state_makes_up_for_the_delay():
     assert not measured < 10 * without  # NaN, too
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_late_leaves_the_one_before_to_act():
     """Every third plan takes longer than a period, and is lost."""
     arm = artix.robots.load("arm7").astype(jnp.float32)

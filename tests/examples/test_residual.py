@@ -39,6 +39,7 @@ def random_policy(seed, layers, inputs, outputs):
     return Policy(noise, observed, layers, outputs)
 
 
+@pytest.mark.slow
 def test_both_are_one_policy():
     """Against the sum of both networks, which know three and five observations."""
     base = residual.Base(random_policy(0, (6, 9), 3, 2), (4, 0, 2))
@@ -53,6 +54,7 @@ def test_both_are_one_policy():
     assert np.abs(both(obs) - base.policy(obs[:, base.known])).max() > 0.1
 
 
+@pytest.mark.slow
 def test_of_symmetric_policies_it_is_symmetric():
     def odd(policy):
         parameters = policies.symmetrized(policy.parameters, jnp.negative, jnp.negative)
@@ -66,6 +68,7 @@ def test_of_symmetric_policies_it_is_symmetric():
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_go_through_both():
     """With gains in the base policy and a residual of zero, against differences in NumPy."""
     config, training, gains = linear(PointMass())
@@ -78,6 +81,7 @@ def test_gradients_go_through_both():
     are_slopes_of_the_return(gradient, training, gains, config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [shac, ppo], ids=["shac", "ppo"])
 def test_training_begins_with_the_base_policy_and_changes_it(method):
     """A base that pushes the mass the wrong way, and a residual that mends it."""
@@ -126,6 +130,7 @@ def _with_own_gyro(factor):
     return {**OBSERVATIONS, "gyro": ObservationTerm(function=gyro)}
 
 
+@pytest.mark.slow
 def test_bad_combinations_are_refused():
     level, walker = envs.make("quadruped_velocity"), policies.load("quadruped_velocity")
     clock = {"gait_frequency": level.gait_frequency}
@@ -174,6 +179,7 @@ def test_bad_combinations_are_refused():
         residual.begin(base, training)
 
 
+@pytest.mark.slow
 def test_the_walker_begins_on_rough_ground_as_on_level_ground():
     """The combined policy acts as the shipped one, wherever it walks in its first second."""
     _, _, _, always = learners.settings("quadruped_rough", "shac")

@@ -86,6 +86,7 @@ def are_slopes_of_the_return(gradient, training, gains, config):
         np.testing.assert_allclose(gradient[k, :, 0], slope, rtol=2e-4, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_gradients_of_actions_are_differences_of_the_return():
     """They include that the policy answers to what its actions change."""
     config, training, gains = linear(PointMass())
@@ -148,6 +149,7 @@ def test_a_gradient_counts_at_most_a_few_times_the_median():
     assert np.linalg.norm(bounded, axis=2).max() < 3.00001
 
 
+@pytest.mark.slow
 def test_it_learns(trained):
     """Masses that are left alone earn 1.5 of 30; the best policies that PPO finds earn a little
     more than 20."""
@@ -167,6 +169,7 @@ class Exploding(PointMass):
         return end.replace(reward=end.reward + jnp.sqrt(steep) - jnp.where(position > 0.5, 0, 1))
 
 
+@pytest.mark.slow
 def test_robots_whose_gradients_are_not_finite_cost_only_their_own(trained):
     runs = train(Exploding(), 60)
     assert any(report["lost"] > 0 for _, report in runs)

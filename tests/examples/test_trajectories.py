@@ -81,6 +81,7 @@ def test_the_demonstration_refuses_an_output_that_cannot_be_written(tmp_path, ca
     assert "there is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_result_that_did_not_arrive_fails_the_command(tmp_path, capsys, monkeypatch) -> None:
     from artix.cli import demo
 

@@ -30,6 +30,7 @@ def in_blocks(function, *arguments) -> bool:
     return "while" in jax.jit(function).lower(*arguments).as_text()
 
 
+@pytest.mark.slow
 def test_values_and_gradients_are_those_of_vmap(randomized) -> None:
     many, states = randomized
     blocks, whole = artix.vmap_in_blocks(artix.mass_matrix), jax.vmap(artix.mass_matrix)

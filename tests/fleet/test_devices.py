@@ -150,6 +150,7 @@ def test_fleets_of_one_kind_stay_on_their_devices() -> None:
     np.testing.assert_allclose(found, jnp.arange(1.0, 5.0)[:, None] * found[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_meshes_of_explicit_axes() -> None:
     """Those of ``jax.make_mesh``, which JAX asks to know where each array lies: numbers and random
     keys, too."""

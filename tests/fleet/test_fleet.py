@@ -205,6 +205,7 @@ def chains() -> artix.Fleet:
     return artix.Fleet([tree_of(["revolute_twist"] * n, range(n), fixed_base=True) for n in (1, 3)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_kernels", [True, False])
 def test_each_member_has_a_key(by_kernels: bool) -> None:
     """Random keys are arguments and results of members like other arrays."""
@@ -298,6 +299,7 @@ def test_entries_that_a_member_lacks_are_ignored_and_zero(name: str) -> None:
             assert not np.any(leaf[member, len(alone) :])
 
 
+@pytest.mark.slow
 def test_steps_ignore_entries_that_a_member_lacks() -> None:
     noise, fleet = iter(jnp.asarray(np.random.default_rng(0).normal(size=(5, 2, 3)))), chains()
     states = fleet.neutral_state().replace(joint_position=next(noise), joint_velocity=next(noise))
@@ -341,6 +343,7 @@ def test_one_topology_stays_on_the_static_path() -> None:
         np.testing.assert_allclose(by_vmap, gravity, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_states_are_stacked_and_taken_apart(fleet, members) -> None:
     kinds = (0, 1, 2, 3, 4, 2)
     states = [artix.random_state(members[k], jax.random.key(i)) for i, k in enumerate(kinds)]
@@ -425,6 +428,7 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
             fleet.member_state(state, number)
 
 
+@pytest.mark.slow
 def test_gradients_by_parameters_of_which_a_fleet_is_made() -> None:
     """Members made inside the differentiated function; a single kind and several."""
     cart, pendulum = robots.load("cart_pole"), robots.load("double_pendulum")
@@ -518,6 +522,7 @@ def rolling(num_links: int) -> artix.Articulation:
     return builder.build("float64")
 
 
+@pytest.mark.slow
 def test_gradients_kind_by_kind(members) -> None:
     fleet = artix.Fleet([members[2], members[3]])
     state = fleet.random_state(jax.random.key(1))
@@ -590,6 +595,7 @@ def test_a_member_of_a_mixed_fleet_costs_what_it_costs_alone() -> None:
     assert sorted(cost.operations for cost in together) == sorted(cost.operations for cost in alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_kernels", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_kinds_have_results_of_their_own_size(by_kernels: bool) -> None:
     cart, pendulum = (
@@ -671,6 +677,7 @@ def test_a_new_member_is_evaluated_by_its_kind(members) -> None:
             )
 
 
+@pytest.mark.slow
 def test_only_new_kinds_are_compiled(monkeypatch) -> None:
     """Twenty kinds, more than trees as data once allowed; then one of them is replaced by a robot
     of another kind."""
@@ -701,6 +708,7 @@ def height_and_names(articulation, state):
     return height + len(articulation.topology.dof_names) * jnp.sum(state.joint_position**2)
 
 
+@pytest.mark.slow
 def test_nothing_that_is_traced_is_kept() -> None:
     fleet = artix.Fleet([robots.load("cart_pole"), robots.load("double_pendulum")])
     state = fleet.random_state(jax.random.key(0))

@@ -36,6 +36,7 @@ def _operations(function, *arguments) -> int:
     return sum(sum(cost.operations) for cost in costs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mass_matrix", "step"])
 def test_operations_are_nearly_those_of_a_known_robot(name: str) -> None:
     robot = artix.robots.load("quadruped")
@@ -50,6 +51,7 @@ def test_operations_are_nearly_those_of_a_known_robot(name: str) -> None:
     assert known < varied < 1.25 * known
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_results_are_those_of_each_member(kinds: int) -> None:
     members = _variants(artix.robots.load("cart_pole").astype("float64"), 3)

@@ -82,6 +82,7 @@ def test_the_examples_of_the_first_page_run():
     assert run_code_of("docs/index.md", 2)["M"].shape == (64, 18, 18)
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
     pytest.importorskip("mujoco")
     monkeypatch.chdir(tmp_path)
@@ -92,6 +93,7 @@ def test_the_examples_of_the_formats_run(tmp_path, monkeypatch, capsys):
     assert "[0. 0. 1. 0. 0. 0. 1.]" in out
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_vmap_run():
     assert run_code_of("docs/vmap.md", 3)["slope"].shape == (4096, 2)
 

@@ -128,6 +128,7 @@ def imports() -> dict[str, set[str]]:
     return imports_of_all_modules()
 
 
+@pytest.mark.slow
 def test_every_module_is_in_a_room(imports):
     assert [module for module in imports if room_of(module) == "none"] == []
 
@@ -203,6 +204,7 @@ PLAIN_STEP = {
 }
 
 
+@pytest.mark.slow
 def test_a_plain_step_is_followed_through_few_modules():
     """Every other module of the room is entered only for its feature."""
     builder = artix.ArticulationBuilder()

@@ -147,6 +147,7 @@ def _turned(a, s, link: int) -> np.ndarray:
     return turn @ np.asarray(a.link_com_pose[link, :3])
 
 
+@pytest.mark.slow
 def test_subtrees_without_mass() -> None:
     """They have a centre, that of their link's mass frame, and no NaN, nor has a gradient."""
     a = artix.robots.load("double_pendulum").astype("float64")

@@ -52,6 +52,7 @@ def heavier(robot: artix.Articulation, factor: float = 1.3) -> artix.Articulatio
     )
 
 
+@pytest.mark.slow
 def test_without_noise_the_torques_of_any_motion_are_predicted() -> None:
     log = dataclasses.replace(motion_of(0), torque=driven(PENDULUM, motion_of(0), TERMS))
     result = identify(heavier(PENDULUM), log)
@@ -148,6 +149,7 @@ def test_the_excitation_of_another_robot_is_refused() -> None:
         excitation(locked, motion)
 
 
+@pytest.mark.slow
 def test_motor_constants_from_a_known_link() -> None:
     """Currents alone determine the constants if the mass of one link is known."""
     torque = driven(PENDULUM, motion_of(0), TERMS)
@@ -266,6 +268,7 @@ def test_a_recording_of_mujoco() -> None:
     assert (error < 0.03 * np.sqrt(np.mean(expected**2, axis=0)) + 0.05).all()
 
 
+@pytest.mark.slow
 def test_torques_in_another_unit_or_of_another_sign_are_pointed_out(
     recwarn: pytest.WarningsRecorder,
 ) -> None:

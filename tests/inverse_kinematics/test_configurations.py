@@ -51,6 +51,7 @@ def test_an_arm_reaches_what_it_can():
     assert np.mean((distance < 1.1e-4) & (2 * half < 1.1e-3)) >= 0.98
 
 
+@pytest.mark.slow
 def test_a_target_out_of_reach_is_said_to_be():
     arm = artix.robots.load("arm7").astype(jnp.float32)
     target = jnp.array([5.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], jnp.float32)
@@ -61,6 +62,7 @@ def test_a_target_out_of_reach_is_said_to_be():
     assert found.position_error > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entries", [slice(0, 1), slice(3, 7)])
 def test_a_target_that_is_not_finite_is_not_reached(entries):
     """The values are unknown under ``vmap``; such a target counted as reached, with errors of
@@ -123,6 +125,7 @@ def test_the_derivative_of_a_solution_keeps_frames_at_their_targets():
     np.testing.assert_allclose(by_target, np.eye(6), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_joint_at_its_limit_moves_with_it():
     """The other joints keep the tool where it is, by the least displacement."""
     arm = artix.robots.load("arm7").astype(jnp.float64)
@@ -167,6 +170,7 @@ def test_the_function_of_the_last_release_still_works():
         optimal_control.inverse_kinematics(arm, ["tool"], goal, seeds)
 
 
+@pytest.mark.slow
 def test_seeds_that_are_not_finite():
     arm = artix.robots.load("arm7").astype("float64")
     keys = jax.random.split(jax.random.key(0), 9)
@@ -182,6 +186,7 @@ def test_seeds_that_are_not_finite():
         inverse_kinematics.solve(arm, tasks, seeds.replace(root_pose=seeds.root_pose[0]))
 
 
+@pytest.mark.slow
 def test_the_posture_follows_the_target_without_jumps(arm7_searches):
     """Which seed had the least error was decided by rounding: 1e-9 m moved joints by 1.3 rad."""
     arm, seeds, find = arm7_searches
@@ -269,6 +274,7 @@ def short_paths(arm7_searches):
     return arm, starts, *followed(starts, directions)
 
 
+@pytest.mark.slow
 def test_a_path_of_short_steps_is_followed_without_jumps(short_paths):
     """No joint moves by more than 0.01 rad in a step, near singularities and limits, too."""
     arm, starts, _, end = short_paths
@@ -312,6 +318,7 @@ def test_where_a_path_cannot_be_followed_no_permitted_motion_does(short_paths):
         assert np.linalg.norm(weighted(here, paths[path, k])[0]) < 1.02 * least + 1.5e-5
 
 
+@pytest.mark.slow
 def test_a_given_step_is_kept_and_derivatives_know_it(arm7_searches):
     """A target that leaves at once: joints go as far as they may, and by the derivatives of their
     last positions."""

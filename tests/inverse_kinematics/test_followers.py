@@ -42,6 +42,7 @@ def check_follows(arm: artix.Articulation, position: jax.Array) -> None:
     assert (position <= arm.joint_upper_limit + 1e-12).all()
 
 
+@pytest.mark.slow
 def test_a_target_is_reached_by_joints_that_follow(arm):
     goal = artix.frame_pose(arm, bent(arm), "tool")
     found = ik.solve(arm, [ik.FrameTask("tool", goal)], seeds(arm), iterations=60)
@@ -49,6 +50,7 @@ def test_a_target_is_reached_by_joints_that_follow(arm):
     check_follows(arm, found.state.joint_position)
 
 
+@pytest.mark.slow
 def test_what_is_out_of_reach_is_missed_by_as_little_as_scipy_misses_it(arm):
     """Bounded least squares over the independent joints, 1e-9 m."""
     far = 3 * artix.frame_pose(arm, bent(arm), "tool")[:3]
@@ -78,6 +80,7 @@ def test_what_is_out_of_reach_is_missed_by_as_little_as_scipy_misses_it(arm):
     assert not found.solved and abs(found.position_error - expected) < 1e-9
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_differences(arm):
     """By the target and by the gear ratios, at a compromise: 2e-6 of 1.3 rad; searches end where
     costs differ by rounding, which limits the differences."""
@@ -101,6 +104,7 @@ def test_derivatives_are_those_of_differences(arm):
         np.testing.assert_allclose(slope, expected, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_ticks_and_paths_keep_to_the_relation(arm):
     start = bent(arm)
     goal = artix.frame_pose(arm, start, "tool")
@@ -135,6 +139,7 @@ def test_limits_of_followers_hold_those_that_they_follow(arm):
     assert 1.0 - 1e-9 <= found.state.joint_position[3] <= 1.2 + 1e-9
 
 
+@pytest.mark.slow
 def test_limits_that_cannot_hold_are_not_solved(arm):
     """The last joint would have to be where the elbow cannot put it; or no position is allowed."""
     goal = artix.frame_pose(arm, bent(arm), "tool")
@@ -150,6 +155,7 @@ def test_limits_that_cannot_hold_are_not_solved(arm):
         assert not solution.solved
 
 
+@pytest.mark.slow
 def test_loop_joints_are_said_not_to_be_kept():
     robot = artix.robots.load("arm7")
     builder = artix.builder_from_articulation(robot)

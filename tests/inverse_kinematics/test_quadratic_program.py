@@ -122,6 +122,7 @@ def test_bounds_may_be_infinite_or_meet():
     )
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_differences():
     """In both modes, of a program of whose bounds and rows some hold."""
     rng = np.random.default_rng(2)

@@ -26,6 +26,7 @@ def bent(arm):
     return artix.neutral_state(arm).replace(joint_position=BENT)
 
 
+@pytest.mark.slow
 def test_a_tick_is_the_least_squares_solution_within_its_box(arm):
     """Beside SciPy's, with closed-form parts: errors by poses, Jacobians, limits."""
     keys = jax.random.split(jax.random.key(0), 20)

@@ -237,6 +237,7 @@ def test_members_before_the_beginning_are_refused(path):
         artix.load(path)
 
 
+@pytest.mark.slow
 def test_random_damage_never_escapes(path):
     artix.save(artix.robots.load("double_pendulum"), path)
     whole, rng = path.read_bytes(), np.random.default_rng(0)

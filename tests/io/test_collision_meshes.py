@@ -178,6 +178,7 @@ def test_paths_in_a_xacro_file_are_relative_to_it(tmp_path) -> None:
         assert len(artix.viewer.load_visuals(path, robot)) == 1
 
 
+@pytest.mark.slow
 def test_refusals(tmp_path, monkeypatch) -> None:
     text = URDF.format(file="meshes/none.stl")
     with pytest.raises(artix.DescriptionError, match=r"there is no file .meshes/none\.stl"):

@@ -85,6 +85,7 @@ def test_friction_with_the_ground_is_mujocos(floor, box, extra, friction):
     np.testing.assert_allclose(contacts.friction, friction, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_box_slides_by_the_friction_of_a_floor_with_priority():
     """As the closed form to 1e-9 m/s; MuJoCo's softer friction lets it slide 4 mm/s faster."""
     text = SLIDER.format(floor='friction="0.3" priority="1"', box='friction="0.8"', extra="")

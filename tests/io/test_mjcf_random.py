@@ -92,6 +92,7 @@ def of_one_topology(robot: artix.Articulation) -> artix.Articulation:
     )
 
 
+@pytest.mark.slow
 def test_dynamics_are_mujocos(cases):
     """Mass matrix, bias force and poses, to 1e-10 of the largest entry; one program evaluates all
     models."""
@@ -138,6 +139,7 @@ def test_springs_dampers_servos_and_tendons_pull_as_in_mujoco(cases):
     assert min(combined, beside) > len(cases) // 20
 
 
+@pytest.mark.slow
 def test_controls_exert_what_mujocos_exert(cases):
     """Efforts of servos and motors together at random controls within and beyond their ranges, to
     1e-12."""

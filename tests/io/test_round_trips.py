@@ -299,6 +299,7 @@ def test_urdf_robots_as_mjcf(name, tmp_path):
     np.testing.assert_allclose(first.link_mass.sum(), robot.link_mass.sum(), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_mujoco_computes_the_same_from_what_is_written(fixed_base, tmp_path):
     """Every joint type but the spherical ones with two axes, with oblique frames: mass matrix, bias

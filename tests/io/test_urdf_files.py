@@ -240,6 +240,7 @@ def test_packages_of_xacro_are_looked_for_around_the_file(tmp_path, monkeypatch)
 # --- hints --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_targets_of_drives_without_gains_are_warned_of():
     """A URDF has no gains, so every robot from one would ignore them without a word."""
     robot = artix.load_urdf(legged("", "", ""), fixed_base=True)

@@ -209,6 +209,7 @@ def joints_of(case: Case) -> list[tuple[str, int, int]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tree", [pytest.param(x, marks=() if x == "walker" else pytest.mark.slow) for x in TREES]
 )
@@ -246,6 +247,7 @@ def test_names_limits_and_friction(tree):
                 assert (low, high) == (model.lowerPositionLimit[q], model.upperPositionLimit[q])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tree", TREES)
 def test_mimic_relations(tree):
     seen = 0

@@ -124,6 +124,7 @@ def test_the_empty_description_is_refused():
         load_urdf(FILES[EMPTY])
 
 
+@pytest.mark.slow
 def test_all_but_four_load_by_default():
     """As in Pinocchio, MuJoCo's URDF reader and PhysX; what is left has negative moments or broken
     mimic joints."""

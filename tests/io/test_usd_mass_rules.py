@@ -213,6 +213,7 @@ def has_ambiguous_axes(body: Usd.Prim) -> bool:
     return bool(np.diff(moments).min() < 0.01 * moments[2])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 @pytest.mark.parametrize(
     "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in (1, 2, 3))]

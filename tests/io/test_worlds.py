@@ -24,6 +24,7 @@ TABLE = """<mujoco model="table"><option timestep="0.002" cone="elliptic"/><worl
 </worldbody><contact><exclude body1="arm" body2="ball"/></contact></mujoco>"""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_an_mjcf_is_a_scene_that_moves_as_in_mujoco() -> None:
     """A ball on a cube on a floor beside an arm: at rest as in MuJoCo, whose contacts give by less
@@ -62,6 +63,7 @@ FURNITURE = """<mujoco><option timestep="0.002" cone="elliptic"/>
 </worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 @pytest.mark.parametrize("has_arm", [False, True])
 def test_things_rest_on_furniture_as_in_mujoco(has_arm: bool) -> None:
@@ -102,6 +104,7 @@ def test_things_rest_on_furniture_as_in_mujoco(has_arm: bool) -> None:
     np.testing.assert_allclose(height, data.qpos[-1], atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 @pytest.mark.parametrize("furniture", ["", '<geom name="rail" size="0.1" pos="0 0.15 1"/>'])
 def test_what_is_on_a_mocap_body_stands_in_the_way_as_in_mujoco(furniture: str) -> None:
@@ -235,6 +238,7 @@ def test_friction_of_pairs_is_mujocos(seed: int) -> None:
     np.testing.assert_allclose(contacts.friction, [wanted[pair] for pair in pairs], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_friction_of_pairs_is_a_parameter() -> None:
     """A cube slides on a table as far as the coefficient of the pair says, in a batch of them."""
     text = """<mujoco><worldbody>
@@ -380,6 +384,7 @@ def test_a_stage_of_two_robots_on_a_plane() -> None:
     np.testing.assert_allclose(height, [0.15], atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 @pytest.mark.parametrize("up", ["Y", "Z"])
 def test_crates_on_a_table_of_a_stage(up: str) -> None:
@@ -426,6 +431,7 @@ def test_crates_on_a_table_of_a_stage(up: str) -> None:
     np.testing.assert_allclose(path["ghost"].root_pose[-1, 2], 1.1 - fall, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_stage_of_bodies_without_an_articulation_needs_no_root() -> None:
     text = (
         STAGE.format(up="Z")
@@ -450,6 +456,7 @@ def Mesh "{name}" (prepend apiSchemas = ["PhysicsCollisionAPI"{schemas}])
 MESH += PLACE + "\n}}\n"
 
 
+@pytest.mark.slow
 def test_meshes_of_bodies_are_hulls_and_those_around_are_said_to_be_left_out() -> None:
     angles = np.arange(12) * np.pi / 6
     ring = 5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -478,6 +485,7 @@ def Material "ice" (prepend apiSchemas = ["PhysicsMaterialAPI", "PhysxMaterialAP
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "friction"), [("average", 0.4), ("min", 0.2), ("multiply", 0.12), ("max", 0.6)]
 )

@@ -71,6 +71,7 @@ def close(found, wanted, tolerance: float = TOLERANCE) -> None:
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @BASES_FIXED_SLOW
 def test_paths_against_pinocchio(fixed_base: bool) -> None:
     model, a, (first, second), (start, end, dnu), found = case(fixed_base)
@@ -243,6 +244,7 @@ def test_normal_forms() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holds", [True, False])
 def test_two_axes(holds: bool) -> None:
     """A Cardan joint has every identity between positions and velocities; a spherical joint of two
@@ -304,6 +306,7 @@ def test_wrapped_angles() -> None:
         assert abs(normal.joint_position[0]) <= 2 * np.pi
 
 
+@pytest.mark.slow
 def test_lie_groups_against_pinocchio() -> None:
     rng = np.random.default_rng(0)
     scales = np.array([0.0, 1e-9, 1e-3, 0.3, 0.6, 1.0, 2.0, 3.1])

@@ -56,6 +56,7 @@ def tree_and_state():
     return tree, state_at(random_states(tree, 1), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "axes",
     ["local", *(pytest.param(axes, marks=pytest.mark.slow) for axes in ("world_aligned", "world"))],
@@ -184,6 +185,7 @@ def test_what_is_no_frame_point_or_axes_is_refused(tree_and_state, options, erro
         artix.frame_velocity(tree, state, **options)
 
 
+@pytest.mark.slow
 def test_velocity_of_a_point_against_differences_of_its_position(robot_and_state):
     """Every kind of axes is what the table says, by finite differences of poses in float64."""
     robot, state = robot_and_state

@@ -50,6 +50,7 @@ def test_solutions(size) -> None:
         assert np.all(np.abs(solved - expected) <= bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5, 41, 64])
 def test_solutions_by_library(size) -> None:
     """Of any matrices, whose rows are exchanged, and of symmetric ones, which need not be definite

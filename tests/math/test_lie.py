@@ -39,6 +39,7 @@ def test_within_a_program_nothing_is_a_call(name):
     assert f"call @{function.__name__}" not in program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "size"), [("so3", 3), ("se3", 6)])
 def test_identities(group, size):
     """Of logarithms, of left and right Jacobians, and of a step along the group."""

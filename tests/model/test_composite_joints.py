@@ -232,6 +232,7 @@ def test_derivatives_against_differences_of_pinocchio() -> None:
         assert np.abs(have - wanted).max() <= 1e-9 * np.abs(wanted).max()
 
 
+@pytest.mark.slow
 @BASES_FIXED_SLOW
 def test_helical_joints_against_pinocchio(fixed_base: bool) -> None:
     model, a = oracles.helical_model(fixed_base=fixed_base)

@@ -41,6 +41,7 @@ def cart() -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floating", [True, False])
 def test_pinocchio(floating: bool) -> None:
     text = cart()
@@ -89,6 +90,7 @@ MJCF = """
 """
 
 
+@pytest.mark.slow
 def test_mujoco() -> None:
     model = mujoco.MjModel.from_xml_string(MJCF)
     data, rng = mujoco.MjData(model), np.random.default_rng(1)

@@ -134,6 +134,7 @@ def test_only_what_is_not_finite_is_refused(field, entry, value):
             check_known_state("state", state)
 
 
+@pytest.mark.slow
 def test_states_that_artix_made_are_accepted():
     """In float32, after many steps and displacements, one after another outside ``jit``."""
     state = SOUND.replace(root_velocity=SOUND.root_velocity * 20)
@@ -173,6 +174,7 @@ def test_an_infinite_joint_force_asks_for_the_largest():
     assert np.isfinite(artix.step(limited, SOUND, control, 0.01).joint_velocity).all()
 
 
+@pytest.mark.slow
 def test_seeds_outside_the_limits_are_said():
     arm = artix.robots.load("arm7")
     inside = artix.random_state(arm, jax.random.key(0))

@@ -109,6 +109,7 @@ def test_constants_are_the_zeros_that_were_there(robot: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_derivative_does_not_pretend_to_know_what_the_robot_lacks(arm) -> None:
     state = artix.neutral_state(arm)
     slope = jax.grad(lambda robot: artix.step(robot, state, None, 0.01).joint_velocity.sum())(arm)
@@ -123,6 +124,7 @@ def test_a_derivative_does_not_pretend_to_know_what_the_robot_lacks(arm) -> None
     np.testing.assert_array_equal(slope.armature, 1.0)
 
 
+@pytest.mark.slow
 def test_derivatives_by_a_part_that_was_given() -> None:
     """Of dampers that are zero, against differences."""
     arm = artix.robots.load("double_pendulum").astype("float64")
@@ -176,6 +178,7 @@ def test_robots_are_copied_and_pickled(arm) -> None:
         arm.link_mass = jnp.zeros(3)
 
 
+@pytest.mark.slow
 def test_a_robot_from_another_process_has_an_equal_topology() -> None:
     """Python hashes names by a seed of the process; a worker compiled for the robot it was sent
     once more, and did not find it among its own."""
@@ -196,6 +199,7 @@ assert topology == mine and {{mine: 0}}[topology] == 0
         )
 
 
+@pytest.mark.slow
 def test_members_of_a_fleet_may_lack_what_others_have(arm) -> None:
     damped = arm.replace(friction=arm.friction.replace(viscous=jnp.array([0.3, 0.3])))
     fleet = artix.Fleet([arm, damped, arm])

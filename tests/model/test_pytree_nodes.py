@@ -65,6 +65,7 @@ def test_a_robot_prints_as_one_line():
     assert repr(jax.tree.map(lambda leaf: 0, robot)) == repr(robot)  # in_axes
 
 
+@pytest.mark.slow
 def test_exported_programs_take_and_return_states():
     arm = artix.robots.load("double_pendulum")
     state, control = artix.neutral_state(arm), artix.Control(joint_force=jnp.ones(2, arm.dtype))
@@ -75,6 +76,7 @@ def test_exported_programs_take_and_return_states():
     assert jnp.allclose(found.joint_velocity, wanted.joint_velocity, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_field_that_does_not_exist_is_refused_by_name():
     state = artix.neutral_state(artix.robots.load("arm7"))
     with pytest.raises(

@@ -54,6 +54,7 @@ def test_few_more_operations_than_of_a_known_robot(name: str) -> None:
     assert sum(known.operations) < sum(varied.operations) < 1.25 * sum(known.operations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["inverse_dynamics", pytest.param("step", marks=pytest.mark.slow)])
 def test_values_and_derivatives_are_those_of_the_varied_robot(name: str) -> None:
     robot = artix.robots.load("quadruped").astype("float64")
@@ -83,6 +84,7 @@ def test_values_and_derivatives_are_those_of_the_varied_robot(name: str) -> None
         )
 
 
+@pytest.mark.slow
 def test_zeros_leave_the_leaves() -> None:
     """Whatever is done to all leaves, zeros stay: those of the robot itself, of a varied one and of
     a batch."""
@@ -106,6 +108,7 @@ def test_zeros_leave_the_leaves() -> None:
     np.testing.assert_array_equal(freed.joint_parent_pose, 3.0)
 
 
+@pytest.mark.slow
 def test_values_and_derivatives_of_what_is_left() -> None:
     """Of the energy, as of all entries where they are not zero."""
     robot = artix.robots.load("quadruped").astype("float64")

@@ -41,6 +41,7 @@ def test_a_lagging_motor_moves_a_mass_as_the_closed_form_says():
     np.testing.assert_allclose(states[:, 1], (3.0 * t - 0.08 * force) / 2.0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_an_optimum_with_a_lagging_motor_is_that_of_least_squares():
     """Everything is linear, so the optimum is a solution of normal equations; costs see the motor's
     force."""

@@ -176,6 +176,7 @@ def test_degrees_milliseconds_and_a_floating_base_are_pointed_out():
         optimal_control.rollout(problem, jnp.zeros((2, 12)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["solve", "settle", "constrained"])
 def test_bounds_that_do_not_meet_are_no_solution(solver):
     """Where they are known, they are refused; traced ones leave ``converged`` false."""
@@ -227,6 +228,7 @@ def test_wrong_steps_are_refused():
         optimal_control.discrete_dynamics(pendulum, 0.02, actuated="elbow")
 
 
+@pytest.mark.slow
 def test_samples_without_a_finite_cost_leave_the_controls_as_they_are():
     controls, key = jnp.ones((4, 1)), jax.random.key(0)
     found = optimal_control.mppi(lambda u: jnp.sum(u) * jnp.nan, controls, key, samples=4)

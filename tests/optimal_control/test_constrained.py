@@ -18,6 +18,7 @@ def beyond(knot: optimal_control.Knot) -> jax.Array:
     return knot.state.joint_position - 100.0
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said_to_be_infeasible():
     """With at most 2 N for 0.8 s, 2 kg move by 1 N/kg (0.1 s)^2 (1 + ... + 8) = 0.36 m, and no
     further."""
@@ -34,6 +35,7 @@ def test_what_cannot_be_reached_is_said_to_be_infeasible():
     assert found.weight > 100
 
 
+@pytest.mark.slow
 def test_a_solution_warm_starts_the_next_and_the_multipliers_are_prices():
     """The derivative of the least cost by the speed limit is minus the sum of its multipliers."""
     problem = slider_problem(
@@ -70,6 +72,7 @@ def at_one_or_minus_two(knot: optimal_control.Knot) -> jax.Array:
     return jnp.concatenate([(x - knot.parameters) * (x + 2), v])
 
 
+@pytest.mark.slow
 def test_of_several_weights_the_cheapest_trajectory_counts():
     """From beyond -2 a large weight ends there; a small one first goes to where effort is least,
     then to 1."""
@@ -111,6 +114,7 @@ def moved_limit(knot: optimal_control.Knot) -> jax.Array:
     return knot.state.joint_velocity - knot.parameters
 
 
+@pytest.mark.slow
 def test_single_precision_converges():
     problem = slider_problem(final=None, final_equality=arrive, inequality=speed_limit)
     problem = jax.tree.map(

@@ -23,6 +23,7 @@ def bounds(force: float, shortest: float, longest: float) -> dict[str, jax.Array
     return {"control_lower": lower, "control_upper": upper}
 
 
+@pytest.mark.slow
 def test_a_slider_takes_the_least_time():
     """At most 5 N move 2 kg by 1 m in ``2 sqrt(1 m 2 kg / 5 N)``, by one switch from the one limit
     to the other."""

@@ -34,6 +34,7 @@ def period(amplitude: float) -> float:
     return 4 * pytest.importorskip("scipy.special").ellipk(np.sin(amplitude / 2) ** 2) / FREQUENCY
 
 
+@pytest.mark.slow
 def test_a_pendulum_swings_for_the_period_of_its_amplitude():
     """No torque is needed where steps of free length add up to the closed form."""
     pytest.importorskip("ipyopt")
@@ -132,6 +133,7 @@ def wave_problem() -> optimal_control.Problem:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_repeated_motion_within_limits_is_ipopts():
     pytest.importorskip("ipyopt")
     problem, controls = wave_problem(), jnp.zeros((24, 1))

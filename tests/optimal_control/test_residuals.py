@@ -149,6 +149,7 @@ def test_a_wrench_is_in_its_cone_where_forces_on_the_corners_add_up_to_it():
     np.testing.assert_array_equal(most[60:] <= 0, inside)
 
 
+@pytest.mark.slow
 def test_the_wrench_under_a_body_at_rest_is_in_the_cone_if_its_weight_is_above_the_sole():
     """A body of 5 kg on a sole that is turned about the vertical, whose centre of mass is in front
     of it and beside."""

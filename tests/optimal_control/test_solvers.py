@@ -62,6 +62,7 @@ def slider_rows(steps: int) -> np.ndarray:
     return np.stack([velocity * 0.1 * np.arange(steps, 0, -1), velocity])
 
 
+@pytest.mark.slow
 def test_trajectories_policies_and_costs_are_what_they_are_said_to_be():
     problem, controls = slider_problem(), np.random.default_rng(0).normal(size=(6, 1))
     states = optimal_control.rollout(problem, jnp.asarray(controls))
@@ -151,6 +152,7 @@ def test_constraints_are_those_of_a_quadratic_program():
     assert warm.violation[0] < 1e-7 < 1e-3 < found.violation[0]
 
 
+@pytest.mark.slow
 def test_multiple_shooting_converges_in_single_precision():
     """Rounding of many states leaves gaps above the tolerance."""
     problem = slider_problem().replace(start=jnp.array([1000.0, 0.0]))
@@ -200,6 +202,7 @@ def test_the_gradient_vanishes_at_the_solution(stood_up):
     assert np.max(np.abs(gradient)) < 1e-9 * np.max(np.abs(start))
 
 
+@pytest.mark.slow
 def test_it_ends_once_it_has_converged(stood_up):
     """The same iterations up to there, for each problem of a batch; the history then repeats the
     last one."""
@@ -266,6 +269,7 @@ def uphill(knot: optimal_control.Knot) -> jax.Array:
     return 2 * jax.lax.stop_gradient(knot.control) - knot.control - 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"riccati": "parallel"}, {"hessian": "exact"}, {"until_converged": True}, {"bound": 1.0}],
@@ -288,6 +292,7 @@ def test_a_solver_that_is_stuck_has_not_converged(options):
         assert optimal_control.solve(held, jnp.zeros((3, 1)), iterations=2).converged
 
 
+@pytest.mark.slow
 def test_parallel_riccati_is_the_sequential_one():
     rng = np.random.default_rng(0)
     steps, n, m = 13, 5, 3
@@ -486,6 +491,7 @@ class Drag(optimal_control.DiscreteDynamics):
         return super().step(x, control - self.drag * self.unpack(x).joint_velocity, time)
 
 
+@pytest.mark.slow
 def test_dynamics_of_a_subclass_are_solved_and_differentiated():
     """A slider with drag is a linear system: its optimum is that of least squares over the
     forces."""

@@ -18,6 +18,7 @@ pytest.importorskip("ipyopt")
 BOUNDS = {"control_lower": jnp.array([-15.0]), "control_upper": jnp.array([9.0])}
 
 
+@pytest.mark.slow
 def test_optimum_and_multipliers_are_those_of_augmented_lagrangians():
     options = {"final": None, "final_equality": arrive, "inequality": speed_limit} | BOUNDS
     problem = slider_problem(**options)
@@ -41,6 +42,7 @@ def test_optimum_and_multipliers_are_those_of_augmented_lagrangians():
     np.testing.assert_allclose(again.cost, by_ipopt.cost, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said_to_be_infeasible():
     """With at most 2 N for 0.8 s, 2 kg move by 0.36 m, and no further."""
     bounds = {"control_lower": jnp.array([-2.0]), "control_upper": jnp.array([2.0])}
@@ -105,6 +107,7 @@ def test_what_ipopt_cannot_do_is_refused(monkeypatch):
 QP_SOLVERS = ("proxqp", "osqp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", QP_SOLVERS)
 def test_one_quadratic_program_solves_linear_problems(solver):
     """Beside the box constraints and the augmented Lagrangians of this room."""
@@ -161,6 +164,7 @@ def shifted_by_one(first: optimal_control.Knot, last: optimal_control.Knot) -> j
     return jnp.concatenate([moved, last.state.joint_velocity - first.state.joint_velocity])
 
 
+@pytest.mark.slow
 def test_a_quadratic_program_may_repeat_its_motion():
     """Without effort, a mass moves on by 1 m in 1.2 s at a constant speed, which is where it
     starts."""

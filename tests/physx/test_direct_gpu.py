@@ -165,6 +165,7 @@ def test_centroidal_regions(fleet: artix.Fleet, sample: int) -> None:
     assert floating >= 4 * 5
 
 
+@pytest.mark.slow
 def test_update_kinematic(fleet: artix.Fleet, sample: int) -> None:
     """Poses come as PxTransform, quaternion first; velocities are of the centres of mass."""
     state = fleet_state(fleet, sample)

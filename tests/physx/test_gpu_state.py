@@ -160,6 +160,7 @@ def test_links_are_where_the_state_puts_them(fleet, simulation) -> None:
         assert not any(np.any(data[k, n:]) for data in read.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "write",
     slow_besides(
@@ -248,6 +249,7 @@ def test_forces_on_links(fleet, simulation, write, part) -> None:
         assert _of_member(loaded, index).control.external_force.tobytes() == wanted.tobytes()
 
 
+@pytest.mark.slow
 def test_updated_kinematics_forget_the_last_step(fleet, simulation) -> None:
     cleared = physx.update_articulation_kinematics(fleet, simulation, [4, 1])
     for index in range(len(fleet)):
@@ -345,6 +347,7 @@ def tendons() -> tuple[artix.Fleet, physx.FleetSimulation]:
     return fleet, physx.create_fleet_simulation(fleet)
 
 
+@pytest.mark.slow
 def test_tendon_structures_have_the_layout_of_physx(tendons) -> None:
     """The bytes are those of the C structures, packed here field by field."""
     fleet, simulation = tendons

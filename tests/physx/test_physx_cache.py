@@ -212,6 +212,7 @@ def scene() -> tuple[physx.ArticulationSimulation, physx.ArticulationCache]:
     return simulation, _random_like(physx.create_cache(articulation), 3)
 
 
+@pytest.mark.slow
 def test_each_flag_moves_its_fields_and_no_other(scene) -> None:
     simulation, cache = scene
     for flag in Flag.__members__.values():

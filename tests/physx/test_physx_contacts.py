@@ -258,6 +258,7 @@ def test_strong_friction_holds() -> None:
     assert abs(held.root_pose[-1, 0]) < crept.root_pose[0] / 5
 
 
+@pytest.mark.slow
 def test_refusals() -> None:
     robot, ground = build("sphere_roll"), artix.Ground.flat()
     state, options = artix.neutral_state(robot), SolverOptions(solver="pgs")

@@ -98,6 +98,7 @@ def test_the_recording_is_complete() -> None:
     assert 0 < len(floating) < len(physx.NAMES)
 
 
+@pytest.mark.slow
 def test_names_and_orders_are_those_of_physx() -> None:
     for name in physx.NAMES:
         topology, spec = physx.build(name).topology, physx.specification(name)

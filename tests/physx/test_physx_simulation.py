@@ -25,6 +25,7 @@ def scene() -> physx.ArticulationSimulation:
     return physx.create_simulation(articulation, state_at(random_states(articulation, 1), 0))
 
 
+@pytest.mark.slow
 def test_simulate_is_a_step_with_a_memory() -> None:
     """The state and report are those of artix.step_and_report; forces persist, link wrenches do
     not."""
@@ -183,6 +184,7 @@ def test_flags_and_counts() -> None:
         physx.set_solver_iteration_counts(simulation, 0)
 
 
+@pytest.mark.slow
 def test_self_collision_can_be_switched_off() -> None:
     """PhysX's solvers have no contacts between links: a robot with pairs of shapes is stepped
     without them or refused."""

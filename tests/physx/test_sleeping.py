@@ -50,6 +50,7 @@ def _slept():
     return run
 
 
+@pytest.mark.slow
 def test_when_a_body_falls_asleep() -> None:
     """With 20 steps of 10 ms in half a wake time, the sum of velocities is 20 v: asleep if (20 v)^2
     / 2 < 5e-3."""

@@ -60,6 +60,7 @@ def driven(position: float, velocity: float, targets: np.ndarray, rate: float) -
     return np.array(angles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @settings(max_examples=40)
 @given(
@@ -136,6 +137,7 @@ READERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "solver"),
     [
@@ -182,6 +184,7 @@ def test_a_velocity_drive_does_not_count_turns():
     np.testing.assert_allclose(path.joint_velocity[-1], 25.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_ten_thousand_turns_in_float32():
     """A wheel for 52 minutes; then a servo and a pair of wheels that have turned as often."""
     wheel, omega, dt = wheels(dtype="float32"), 20.0, 5e-3
@@ -269,6 +272,7 @@ def test_revolute_joints_of_usd_without_limits():
     assert np.abs(np.diff(path.joint_position[:, 0])).max() < 1.0
 
 
+@pytest.mark.slow
 def test_a_spherical_joint_of_one_axis_takes_the_shortest_way():
     """Its position is a rotation, at most half a turn: 3.2 rad is -3.08 rad."""
     builder = artix.ArticulationBuilder(fixed_base=True, gravity=(0.0, 0.0, 0.0))
@@ -313,6 +317,7 @@ def test_the_manifold_counts_what_steps_count():
         np.testing.assert_allclose(half.joint_position, [apart / 2], atol=1e-14)
 
 
+@pytest.mark.slow
 def test_inverse_kinematics_stays_on_the_turn_of_its_seed():
     """Also for joints that are wheels, since whoever drives them counts turns."""
     arm = artix.robots.load("double_pendulum").astype("float64")

@@ -48,6 +48,7 @@ def robot() -> artix.Articulation:
     return builder.build(jnp.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "has_pair"), [(None, True), (5, True), (5, False)])
 def test_blocks_and_stiffness_are_those_of_the_jacobian(most: int | None, has_pair: bool) -> None:
     """Within 1e-12 of dense products, with all points and with the nearest as data."""

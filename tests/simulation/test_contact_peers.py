@@ -187,6 +187,7 @@ def slider(stiffness: float) -> artix.Articulation:
     return builder.build("float64")
 
 
+@pytest.mark.slow
 def test_an_oscillator_on_rough_ground() -> None:
     """A spring pulled at speed V moves a block once ``k V t = mu N``, which then starts and stops
     with the period ``2 pi sqrt(m / k)``, at speeds of up to 2 V. Let loose, it loses ``2 mu N / k``

@@ -120,6 +120,7 @@ def test_slopes_of_robots_with_straight_legs(smoothing: float) -> None:
         assert (slopes[-2:, 2] < -1e-3).all()  # In the air, where the exact derivative is zero.
 
 
+@pytest.mark.slow
 def test_flat_bodies_can_tilt_in_derivatives() -> None:
     """Corners of a tilted box are not quite level; that all stick must not count as forbidding it
     to tilt further."""

@@ -85,6 +85,7 @@ def after_a_second(
     return jax.tree.map(np.asarray, (starts, jax.jit(jax.vmap(end))(grounds, starts)))
 
 
+@pytest.mark.slow
 @MOSTLY_DOUBLE
 def test_a_block_sticks_to_an_incline_or_slides_down(dtype) -> None:
     """Below the friction angle of 35 degrees it does not even creep; beyond it, its velocity is
@@ -174,6 +175,7 @@ def test_a_sphere_ends_rolling(dtype) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [range(5), (3, 0, 4, 2, 1)])
 def test_newtons_cradle(order) -> None:
     """Every contact rebounds at its own speed of approach, whatever the order of the balls: the
@@ -668,6 +670,7 @@ def test_contacts_and_hard_relations() -> None:
     np.testing.assert_allclose(path.root_pose[-1], path.root_pose[-100], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_second_derivatives_in_reverse_mode() -> None:
     """A gradient of a gradient: the rule for the solution has that rule itself, where its loops
     have no reverse mode. Against differences, within 1e-8.

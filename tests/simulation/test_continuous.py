@@ -63,6 +63,7 @@ def _embedded(state) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 def test_the_vector_field_is_forward_dynamics() -> None:
     """Its velocities against a finite difference of the configuration, its accelerations against
     forward dynamics."""
@@ -85,6 +86,7 @@ def test_the_vector_field_is_forward_dynamics() -> None:
     )
 
 
+@pytest.mark.slow
 def test_order_four_and_the_solution_of_scipy() -> None:
     """Half the step, a sixteenth of the error, judged by SciPy's Runge-Kutta of order 8 at a
     tolerance of 1e-12."""
@@ -230,6 +232,7 @@ def test_limits_are_passed_over_whether_an_articulation_is_known_or_an_argument(
         np.testing.assert_allclose(found.joint_velocity, wanted.joint_velocity, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_bounds_have_no_part_in_smooth_dynamics() -> None:
     free = pendulum(2, drive=Drive(stiffness=1.0, target=2.0))
     bounded = pendulum(

@@ -52,6 +52,7 @@ def at(state: artix.State, place, turn=(0.0, 0.0, 0.0, 1.0)) -> artix.State:
     return state.replace(root_pose=jnp.array([*place, *turn], state.root_pose.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_can_stands_on_a_free_box(dtype: str) -> None:
     """On four equal forces, and stays where it is."""
@@ -73,6 +74,7 @@ def test_a_can_stands_on_a_free_box(dtype: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", list(BLOCKS))
 def test_a_can_tips_over_an_edge(block: str) -> None:
     """When its centre is beyond the edge, at whatever angle its points are."""
@@ -161,6 +163,7 @@ def test_two_pads_hold_a_can(dtype: str, block: str) -> None:
     np.testing.assert_allclose(path.root_velocity[0, 19, 2], speed, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [
@@ -185,6 +188,7 @@ def test_what_lies_on_a_drum_stays(shape: Geometry) -> None:
     assert np.max(np.abs(path.root_pose[-1] - states["load"].root_pose)) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["capsule", "cylinder"])
 def test_a_plank_rests_across_a_roller(kind: str) -> None:
     """A weight holds one end of the plank on the ground. The roller is longer than the plank is

@@ -78,6 +78,7 @@ def test_two_pads_hold_an_egg(dtype: str, block: str) -> None:
     np.testing.assert_allclose(path.root_velocity[0, 19, 2], speed, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_eggs_that_meet_keep_their_momentum(dtype: str) -> None:
     """Linear and angular momentum, and without friction and with restitution 1 their energy."""
@@ -119,6 +120,7 @@ def test_eggs_that_meet_keep_their_momentum(dtype: str) -> None:
     np.testing.assert_allclose(after[6], before[6], rtol=3e-3)
 
 
+@pytest.mark.slow
 def test_several_eggs_are_one_kernel() -> None:
     """Also pairs of the same kinds, each of which searches for as long as it has to."""
     top = Geometry.box((1.0, 1.0, 0.1), friction=1.0)

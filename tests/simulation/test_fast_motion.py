@@ -135,6 +135,7 @@ _DOUBLE = """
 """
 
 
+@pytest.mark.slow
 def test_a_fast_double_pendulum_beside_mujoco() -> None:
     """At 35 rad/s, with the same steps: nearer to the exact motion than MuJoCo's Euler and implicit
     integrators."""
@@ -200,6 +201,7 @@ def _energy_path(seed: int, fixed_base: bool):
     return a, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed_base", [True, False])
 @settings(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -231,6 +233,7 @@ def test_random_trees_gain_no_energy(fixed_base: bool, seed: int, angle: float, 
         )
 
 
+@pytest.mark.slow
 def test_slow_double_pendulums_gain_no_energy() -> None:
     """Without damping, Coriolis forces at the start of a step add to the energy in every step: up
     to 0.9 % in 100, if the measures begin at a hundredth of a radian."""
@@ -277,6 +280,7 @@ def test_work_of_forces() -> None:
 # --- slow motion, reports and derivatives -------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reports_and_mixed_batches() -> None:
     """Slow steps are left alone, fast ones report what they add; both give the same in one batch as
     alone."""
@@ -342,6 +346,7 @@ def test_derivatives(fixed_base: bool) -> None:
         np.testing.assert_allclose(total, jnp.sum(weights * found), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_reports_of_a_body_without_rows_have_derivatives() -> None:
     """Residuals of nothing are zero and remain so."""
     state = spinning(np.array([1.0, 0.0, 0.0]))
@@ -358,6 +363,7 @@ def test_reports_of_a_body_without_rows_have_derivatives() -> None:
             assert np.all(np.isfinite(leaf))
 
 
+@pytest.mark.slow
 def test_a_body_without_joints_has_derivatives_in_both_modes() -> None:
     """A body that turns fast: forward, reverse and second derivatives beside differences of each."""
     state = spinning(np.array([20.0, 1.0, -4.0]))

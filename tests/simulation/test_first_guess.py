@@ -28,6 +28,7 @@ def thrown(robot: artix.Articulation, scene: Scene, key: jax.Array) -> artix.Sta
     return state.replace(root_pose=state.root_pose.at[2].add(0.1 - low))
 
 
+@pytest.mark.slow
 def test_three_newton_steps_suffice() -> None:
     """For quadrupeds that tumble, with drives at their limits and dry friction: without sweeps, for
     84 %."""
@@ -50,6 +51,7 @@ def test_three_newton_steps_suffice() -> None:
     assert np.mean(residuals < 5e-5) >= 0.96
 
 
+@pytest.mark.slow
 def test_no_landing_takes_many_newton_steps() -> None:
     """Quadrupeds whose feet are above and below the ground, without a memory; a warp waits for the
     slowest.
@@ -77,6 +79,7 @@ def test_no_landing_takes_many_newton_steps() -> None:
     assert np.mean(solved) >= 0.998, np.mean(solved)
 
 
+@pytest.mark.slow
 def test_feet_that_stand_alike_carry_alike() -> None:
     """Sweeps take the feet one after the other, but their order does not share the load."""
     model = quadruped("float64")

@@ -92,6 +92,7 @@ def _position_after(
     ).joint_position[-1]
 
 
+@pytest.mark.slow
 def test_derivatives_of_what_slides_with_a_heavy_follower() -> None:
     """A light wheel, slow on the scale of its own friction, is carried along by a heavy one that
     follows it: ``v' = v - dynamic dt / (sum of the inertias)``."""

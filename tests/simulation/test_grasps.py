@@ -54,6 +54,7 @@ def falls(path: artix.State, dtype: str) -> None:
 DTYPES = ["float32", pytest.param("float64", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_three_fingers_hold_a_sphere(dtype: str) -> None:
     """Each has one contact, on the equator."""
@@ -116,6 +117,7 @@ def test_pads_off_centre_and_turned(
         falls(path, dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("offset", "degrees"), [(0.0, 45.0), pytest.param(0.006, 30.0, marks=pytest.mark.slow)]

@@ -56,6 +56,7 @@ TABLE = Geometry.box((0.3, 0.3, 0.1), friction=0.6)
 TABLES = {"box": TABLE, "hull": Geometry.hull(corners((0.3, 0.3, 0.1)), friction=0.6)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "under", [pytest.param("box"), pytest.param("hull", marks=pytest.mark.slow)]

@@ -77,6 +77,7 @@ def largest_error(articulation, states) -> float:
     return float(jnp.max(jnp.abs(errors)))
 
 
+@pytest.mark.slow
 def test_a_step_of_a_closed_mechanism_is_a_kernel() -> None:
     a = four_bar(dtype="float32")
     costs = artix.explain(
@@ -88,6 +89,7 @@ def test_a_step_of_a_closed_mechanism_is_a_kernel() -> None:
 # --- closed mechanisms --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_four_bar_linkage_stays_closed() -> None:
     """1,000 steps in float32 under gravity and a drive, with three of five rows redundant: 1e-6 m;
     in float64 the same motion, whose energy without the drive is kept to the first order."""
@@ -574,6 +576,7 @@ def test_gradients_through_a_four_bar_linkage(solver: str) -> None:
         np.testing.assert_allclose(jnp.sum(gradient[k] * step), (up - down) / 2, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_loop_joints_are_taken_away_by_name() -> None:
     """Of a mechanism that is built, by way of its builder; the rest is the mechanism without
     them."""

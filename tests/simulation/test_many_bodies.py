@@ -94,6 +94,7 @@ def mixed() -> artix.Scene:
     return scene_of(members)
 
 
+@pytest.mark.slow
 def test_stacks_take_the_steps_of_bodies_written_out(monkeypatch) -> None:
     scene = mixed()
     start = artix.remember_contacts(scene, heap(scene), None, 0.005)
@@ -125,6 +126,7 @@ def test_stacks_take_the_steps_of_bodies_written_out(monkeypatch) -> None:
     assert all(alike[:20])
 
 
+@pytest.mark.slow
 def test_momentum_and_energy_of_many_balls() -> None:
     scene = scene_of({f"ball {k}": body(BALL) for k in range(14)}, ground=False)
     free = tuple(one.replace(gravity_scale=0 * one.gravity_scale) for one in scene.articulations)

@@ -65,6 +65,7 @@ def last_of(scene: artix.Scene, states: artix.State, count: int) -> artix.State:
     return states
 
 
+@pytest.mark.slow
 def test_steps_reports_and_memory_are_those_with_all_points(robot, states) -> None:
     """Forces within 1e-6 N, also where many points push, which the nearest few are not all of."""
     first, every = scenes(robot)
@@ -109,6 +110,7 @@ def test_derivatives_are_those_with_all_points(robot, states) -> None:
     np.testing.assert_allclose((found @ direction)[:4], change[:4] / 2e-6, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("links", "is_tried"), [(40, True), (100, False)])
 def test_large_trees_solve_for_all_points_at_once(links: int, is_tried: bool) -> None:
     """Rows of 105 DOFs for chosen points would be more than those of a hundred known ones."""

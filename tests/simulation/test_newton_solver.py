@@ -75,6 +75,7 @@ def squeeze(factor):
     return {"hand": Control(joint_force=jnp.stack([force, -force]))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "order"),
     [
@@ -104,6 +105,7 @@ def test_a_grasp_holds_or_slides(dtype: str, order: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("masses", "dtype"),
     [
@@ -133,6 +135,7 @@ def test_a_stack_stays(masses: tuple[float, ...], dtype: str) -> None:
         assert np.max(np.abs(pose[-1, :3] - np.asarray(states[name].root_pose[:3], float))) < 2e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_block_on_an_incline(dtype: str) -> None:
     """Gravity is tilted by 5 degrees less or more than the angle of friction: no creep, and the
@@ -219,6 +222,7 @@ def test_rows_of_a_joint(options: dict, velocity: float, force: float, expected:
     np.testing.assert_allclose(end.joint_velocity[0], expected, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_what_is_not_solved_is_reported() -> None:
     """A cube that lands on an edge, slides and spins takes more than one Newton step; the rest
     gains no energy."""
@@ -256,6 +260,7 @@ def hopper() -> artix.Articulation:
     return builder.build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "most", [2, pytest.param(1, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
 )
@@ -301,6 +306,7 @@ def difference(function, x: float, step: float = 1e-6) -> float:
     return float((jitted(jnp.asarray(x + step)) - jitted(jnp.asarray(x - step))) / (2 * step))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.5, pytest.param(0.8, marks=pytest.mark.slow)])
 def test_gradients_through_a_grasp(factor: float) -> None:
     """One pad presses harder, so that hand and cube accelerate together; with 0.8, the cube slides

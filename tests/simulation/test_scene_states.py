@@ -53,6 +53,7 @@ def assert_same(one, other, tolerance: float = 0.0) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=tolerance), one, other)
 
 
+@pytest.mark.slow
 def test_a_state_with_a_memory_goes_on_where_a_rollout_ended() -> None:
     """Ten steps are five and five to the last digit, by one rollout, two, and a scan of steps."""
     scene, start = stacked()
@@ -74,6 +75,7 @@ def test_a_state_with_a_memory_goes_on_where_a_rollout_ended() -> None:
     )
 
 
+@pytest.mark.slow
 def test_memories_of_a_scene_are_those_of_its_robots() -> None:
     """The impulses of each robot add up to the weight that it carries."""
     scene, start = stacked(0.0, 0.0)
@@ -137,6 +139,7 @@ def test_memories_under_vmap_grad_and_donation() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_robot_is_a_scene_of_one() -> None:
     one, ground = ball(), Ground.flat().astype("float64")
     scene, named = Scene(one, ground=ground), Scene({"one": one}, ground=ground)
@@ -152,6 +155,7 @@ def test_a_robot_is_a_scene_of_one() -> None:
     assert scene.astype("float32").ground.surfaces[0].friction.dtype == jnp.float32
 
 
+@pytest.mark.slow
 def test_grounds_are_leaves() -> None:
     """A batch of grounds under ``vmap``, and the derivative of a slide with respect to friction."""
     builder = artix.builder_from_articulation(ball(friction=0.0))
@@ -205,6 +209,7 @@ PAIR = """<mujoco><option timestep="0.002" tolerance="0" iterations="100"/>
 </worldbody><contact><pair geom1="tip" geom2="ball" condim="1" solref="-4000 -450" solimp=".9 .9 1"/></contact></mujoco>"""
 
 
+@pytest.mark.slow
 def test_two_robots_on_the_ground_move_as_in_mujoco() -> None:
     """A pendulum kicks a ball that lies on the floor, both contacts compliant and without friction.
 
@@ -256,6 +261,7 @@ def test_two_robots_on_the_ground_move_as_in_mujoco() -> None:
     np.testing.assert_allclose(error, 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_former_functions_do_what_their_successors_do() -> None:
     """Each warns where it is used, see ``test_deprecated.py``; here are their results."""
     scene, start = stacked()
@@ -282,6 +288,7 @@ def test_former_functions_do_what_their_successors_do() -> None:
     assert_same(end.replace(contact_memory=memory), wanted)
 
 
+@pytest.mark.slow
 def test_ground_as_a_keyword_works_for_one_more_release() -> None:
     one, ground = ball(), Ground.flat().astype("float64")
     state = artix.neutral_state(one)

@@ -48,6 +48,7 @@ def momentum(scene: Scene, states: dict[str, State]) -> jax.Array:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "drift"),
     [({}, 1e-4), pytest.param({"contact_iterations": 6}, 1e-6, marks=pytest.mark.slow)],
@@ -145,6 +146,7 @@ def test_two_quadrupeds_cost_what_they_cost_alone() -> None:
     assert sum(both.operations) <= 2 * sum(alone.operations)
 
 
+@pytest.mark.slow
 def test_a_pendulum_hits_a_ball() -> None:
     """The impact that sticks follows from the mass matrix and Jacobians of MuJoCo, which has both
     in one model."""
@@ -454,6 +456,7 @@ def test_gradients() -> None:
     assert np.abs(found).min() > 1e-4
 
 
+@pytest.mark.slow
 def test_gradients_of_two_robots_with_joints() -> None:
     """The DOFs of two floating robots do not follow each other: differences of the same step."""
     builder = artix.ArticulationBuilder(name="duo")

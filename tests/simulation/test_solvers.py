@@ -26,6 +26,7 @@ print(*step(ball, neutral_state(ball), None, 0.01, SolverOptions(solver="tgs")).
 """
 
 
+@pytest.mark.slow
 def test_the_room_of_steps_alone_finds_them():
     ran = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
     velocity = np.array(ran.stdout.split(), float)

@@ -166,6 +166,7 @@ def test_virtual_work_keeps_energy() -> None:
     assert 1.7 < (ends[0] - start) / (ends[1] - start) < 2.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["physx", "virtual_work"])
 def test_many_tendons_are_one_that_is_as_stiff(law: str) -> None:
     """More tendons than joints, by the sum, and one, by Woodbury's formula."""
@@ -232,6 +233,7 @@ def test_bounds_hold(solver: str) -> None:
     assert np.abs(qd[:, 3]).max() < 0.3 * (1 + (1e-9 if solver == "implicit" else 0.05))
 
 
+@pytest.mark.slow
 def test_a_stiff_drive_in_single_precision() -> None:
     """1e6 N m/rad at 60 Hz: at the target and at rest within 20 steps."""
     articulation = pendulum(2, drive=Drive(stiffness=1e6, damping=1e3, target=0.5), dtype="float32")
@@ -440,6 +442,7 @@ def test_gradients_agree_with_central_differences(solver: str, num_steps: int) -
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver", ["implicit", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pgs", "tgs"))]
 )
@@ -469,6 +472,7 @@ def test_the_gradient_of_a_pendulum(solver: str) -> None:
         np.testing.assert_allclose(gradient[k][entry], (moved[0] - moved[1]) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["implicit", "pgs", "tgs"])
 def test_the_gradient_of_a_body_without_joints(solver: str) -> None:
     """By the velocity of its root, against a central difference."""
@@ -577,6 +581,7 @@ def test_a_fleet_of_different_robots_steps() -> None:
         assert not np.any(report.incoming_joint_force[k, links:])
 
 
+@pytest.mark.slow
 def test_controls_replace_the_parameters_and_are_limited() -> None:
     articulation = pendulum(
         gravity=(0, 0, 0), drive=Drive(stiffness=10.0, damping=1.0), max_force=2.0

@@ -219,6 +219,7 @@ def walk():
     return arm, jax.vmap(lambda q: artix.neutral_state(arm).replace(joint_position=q))(angles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dt", "fps"), [(1 / 60, 30), (1 / 240, 25), (0.004, 250), (0.035, 25)])
 def test_frames_of_a_gif_begin_when_they_should(dt, fps, tmp_path):
     """Its times are in units of 10 ms, and browsers show a frame for 20 ms at least."""
@@ -239,6 +240,7 @@ def test_frames_of_a_gif_begin_when_they_should(dt, fps, tmp_path):
     np.testing.assert_allclose(begins, step * dt * np.arange(len(shown) + 1), atol=0.005 + 1e-9)
 
 
+@pytest.mark.slow
 def test_a_video_runs_at_the_speed_of_the_motion(tmp_path, walk):
     from PIL import Image
 

@@ -61,6 +61,7 @@ def messages(page):
     return found["messages"], found["durationSeconds"]
 
 
+@pytest.mark.slow
 def test_a_recording_of_250_frames_is_small(page):
     assert page.stat().st_size < 1.2e6
 
@@ -124,6 +125,7 @@ def test_a_page_has_the_title_of_its_robot_or_task(page, quadruped, states):
     assert "<title>walk &lt;/title&gt; &amp; run</title>" in titled
 
 
+@pytest.mark.slow
 def test_series_are_plotted_below_a_recording(quadruped, states, tmp_path):
     path, times = tmp_path / "plots.html", np.arange(FRAMES) * 0.02
     height = np.where(times > 3.0, np.nan, 2.0 * times)
@@ -333,6 +335,7 @@ def panel_of(posed):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_sliders_are_grouped_by_limb_and_can_be_searched():
     """Go2 and Talos have joints whose range ends before zero, where its last bit decides."""
@@ -370,6 +373,7 @@ def test_sliders_are_grouped_by_limb_and_can_be_searched():
         posed.close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::artix.DescriptionWarning")
 def test_every_joint_of_every_robot_is_in_one_limb_and_starts_within_its_slider():
     """What :func:`viewer.pose` refuses, without a server for each of 63 robots."""

@@ -50,6 +50,7 @@ def test_robots_with_parameters_of_their_own(cart):
     np.testing.assert_allclose(heights, [0.1, 1.0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_robots_are_drawn_with_shapes_of_their_own(quadruped):
     """All robots of a batch had the shapes of the first."""
     radius = jnp.array([0.02, 0.05, 0.02, 0.03], quadruped.dtype)
@@ -287,6 +288,7 @@ def test_ground_is_drawn_where_it_is():
     assert not is_level(artix.Ground((field,)))
 
 
+@pytest.mark.slow
 def test_a_dragged_frame_reaches_what_can_be_reached():
     arm = artix.robots.load("arm7")
     reach = jax.jit(
@@ -310,6 +312,7 @@ def test_a_dragged_frame_reaches_what_can_be_reached():
     assert bool(jnp.isfinite(reach(states, far).joint_position).all())
 
 
+@pytest.mark.slow
 def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
     code = (
         "import sys, artix; from artix import viewer; arm = artix.robots.load('arm7'); "
@@ -320,6 +323,7 @@ def test_neither_viser_nor_trimesh_is_loaded_before_it_is_used():
     assert done.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_members_of_a_scene_are_where_they_are(cart, quadruped):
     """Each in its own colour and under its own name, with its forces; bad arguments are named."""
     scene = artix.Scene({"dog": quadruped, "one": cart, "other": cart})
