@@ -126,11 +126,12 @@ def explain(function: Callable[..., Any], *arguments: Any) -> Explanation:
     Args:
       function: a function of artix, or one that calls functions of artix (such as their
         ``jax.grad``).
-      arguments: examples of its arguments, for one robot. Parameters of articulations and scenes
-        count as known, as if the function closed over them; names, whole numbers and bools are
-        static. If the first one is an articulation or a scene, required arguments may be omitted
-        that have one of artix's names: ``state``, ``force``, ``acceleration``, ``right``,
-        ``external_force``, ``control`` and ``dt``; for a scene ``states``, ``controls`` and ``dt``.
+      arguments: examples of its arguments, for one robot; names, whole numbers and bools are
+        static. If the first one is an articulation or a scene, its parameters count as known, as
+        if the function closed over them, and required arguments may be omitted that have one of
+        artix's names: ``state``, ``force``, ``acceleration``, ``right``, ``external_force``,
+        ``control`` and ``dt``; for a scene ``states``, ``controls`` and ``dt``. Articulations
+        elsewhere are operands, other ones for each robot.
 
     Returns:
       The cost of each operation.
@@ -149,10 +150,10 @@ def explain(function: Callable[..., Any], *arguments: Any) -> Explanation:
       >>> print(len(artix.explain(slope, artix.neutral_state(arm)).operations))
       2
     """
-    is_known = [type(argument) in parameter_types() for argument in arguments]
-    rest = [x for x, known in zip(arguments, is_known, strict=True) if not known]
-    if is_known[:1] == [True]:
-        rest += _examples(function, arguments[0], len(arguments) - 1)
+    known = arguments[:1] if {*map(type, arguments[:1])} <= {*parameter_types()} else ()
+    rest = [*arguments[len(known) :]]
+    if known:
+        rest += _examples(function, known[0], len(rest))
     leaves, structure = jax.tree.flatten(rest)
     is_static = [isinstance(leaf, str | bool | int | np.bool_ | np.integer) for leaf in leaves]
     arrays = [
@@ -166,11 +167,7 @@ def explain(function: Callable[..., Any], *arguments: Any) -> Explanation:
         merged = [
             x if static else next(entries) for x, static in zip(leaves, is_static, strict=True)
         ]
-        others = iter(jax.tree.unflatten(structure, merged))
-        examples = [
-            x if known else next(others) for x, known in zip(arguments, is_known, strict=True)
-        ]
-        return function(*examples, *others)
+        return function(*known, *jax.tree.unflatten(structure, merged))
 
     of_operation = 0.0 if kernels.available() else kernels.seconds_per_operation()
     start = time.process_time()

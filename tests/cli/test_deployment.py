@@ -342,14 +342,14 @@ def test_a_history_of_commands_is_that_of_the_robot():
 
 
 def test_feet_with_flat_soles_are_balls_at_their_corners():
-    robot = humanoid("float64")
+    robot = humanoid("float32")
     kept = [
         shape.name for shape in robot.articulation.topology.geometries if shape.name != "left_foot"
     ]
     builder = artix.builder_from_articulation(artix.select_geometry(robot.articulation, kept))
     corners = [[0.1, 0.04, -0.03], [0.1, -0.04, -0.03], [-0.05, 0.04, -0.03], [-0.05, -0.04, -0.03]]
     builder.add_geometry("left_foot", artix.Geometry.hull(corners), name="left_foot")
-    robot = robot._replace(articulation=builder.build(dtype="float64"))
+    robot = robot._replace(articulation=builder.build(dtype="float32"))
     model = mujoco.MjModel.from_xml_string(
         deployment.scene(envs.make("humanoid_velocity", robot=robot))
     )

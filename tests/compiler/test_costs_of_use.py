@@ -192,8 +192,10 @@ def test_a_function_that_closes_over_its_robot_is_explained() -> None:
     state = artix.neutral_state(arm)
     wanted = artix.explain(artix.mass_matrix, arm).operations
     assert artix.explain(lambda state: artix.mass_matrix(arm, state), state).operations == wanted
-    swapped = artix.explain(lambda state, robot: artix.mass_matrix(robot, state), state, arm)
-    assert swapped.operations == wanted
+    (operand,) = artix.explain(
+        lambda state, arm: artix.mass_matrix(arm, state), state, arm
+    ).operations
+    assert sum(operand.operations) > sum(wanted[0].operations)  # Its parameters are not known.
     energy = jax.jit(jax.grad(lambda state: artix.kinetic_energy(arm, state)))
     assert [cost.refusal for cost in artix.explain(energy, state).operations] == [None, None]
     assert artix.explain(jnp.sin, jnp.zeros(3)).operations == ()
